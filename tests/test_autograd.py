@@ -67,51 +67,22 @@ def test_flags_are_set_by_hand_and_belong_to_the_thread():
     assert seen == [(False, False)]
 
 
-def test_dropout_follows_the_training_flag():
-    x = variable(np.ones((20, 20)))
-    with ag.record():
-        dropped = nd.Dropout(x)
-        with ag.predict_mode():
-            kept = nd.Dropout(x)
-    assert set(np.unique(dropped.asnumpy())) == {0, 2}
-    assert (kept.asnumpy() == 1).all()
-    dropped.backward()
-    np.testing.assert_array_equal(x.grad.asnumpy(), dropped.asnumpy())
-
-
 VIEWS = {
     "row": (lambda x: x[1], [[0, 0, 0], [2, 2, 2]]),
-    "rows": (lambda x: x[0:1], [[2, 2, 2], [0, 0, 0]]),
-    "columns": (lambda x: x[:, 1:], [[0, 2, 2], [0, 2, 2]]),
-    "every second": (lambda x: x[:, ::2], [[2, 0, 2], [2, 0, 2]]),
     "reversed": (lambda x: x[:, ::-1] * nd.array([1, 2, 3]), [[6, 4, 2], [6, 4, 2]]),
     "list": (lambda x: x[[0, 1, 1]], [[2, 2, 2], [4, 4, 4]]),
-    "two lists": (lambda x: x[[0, 1], [1, 1]], [[0, 2, 0], [0, 2, 0]]),
     "mixed": (lambda x: x[:, [0, 2]], [[2, 0, 2], [2, 0, 2]]),
     "array": (lambda x: x[nd.array([1, 0], dtype="int32")], [[2, 2, 2], [2, 2, 2]]),
     "new axis": (lambda x: x[None, ..., 1], [[0, 2, 0], [0, 2, 0]]),
     "iteration": (lambda x: list(x)[1], [[0, 0, 0], [2, 2, 2]]),
     "reshape": (lambda x: x.reshape((3, 2)), [[2, 2, 2], [2, 2, 2]]),
     "T": (lambda x: x.T, [[2, 2, 2], [2, 2, 2]]),
-    "broadcast_to": (lambda x: x[0:1].broadcast_to((4, 3)), [[8, 8, 8], [0, 0, 0]]),
     "expand_dims": (lambda x: x.expand_dims(0, inplace=True), [[2, 2, 2], [2, 2, 2]]),
-    "squeeze": (lambda x: x[0:1].squeeze(), [[2, 2, 2], [0, 0, 0]]),
-    "flatten": (lambda x: x.flatten(), [[2, 2, 2], [2, 2, 2]]),
-    "split_v2": (lambda x: nd.split_v2(x, 2)[0], [[2, 2, 2], [0, 0, 0]]),
-    "slice_axis": (lambda x: x.slice_axis(axis=1, begin=1, end=2), [[0, 2, 0], [0, 2, 0]]),
-    "moveaxis": (lambda x: nd.moveaxis(x, 0, 1), [[2, 2, 2], [2, 2, 2]]),
     "concatenate": (lambda x: nd.concatenate([x, x * 2], axis=1), [[6, 6, 6], [6, 6, 6]]),
     "astype": (lambda x: x.astype("float64"), [[2, 2, 2], [2, 2, 2]]),
     "copy": (lambda x: x.copy(), [[2, 2, 2], [2, 2, 2]]),
     "array()": (lambda x: nd.array(x), [[2, 2, 2], [2, 2, 2]]),
     "context": (lambda x: x.as_in_context(mx.cpu(1)).copyto(mx.cpu(0)), [[2, 2, 2], [2, 2, 2]]),
-    "maximum": (lambda x: nd.maximum(x, 3), [[0, 0, 2], [2, 2, 2]]),
-    "one_hot": (lambda x: nd.one_hot(x[0], 4), [[0, 0, 0], [0, 0, 0]]),
-    "comparison": (lambda x: x > 2, [[0, 0, 0], [0, 0, 0]]),
-    "pick": (lambda x: nd.pick(x, nd.array([0, 2])), [[2, 0, 0], [0, 0, 2]]),
-    "where": (lambda x: nd.where(x > 2, x * 2, x * 3), [[6, 6, 4], [4, 4, 4]]),
-    "topk": (lambda x: nd.topk(x, k=2, ret_typ="both")[0], [[0, 2, 2], [0, 2, 2]]),
-    "split": (lambda x: nd.split(x, num_outputs=3, axis=1)[2], [[0, 0, 2], [0, 0, 2]]),
     "numpy": (lambda x: np.float64(2) * x * np.int32(3) + np.ones(3, "f"), [[12, 12, 12], [12, 12, 12]]),
 }
 
@@ -134,11 +105,11 @@ HEAD = nd.array([5, 6, 7])
 @walks(
     [
         (lambda x: x * 2, None, "int32", [2, 2, 2]),
-        *[(lambda x: (x * x).astype("f4") * 2, None, kind, [4, 8, 12]) for kind in ("float16", "float64", "bfloat16")],
+        *[(lambda x: (x * x).astype("f4") * 2, None, kind, [4, 8, 12]) for kind in ("float16", "bfloat16")],
         (held, None, "float32", [5, 10, 15]),
         (lambda x: x, None, "float32", [1, 1, 1]),  # a variable is its own head
         (lambda x: x, HEAD, "float32", [5, 6, 7]),
-        *[(lambda x: x * 2, HEAD.astype(kind), "float32", [10, 12, 14]) for kind in ("float64", "float16", "int32")],
+        (lambda x: x * 2, HEAD.astype("float16"), "float32", [10, 12, 14]),
         (lambda x: x * 2 * nd.ones_like(x), None, "float32", [2, 2, 2]),
     ]
 )  # fmt: skip
@@ -146,29 +117,6 @@ def test_gradients_of_all_types(function, head, dtype, want):
     x = variable((3,), dtype=dtype)
     assert gradient(function, x, head=head) == want
     assert x.grad.dtype == x.dtype
-
-
-def test_a_recorded_view_shares_memory():
-    x = variable((2, 3))
-    with ag.record():
-        part = x[1]
-    x[:] = 7
-    assert (part.asnumpy() == 7).all()
-
-
-def test_losses_ignore_what_follows():
-    x = variable([[1.0, 2.0, 3.0]])
-    found = gradient(lambda x: nd.SoftmaxOutput(x, nd.array([1])) * 5, x, head=nd.ones((1, 3)) * 7)
-    p = np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum()
-    np.testing.assert_allclose(found, [p - [0, 1, 0]], rtol=1e-5)
-
-
-def test_several_heads_each_with_a_gradient_or_ones():
-    x = variable((3, 5))
-    with ag.record():
-        heads = nd.split(x, axis=0, num_outputs=3, squeeze_axis=True)
-    ag.backward(heads, [None, nd.array([1, 2, 3, 4, 5]), nd.array([5, 4, 3, 2, 1])])
-    assert x.grad.asnumpy().tolist() == [[1, 1, 1, 1, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]
 
 
 def test_requests():
@@ -202,16 +150,6 @@ def test_attaching_inside_cuts_the_graph():
     assert x.grad.asnumpy().tolist() == [0, 0, 0]
 
 
-def test_training_loop_with_updates_in_place():
-    w = variable((3,))
-    for _ in range(3):
-        gradient(lambda w: (w * w).sum(), w)
-        nd.sgd_update(w, w.grad, lr=0.1, out=w)
-    w -= 0.1 * w.grad
-    start = np.array([1, 2, 3])
-    np.testing.assert_allclose(w.asnumpy(), start * 0.8**3 - 0.1 * 2 * start * 0.8**2, rtol=1e-6)
-
-
 # writing to arrays
 
 
@@ -219,7 +157,9 @@ def test_backward_reads_what_the_memory_holds_by_then():
     x, other = variable((3,)), nd.ones(3)
     with ag.record():
         y = x * x
+        part = x[1:]
     x[:] = 10
+    assert part.asnumpy().tolist() == [10, 10]  # a recorded view shares memory
     y.backward()
     assert x.grad.asnumpy().tolist() == [20, 20, 20]
     with ag.record():
@@ -245,9 +185,7 @@ def _iadd(x):
 @walks(
     [
         _iadd,
-        lambda x: x.__setitem__(slice(None), 3),
         lambda x: x.__setitem__(1, 3),
-        lambda x: x.__setitem__(slice(0, 2), np.ones(2)),
         lambda x: x.__setitem__(slice(None), nd.ones(3)),
         lambda x: nd.relu(x, out=x),
         lambda x: nd.ones(3).copyto(x),
@@ -265,16 +203,12 @@ def test_arrays_of_a_graph_are_not_written_while_recording(write):
     assert x.asnumpy().tolist() == [1, 2, 3]
 
 
-def test_parts_are_not_written_while_recording():
+def test_parts_are_not_written_while_recording_but_numpy_arrays_are_copied_past_it():
     x, z, row = variable((3,)), nd.zeros((2, 3)), nd.zeros(3)
     with ag.record(), pytest.raises(MXNetError, match=r"Inplace operations \(\+=, -=, x\[:\]=, etc\)"):
         z[0] = x
     with ag.record(), pytest.raises(MXNetError, match="Inplace operations"):
         row += x
-
-
-def test_numpy_arrays_are_copied_past_the_recording():
-    x = variable((3,))
     with ag.record():
         x[:] = np.array([4, 5, 6])
         y = x * x
@@ -282,7 +216,7 @@ def test_numpy_arrays_are_copied_past_the_recording():
     assert x.grad.asnumpy().tolist() == [8, 10, 12]
 
 
-@pytest.mark.parametrize("key", [slice(None), slice(0, 3), Ellipsis, None, ()])
+@pytest.mark.parametrize("key", [slice(0, 3), Ellipsis, None, ()])
 def test_whole_arrays_take_recorded_values(key):
     x, z = variable((3,)), nd.zeros(3)
     with ag.record():
@@ -293,26 +227,18 @@ def test_whole_arrays_take_recorded_values(key):
     assert x.grad.asnumpy().tolist() == [2, 2, 2]
 
 
-def test_out_and_copyto_are_recorded():
-    x, z, w = variable((3,)), nd.zeros(3), nd.zeros(3, dtype="float64")
-    memory = z.tensor.data_ptr()
+def test_out_and_copyto_are_recorded_and_plain_inputs_may_be_written():
+    x, z, w = variable((3,)), nd.ones(3), nd.zeros(3, dtype="float64")
+    memory, factor = z.tensor.data_ptr(), nd.array([2, 2, 2])
     with ag.record():
         nd.elemwise_add(x, x, out=z)
         z.copyto(w)
-        y = w * 3
-    y.backward()
-    assert z.tensor.data_ptr() == memory
-    assert x.grad.asnumpy().tolist() == [6, 6, 6]
-
-
-def test_plain_inputs_may_be_written_in_place():
-    x, factor = variable((2,)), nd.array([2, 3])
-    with ag.record():
-        y = x * factor
+        y = w * 3 + (x * factor).astype("float64")
         factor[:] = 5
         factor += 1
     y.backward()
-    assert factor.asnumpy().tolist() == [6, 6]
+    assert z.tensor.data_ptr() == memory
+    assert x.grad.asnumpy().tolist() == [12, 12, 12]  # the factor at the time of the call to backward
 
 
 def test_batch_statistics_are_written_by_backward():
@@ -393,30 +319,12 @@ def test_grad_returns_new_arrays_and_leaves_the_attached_ones():
 
 
 SECOND = {
-    "sin": (nd.sin, lambda x: -np.sin(x)),
     "tan": (nd.tan, lambda x: 2 * np.tan(x) / np.cos(x) ** 2),
-    "sinh": (nd.sinh, np.sinh),
-    "tanh": (nd.tanh, lambda x: -2 * np.tanh(x) * (1 - np.tanh(x) ** 2)),
-    "arcsin": (nd.arcsin, lambda x: x / (1 - x**2) ** 1.5),
-    "arcsinh": (nd.arcsinh, lambda x: -x / (1 + x**2) ** 1.5),
-    "arccosh": (lambda x: nd.arccosh(x + 1), lambda x: -(x + 1) / (x**2 + 2 * x) ** 1.5),
-    "arctanh": (nd.arctanh, lambda x: 2 * x / (1 - x**2) ** 2),
-    "log": (nd.log, lambda x: -1 / x**2),
-    "log2": (nd.log2, lambda x: -1 / (x**2 * np.log(2))),
-    "expm1": (nd.expm1, np.exp),
-    "sqrt": (nd.sqrt, lambda x: -1 / (4 * x**1.5)),
-    "rsqrt": (nd.rsqrt, lambda x: 3 / (4 * x**2.5)),
     "cbrt": (nd.cbrt, lambda x: -2 / (9 * x ** (5 / 3))),
     "rcbrt": (nd.rcbrt, lambda x: 4 / (9 * x ** (7 / 3))),
-    "reciprocal": (nd.reciprocal, lambda x: 2 / x**3),
-    "square": (nd.square, lambda x: 2 + 0 * x),
-    "power": (lambda x: x**3, lambda x: 6 * x),
     "sigmoid": (nd.sigmoid, lambda x: (s := 1 / (1 + np.exp(-x))) * (1 - s) * (1 - 2 * s)),
     "softsign": (nd.softsign, lambda x: -2 / (1 + x) ** 3),
     "relu": (nd.relu, lambda x: 0 * x),
-    "abs": (nd.abs, lambda x: 0 * x),
-    "clip": (lambda x: nd.clip(x, 0.2, 0.6), lambda x: 0 * x),
-    "radians": (nd.radians, lambda x: 0 * x),
     "hard_sigmoid": (nd.hard_sigmoid, lambda x: 0 * x),
     "dropout": (nd.Dropout, lambda x: 0 * x),
 }
@@ -431,17 +339,6 @@ def test_second_derivatives(name):
         first = ag.grad(function(x), x, create_graph=True)[0]
         second = ag.grad(first, x, create_graph=True)[0]
     np.testing.assert_allclose(second.asnumpy(), want(values), rtol=2e-4, atol=1e-5)
-
-
-def test_derivatives_through_head_gradients_and_dense_layers():
-    x, w = variable((2, 3)), variable((2, 3))
-    head, other = nd.array([[1, 2], [3, 4]]), nd.array(np.arange(6).reshape(2, 3))
-    with ag.record():
-        y = nd.FullyConnected(x, w, num_hidden=2, no_bias=True)
-        dx = ag.grad(y, x, head, create_graph=True)[0]
-        dwdx = ag.grad(dx, w, other)[0]
-    np.testing.assert_array_equal(dx.asnumpy(), head.asnumpy() @ w.asnumpy())
-    np.testing.assert_array_equal(dwdx.asnumpy(), head.asnumpy().T @ other.asnumpy())
 
 
 def test_a_gradient_in_a_graph_is_one_node_that_cannot_run():
@@ -468,25 +365,13 @@ def test_the_graph_as_a_symbol():
     assert len(ag.get_symbol(plain).list_arguments()) == 2
 
 
-@pytest.mark.parametrize("stype", ["default", "row_sparse", "csr"])
+@pytest.mark.parametrize("stype", ["row_sparse", "csr"])
 def test_sparse_variables(stype):
     x = nd.ones((4, 5)).tostype(stype)
     x.attach_grad()
     assert x.grad.stype == stype
     found = gradient(lambda x: x * 2 + nd.sin(x), x, head=nd.ones((4, 5)).tostype(stype))
     np.testing.assert_allclose(found, np.full((4, 5), 2 + np.cos(1)), rtol=1e-6)
-
-
-def test_gradients_of_rows():
-    w = nd.ones((100, 2))
-    w.attach_grad("add", stype="row_sparse")
-    csr = nd.sparse.csr_matrix(np.eye(2, 100, 5, "f"), dtype="float32")
-    lookup = {"input_dim": 100, "output_dim": 2, "sparse_grad": True}
-    gradient(lambda w: nd.Embedding(nd.array([3, 5, 5]), w, **lookup).sum(), w)
-    gradient(lambda w: (nd.dot(csr, w) * 3).sum(), w)
-    assert w.grad.stype == "row_sparse"
-    assert w.grad.indices.asnumpy().tolist() == [3, 5, 6]
-    assert w.grad.data.asnumpy().tolist() == [[1, 1], [5, 5], [3, 3]]
 
 
 # functions of the user's
@@ -576,22 +461,6 @@ def test_users_exceptions_come_through(make):
         gradient(lambda x: make()(x), x)
     assert not ag.is_recording()
     assert x.grad.asnumpy().tolist() == [0, 0, 0]
-
-
-def test_threads_record_apart():
-    grads = {}
-
-    def work(factor):
-        x = variable((3,))
-        for _ in range(20):
-            grads[factor] = gradient(lambda x: x * factor, x)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in (2, 3, 4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert grads == {k: [k] * 3 for k in (2, 3, 4)}
 
 
 @pytest.mark.gpu

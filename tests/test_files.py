@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 import dpmodule as mx
 from dpmodule import _files as files
-from dpmodule._files import likely_kind
 from dpmodule.base import FileError, FileFormatError
 from helpers.interrupted import interrupted
 
@@ -58,19 +57,7 @@ def test_readers_say_what_a_file_is(name, content, said, tmp_path):
         READERS[name](str(tmp_path / name))
 
 
-def test_a_graph_cut_short(tmp_path):
-    path = tmp_path / "net-symbol.json"
-    mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2).save(str(path))
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(FileFormatError, match="net-symbol.json.*cut short"):
-        mx.sym.load(str(path))
-
-
-def test_kinds():
-    assert likely_kind(b"") == "the file is empty"
-    assert "NumPy" in likely_kind(b"\x93NUMPY\x01\x00")
-    assert "gzip" in likely_kind(b"\x1f\x8b\x08")
-    assert likely_kind(b"\x12\x01\0\0\0\0\0\0") == likely_kind(b"v") == ""
+NAMES, VERSIONS = st.sets(st.sampled_from("abc"), min_size=1), st.integers(0, 255)
 
 
 class Saves(RuleBasedStateMachine):
@@ -99,7 +86,7 @@ class Saves(RuleBasedStateMachine):
         else:
             files.write_set({str(self.folder / name): data for name, data in contents.items()}, "set")
 
-    @rule(names=st.sets(st.sampled_from("abc"), min_size=1), version=st.integers(0, 255))
+    @rule(names=NAMES, version=VERSIONS)
     def save(self, names, version):
         contents = {name: bytes([version]) * 999 for name in names}
         self.write(contents)
@@ -108,7 +95,7 @@ class Saves(RuleBasedStateMachine):
         if len(names) == 3:
             assert sorted(os.listdir(self.folder)) == [*"abc"]  # what dead processes left is gone
 
-    @rule(names=st.sets(st.sampled_from("abc"), min_size=1), version=st.integers(0, 255))
+    @rule(names=NAMES, version=VERSIONS)
     def a_writer_fails(self, names, version):
         def half(file):
             file.write(b"half")
@@ -118,12 +105,7 @@ class Saves(RuleBasedStateMachine):
             self.write(dict.fromkeys(sorted(names)[:-1], bytes([version])) | {max(names): half})
         assert self.found() == self.known
 
-    @rule(
-        names=st.sets(st.sampled_from("abc"), min_size=1),
-        version=st.integers(0, 255),
-        how=st.sampled_from(["once", "for good"]),
-        last=st.integers(1, 30),
-    )
+    @rule(names=NAMES, version=VERSIONS, how=st.sampled_from(["once", "for good"]), last=st.integers(1, 30))
     def the_disk_fails(self, names, version, how, last):
         contents = {name: bytes([version]) * 999 for name in names}
         try:
@@ -136,11 +118,7 @@ class Saves(RuleBasedStateMachine):
                 self.known = found  # only the sync of the folder after the rename failed
         assert self.found() == self.known
 
-    @rule(
-        names=st.sets(st.sampled_from("abc"), min_size=1),
-        version=st.integers(0, 255),
-        last=st.integers(1, 30),
-    )
+    @rule(names=NAMES, version=VERSIONS, last=st.integers(1, 30))
     def the_process_is_killed(self, names, version, last):
         contents = {name: bytes([version]) * 999 for name in names}
         child = os.fork()

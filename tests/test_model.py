@@ -1,6 +1,5 @@
 """FeedForward: trained as by real MXNet 1.9.1, arrays and iterators, saving."""
 
-import importlib.util
 import json
 import pickle
 from pathlib import Path
@@ -10,12 +9,10 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.model import FeedForward
+from helpers import trainer_cases as CASES
 
 FOLDER = Path(__file__).parent / "data" / "goldens" / "trainers"
 GOLDEN = json.loads((FOLDER / "trainers.json").read_text())["feed_forward"]
-SPEC = importlib.util.spec_from_file_location("make_trainers", FOLDER / "make_trainers.py")
-CASES = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(CASES)
 X, Y = CASES.data()
 
 

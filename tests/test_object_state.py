@@ -32,26 +32,13 @@ class Everything(mx.metric.EvalMetric):
         self.function, self.logger = (lambda value: value), logging.getLogger("x")
         super().__init__(name)
         self.meter, self.slotted, self.mixed = Meter(), Slotted(), [self.function, 0]
-        self.inner, self.torch, self.nd, self.np = (
-            mx.metric.MSE(),
-            torch.zeros(2),
-            mx.nd.zeros((2,)),
-            np.zeros(2),
-        )
+        self.torch, self.nd, self.np = torch.zeros(2), mx.nd.zeros((2,)), np.zeros(2)
         self.list, self.dict, self.text, self.none = [], {1: (2,), "kind": 0}, "", None
         self.ordered, self.counter, self.default = OrderedDict(), Counter(), defaultdict(list)
-        self.deque, self.set, self.alias, self.owned = (
-            deque(maxlen=3),
-            set(),
-            self.list,
-            defaultdict(lambda: 7),
-        )
-        self.sources = [
-            np.random.default_rng(3),
-            np.random.RandomState(1),
-            random.Random(2),
-            torch.Generator(),
-        ]
+        self.inner, self.alias, self.owned = mx.metric.MSE(), self.list, defaultdict(lambda: 7)
+        self.deque, self.set = deque(maxlen=3), set()
+        sources = np.random.default_rng, np.random.RandomState, random.Random
+        self.sources = [*(each(3) for each in sources), torch.Generator()]
 
     def update(self, labels, preds):
         value = float(np.asarray(preds[0]).sum())
@@ -107,15 +94,12 @@ def test_all_that_update_changes_comes_back(tmp_path):
     ("change", "words"),
     [
         (lambda m: setattr(m, "function", lambda: 2), "function has changed and holds a function"),
-        (lambda m: m.list.append(Meter()), "list has changed and holds a .*Meter"),
         (lambda m: setattr(m, "cache", iter("ab")), "cache has changed and holds a str_"),
         (lambda m: setattr(m.meter, "log", open), "meter.log has changed and holds a builtin"),
-        (lambda m: m.dict.update(x=np.array(["a"])), "dict has changed and holds a ndarray"),
         (
             lambda m: m.counter.update([torch.float32]),
             "counter has changed and holds a dict with keys of type dtype",
         ),
-        (lambda m: m.set.add(Meter), "set has changed and holds a set with elements of type type"),
     ],
 )
 def test_a_change_that_cannot_be_kept_is_named(change, words):

@@ -54,9 +54,12 @@ def test_facts_of_some_operators(pages):
     assert found.gradient(ops.get("argmax")) == "none"
     assert found.gradient(softmax).startswith("its own")
     assert found.batch_rule(dense) == "one call for all rows; `weight`, `bias` shared"
-    assert found.batch_rule(ops.get("_contrib_box_nms")) == "one example at a time"
-    assert found.batch_rule(ops.get("BatchNorm")).startswith("one call, with the statistics")
-    assert found.batch_rule(ops.get("_linalg_det")) == "stacked by `torch.vmap`"
+    for name, rule in (
+        ("_contrib_box_nms", "one example"),
+        ("BatchNorm", "one call, with"),
+        ("_linalg_det", "stacked"),
+    ):
+        assert found.batch_rule(ops.get(name)).startswith(rule)
     assert found.storages(ops.get("dot")).startswith("dense, csr → csr; csr, dense → dense")
     assert found.storages(pool) == "ragged"
     assert found.onnx(ops.get("sgd_update")).startswith("none: ")
@@ -90,15 +93,13 @@ def test_every_attribute_is_described():
 
 
 def test_every_input_has_a_shape():
+    every = script().operators().values()
+    assert [op.name for op in every if "\nSource: " not in op.doc] == []
     missing = [
         f"{op.name}: {one.name}"
-        for op in script().operators().values()
+        for op in every
         if not callable(op.inputs)
         for one in op.inputs
         if not re.search(rf"\b{one.name}\b", script().sections(op.doc).get("Shape", ""))
     ]
     assert not missing
-
-
-def test_text_of_docstrings_survives_markdown():
-    assert script().prose("a * b_c in `x_y` and ``d * e``") == r"a \* b\_c in `x_y` and ``d * e``"

@@ -42,7 +42,6 @@ class Square(mx.operator.CustomOp):
 
 class SquareProp(mx.operator.CustomOpProp):
     states = ()
-    head = "default"
 
     def list_auxiliary_states(self):
         return list(self.states)
@@ -58,7 +57,7 @@ class SquareProp(mx.operator.CustomOpProp):
 
     def infer_storage_type_backward(self, ograd_stype, in_stype, out_stype, igrad_stype, aux_stype):
         LOG.append(("asked", ograd_stype, in_stype, out_stype, igrad_stype, aux_stype))
-        return [self.head], in_stype, out_stype, in_stype, aux_stype
+        return ["default"], in_stype, out_stype, in_stype, aux_stype
 
     def create_operator(self, ctx, in_shapes, in_dtypes):
         return Square()
@@ -72,17 +71,12 @@ class WithState(SquareProp):
     states = ("aux",)
 
 
-@mx.operator.register("sparse_square_head")
-class SparseHead(SquareProp):
-    head = "csr"
-
-
 @pytest.fixture(autouse=True)
 def forget():
     LOG.clear()
 
 
-@pytest.mark.parametrize("stype", ["default", "csr", "row_sparse"])
+@pytest.mark.parametrize("stype", ["csr", "row_sparse"])
 def test_arrays(stype):
     x = mx.nd.array(X).tostype(stype)
     plain = mx.nd.Custom(x, op_type="sparse_square")
@@ -108,13 +102,8 @@ def test_executors(stype, kind):
     x = mx.nd.array(X).tostype(stype)
     net = mx.sym.Custom(mx.sym.Variable("data", stype=stype), op_type=kind, name="square")
     executor = net.simple_bind(mx.cpu(), data=X.shape, grad_req="add")
-    arrays = [
-        executor.arg_dict["data"],
-        executor.grad_dict["data"],
-        executor.outputs[0],
-        *executor.aux_arrays,
-    ]
-    assert [array.stype for array in arrays] == [stype] * (3 + len(executor.aux_arrays))
+    arrays = [*executor.arg_arrays, *executor.grad_arrays, *executor.outputs, *executor.aux_arrays]
+    assert {array.stype for array in arrays} == {stype}
     x.copyto(executor.arg_dict["data"])
     for round in (1, 2):
         found = executor.forward(is_train=True)[0]
@@ -126,21 +115,6 @@ def test_executors(stype, kind):
         if executor.aux_arrays:  # which stores in other places now, if it is sparse
             np.testing.assert_array_equal(executor.aux_arrays[0].asnumpy(), X if round == 1 else X * 10)
     assert LOG[-1][0] == "backward"
-
-
-def test_between_other_operators():
-    data, weight = mx.sym.Variable("data", stype="csr"), mx.sym.Variable("weight")
-    squared = mx.sym.Custom(data, op_type="sparse_square_head", name="square")
-    executor = mx.sym.dot(squared, weight).simple_bind(mx.cpu(), data=X.shape, weight=(3, 2))
-    w, head = np.arange(6, dtype="f4").reshape(3, 2), np.array([[1, 2], [3, 4.0]], "f4")
-    mx.nd.array(X).tostype("csr").copyto(executor.arg_dict["data"])
-    executor.arg_dict["weight"][:] = w
-    executor.forward(is_train=True)
-    executor.backward(mx.nd.array(head))
-    np.testing.assert_allclose(executor.outputs[0].asnumpy(), X**2 @ w)
-    np.testing.assert_allclose(executor.grad_dict["weight"].asnumpy(), (X**2).T @ head)
-    np.testing.assert_allclose(executor.grad_dict["data"].asnumpy(), 2 * X * (head @ w.T))
-    assert LOG[-1] == ("backward", *[["csr"]] * 4, [])  # the head's gradient as it was wanted
 
 
 class Lookup(mx.operator.CustomOp):
@@ -188,22 +162,6 @@ def test_a_row_sparse_gradient_of_a_dense_table():
         assert grad.stype == "row_sparse"
         assert grad.indices.asnumpy().tolist() == [1, 4]
         np.testing.assert_array_equal(grad.asnumpy(), expected)
-
-
-def test_a_module_feeds_sparse_batches():
-    net = mx.sym.Custom(mx.sym.Variable("data", stype="csr"), op_type="sparse_square")
-    net = mx.sym.dot(net, mx.sym.Variable("weight", shape=(3, 1)))
-    net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("label"), name="out")
-    given, options = (
-        mx.nd.sparse.csr_matrix(np.tile(X, (4, 1))),
-        {"label_name": "label", "last_batch_handle": "discard"},
-    )
-    data = mx.io.NDArrayIter(given, np.tile([4.0, 25.0], 4), 2, **options)
-    module = mx.mod.Module(net, label_names=["label"])
-    rate = {"learning_rate": 0.003}
-    module.fit(data, num_epoch=30, eval_metric="mse", initializer=mx.init.Zero(), optimizer_params=rate)
-    assert {entry[1][0] for entry in LOG if entry[0] == "forward"} == {"csr"}
-    np.testing.assert_allclose(module.predict(data).asnumpy()[:2, 0], [4, 25], atol=0.5)
 
 
 def test_gradients_are_dense_where_the_class_does_not_say():

@@ -8,7 +8,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import dpmodule as mx
 from helpers.walk import walks
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +18,6 @@ import since  # noqa: E402
 FILLERS = "the a an of its this that is are to for it as in or and"
 SECTION = re.compile(r"^([A-Z]\w+):$")
 ENTRY = re.compile(r"^    ((?:\*{0,2}\w+(?:, | and )?)+)(?: \(.*?\))?:(.*)$")
-SECTIONS = "Args Attributes Shape Raises Returns Yields Source Example Examples Note"
 
 
 def told(docstring, *headings):
@@ -118,25 +116,6 @@ def test_everything_is_described(module):
     assert not missing, "\n".join(missing)
 
 
-@walks(public.listed_modules(), family=lambda name: name[len("dpmodule.")])
-def test_docstrings_have_the_form(module):
-    wrong = []
-    for name, value, _ in in_module(module):
-        first = inspect.cleandoc(value.__doc__ or "")  # overriding methods inherit theirs
-        wrong += [
-            f"{place_of(value)}: {name}: no section is called {heading!r}; there are {', '.join(SECTIONS.split())}"
-            for heading in re.findall(r"^([A-Z]\w+):$", first, re.MULTILINE)
-            if heading not in SECTIONS.split()
-        ]
-        found = inspect.signature(value).parameters
-        if not any(one.kind is one.VAR_KEYWORD for one in found.values()):  # which may be listed one by one
-            wrong += [
-                f"{place_of(value)}: {name}: Args: has {key!r}, which is no parameter; take it out or rename it"
-                for key in told(first, "Args").keys() - found
-            ]
-    assert not wrong, "\n".join(wrong)
-
-
 @cache
 def script():
     spec = importlib.util.spec_from_file_location("versions", ROOT / "docs" / "versions.py")
@@ -158,17 +137,3 @@ def test_every_public_name_has_its_version():
     assert since.FILE.read_text(encoding="utf-8") == script().text_of(known), "run python docs/versions.py"
     noted = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(known) <= set(noted)
-
-
-def test_names_keep_their_version_and_new_ones_get_the_next():
-    known = {"1.0": {"m": {"a", "b"}, "n": {"c"}}}
-    now = {"m": {"a", "d", "d.e"}, "o": {"f"}}
-    found = script().renewed(known, now, "1.1")
-    assert found == {"1.0": {"m": {"a"}}, "1.1": {"m": {"d", "d.e"}, "o": {"f"}}}
-    assert script().renewed(found, now, "1.1") == found
-    assert "m" in script().text_of(found)
-
-
-def test_the_reference_shows_the_version():
-    assert since.since("dpmodule.module.Module") == mx.__version__ == "0.1.0"
-    assert "   .. versionadded:: 0.1.0" in public.entries("dpmodule.error")

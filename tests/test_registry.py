@@ -27,10 +27,3 @@ def test_functions_for_a_class_of_ones_own():
     assert create(shape="box", size=5).size == 5
     made = Square()
     assert create(made) is made
-
-
-def test_the_packages_own_registries():
-    assert mx.registry.get_registry(mx.optimizer.Optimizer)["sgd"] is mx.optimizer.SGD
-    create = mx.registry.get_create_func(mx.init.Initializer, "initializer")
-    assert isinstance(create("xavier"), mx.init.Xavier)
-    assert mx.registry.get_registry(int) == {}

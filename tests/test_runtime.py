@@ -1,16 +1,6 @@
 """The features of `mx.runtime`."""
 
-import torch
-
 import dpmodule as mx
-
-
-def test_features_say_what_torch_has():
-    features = mx.runtime.Features()
-    assert features.is_enabled("cuda") == (torch.version.cuda is not None)
-    assert features.is_enabled("MKLDNN") == torch.backends.mkldnn.is_available()
-    assert not features.is_enabled("TVM_OP")
-    assert mx.runtime.Features() is mx.runtime.Features() is mx.runtime.Features.instance
 
 
 def test_features_list_and_text():

@@ -16,10 +16,23 @@ import pytest
 import dpmodule as mx
 from dpmodule import test_utils as tu
 from dpmodule.base import FileError
-from dpmodule.test_utils import compare, datasets
-from helpers.programs import run_program
+from dpmodule.test_utils import datasets
+from helpers.walk import walks
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+NAN, OTHER_NAN = (
+    np.array([[np.nan, 2.0], [3.0, 4.0]], np.float32),
+    np.array([[7, 2], [3, np.nan]], np.float32),
+)
+NEST = (mx.nd.array(X), (mx.nd.array(X), None))
+A, B, DATA = mx.sym.Variable("a"), mx.sym.Variable("b"), mx.sym.Variable("x")
+PRODUCT = A * B
+F8, F2, ARRAY, VALUES = (
+    np.zeros(1, np.float64),
+    np.zeros(1, np.float16),
+    mx.nd.array(X),
+    np.arange(24.0).reshape(2, 3, 4),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,110 +41,83 @@ def _seed():
     mx.random.seed(7)
 
 
-def off(shift, dtype=np.float32):
-    return (X + shift).astype(dtype)
+def uniform(count):
+    return np.random.uniform(size=count)
 
 
-def test_tolerance_is_that_of_the_coarser_type():
-    one, two = np.zeros(1, np.float64), np.zeros(1, np.float16)
-    assert tu.get_tols(one, two, None, None) == (1e-2, 1e-1)
-    assert tu.get_tols(one, one, None, None) == (1e-5, 1e-20)
-    assert tu.get_tols(np.zeros(1, np.int32), 3, None, None) == (0, 0)
-    assert tu.get_tols(one, two, {np.float16: 0.5}, 3) == (0.5, 3)
-    assert (tu.get_rtol(), tu.get_atol(), tu.get_etol()) == (1e-5, 1e-20, 0)
-    assert (tu.get_rtol(1), tu.get_atol(2), tu.get_etol(0.5)) == (1, 2, 0.5)
-    assert tu.get_rtol(dtype=np.dtype("float16")) == 1e-2
+TRUE = """
+tu.get_tols(F8, F2, None, None) == (1e-2, 1e-1); tu.get_tols(F8, F8, None, None) == (1e-5, 1e-20)
+tu.get_tols(np.zeros(1, np.int32), 3, None, None) == (0, 0); tu.get_tols(F8, F2, {np.float16: 0.5}, 3) == (0.5, 3)
+(tu.get_rtol(), tu.get_atol(), tu.get_etol()) == (1e-5, 1e-20, 0); tu.get_rtol(dtype=np.dtype("float16")) == 1e-2
+(tu.get_rtol(1), tu.get_atol(2), tu.get_etol(0.5)) == (1, 2, 0.5); tu.default_dtype() is np.float32
+tu.default_numeric_eps()[np.dtype("float32")] == 1 / 512; tu.effective_dtype(mx.nd.ones((1,))) == np.float32
+tu.effective_dtype(mx.nd.ones((1,)).astype("bfloat16")) == np.float16
+tu.get_tolerance(X, None, tu.compare.default_rtols()) == 1e-4
+tu.almost_equal(X, X + 1e-6); not tu.almost_equal(X, X + 1e-3); tu.almost_equal(X, X + 1e-3, atol=1e-2)
+tu.same(X, X.copy()); not tu.same(X, X[0]); tu.same_array(ARRAY, ARRAY.reshape((2, 2)))
+not tu.same_array(ARRAY, ARRAY.copy()); tu.same(ARRAY.asnumpy(), X); tu.same_symbol_structure(A + B, B + A)
+not tu.same_symbol_structure(A + B, A * B); not tu.same_symbol_structure(A + B, A)
+tu.random_arrays((2, 3)).shape == (2, 3); [each.shape for each in tu.random_arrays((), (4,))] == [(), (4,)]
+tu.random_arrays((4,)).dtype == np.float32; sorted(tu.random_sample([1, 2, 3], 3)) == [1, 2, 3]
+(lambda found: 2 <= found.min() < found.max() < 3)(*tu.random_uniform_arrays((50,), low=2, high=3))
+tu.random_uniform_arrays((50,), dtype=np.float64)[0].dtype == np.float64; len(tu.rand_shape_3d()) == 3
+all(1 <= n <= 2 for _ in range(20) for n in tu.rand_shape_2d(2, 2)); tu.rand_coord_2d(3, 4, 5, 6) == (3, 5)
+all(type(n) is int for _ in range(20) for n in tu.rand_shape_nd(4, dim=3))
+{tu.rand_shape_nd(1, 1, allow_zero_size=True) for _ in range(30)} == {(0,), (1,)}
+tu.same(tu.collapse_sum_like(np.ones((2, 3, 4)), (3, 1)), np.full((3, 1), 8.0))
+tu.collapse_sum_like(np.ones((0, 3)), (3,)).tolist() == [0, 0, 0]; tu.same(tu.assign_each(X, None), X)
+tu.same(tu.assign_each(X, lambda v: v * 2), X * 2); tu.same(tu.assign_each2(X, X.T, lambda v, w: v - w), X - X.T)
+tu.create_2d_tensor(2, 2).asnumpy().tolist() == [[0, 0], [1, 1]]; tu.create_vector(2).asnumpy().tolist() == [0, 1]
+tu.same(tu.get_identity_mat_batch(2).asnumpy(), [np.eye(2)] * 2); tu.same(tu.get_identity_mat(3).asnumpy(), np.eye(3))
+np.abs(np.linalg.eigvals(tu.new_matrix_with_real_eigvals_nd((2, 4, 4))).imag).max() < 1e-9
+(lambda found: abs(found - found.T).max() < 1e-9)(tu.new_sym_matrix_with_real_eigvals_nd((3, 3)))
+tu.create_sparse_array((4, 3), "row_sparse", data_init=1, rsp_indices=[2, 0]).indices.asnumpy().tolist() == [0, 2]
+tu.create_sparse_array_zd((4, 3), "row_sparse", 1).asnumpy().sum() == 0
+tu.create_sparse_array_zd((4, 3), "csr", 1, data_init=2).asnumpy().sum() == 24
+tu.mean_check(uniform, 0.5, 12**-0.5, 10000); not tu.mean_check(uniform, 0.52, 12**-0.5, 10000)
+tu.var_check(np.random.standard_normal, 1.0, 10000); not tu.var_check(np.random.standard_normal, 1.1, 10000)
+tu.check_speed(PRODUCT, location={"a": X, "b": X}, N=2) > 0; len(tu.list_gpus()) == mx.num_gpus()
+tu.check_speed(PRODUCT, N=1, typ="forward", a=(2, 2), b=(2, 2)) > 0
+"""
+PASSES = """
+tu.assert_allclose(X, X); tu.assert_exception(int, ValueError, "x"); tu.compare_ndarray_tuple(NEST, NEST)
+tu.compare_ndarray_tuple(None, NEST); tu.assert_almost_equal(NAN, NAN, equal_nan=True); tu.assert_almost_equal(2, 2)
+tu.assert_almost_equal(np.array([True]), np.array([True])); tu.assert_almost_equal(np.float32(1), mx.nd.ones((3, 2)))
+tu.assert_almost_equal_ignore_nan(NAN, mx.nd.array(OTHER_NAN)); tu.check_numeric_gradient(PRODUCT, [X, X + 1])
+tu.assert_almost_equal_with_err(OTHER_NAN[:, :1], X[:, :1], etol=0.6)
+tu.assert_allclose(tu.simple_forward(PRODUCT, a=X, b=X), X * X)
+tu.assert_allclose(tu.simple_forward(mx.sym.Group([DATA * 2, DATA + 1]), x=X)[1], X + 1)
+tu.check_numeric_gradient(PRODUCT, {"a": X, "b": X}, dtype=np.float64, rtol=1e-5, atol=1e-6)
+tu.check_numeric_gradient(PRODUCT, [X, X], grad_nodes={"a": "add", "b": "null"})
+tu.check_numeric_gradient(PRODUCT, [X, X], grad_nodes=["b"])
+"""
 
 
-def test_defaults():
-    assert tu.default_dtype() is np.float32
-    assert tu.default_numeric_eps()[np.dtype("float32")] == 1 / 512
-    assert tu.effective_dtype(mx.nd.ones((1,))) == np.float32
-    assert tu.effective_dtype(mx.nd.ones((1,)).astype("bfloat16")) == np.float16
-    assert tu.get_tolerance(X, None, compare.default_rtols()) == 1e-4
+@walks(TRUE.strip().replace("\n", "; ").split("; "))
+def test_what_holds(text):
+    assert eval(text, globals())
+
+
+@walks(PASSES.strip().replace("\n", "; ").split("; "))
+def test_what_passes(text):
+    assert eval(text, globals()) is None
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, mx.nd.array, np.ndarray.tolist])
 def test_assert_almost_equal(wrap):
-    tu.assert_almost_equal(wrap(X), off(5e-4))
+    tu.assert_almost_equal(wrap(X), X + np.float32(5e-4))
     tu.assert_almost_equal(X, wrap(X), rtol=0, atol=0)
     with pytest.raises(AssertionError):
-        tu.assert_almost_equal(wrap(X), off(1e-2))
-    tu.assert_allclose(wrap(X), X)
-    tu.assert_exception(int, ValueError, "x")
-    nest = (mx.nd.array(X), (mx.nd.array(X), None))
-    tu.compare_ndarray_tuple(nest, nest)
-    tu.compare_ndarray_tuple(None, nest)
-
-
-def test_assert_almost_equal_reports_the_worst_of_all():
-    wrong = X.copy()
-    wrong[1, 0], wrong[0, 1] = 9, 2.5
-    with pytest.raises(AssertionError) as caught:
-        tu.assert_almost_equal(mx.nd.array(wrong), X)
-    assert "2 of 4 elements are wrong" in str(caught.value)
-    assert str(caught.value).index("(1, 0)") < str(caught.value).index("(0, 1)")
-    with pytest.raises(AssertionError) as caught:
-        tu.assert_almost_equal(wrong, X, mismatches=(1, 1))
-    assert "(0, 1)" not in str(caught.value)
-
-
-def test_assert_almost_equal_nan_bool_and_shapes():
-    nan = np.array([np.nan, 1.0], np.float32)
-    tu.assert_almost_equal(nan, nan, equal_nan=True)
-    tu.assert_almost_equal(np.array([True]), np.array([True]))
-    tu.assert_almost_equal(np.float32(1), mx.nd.ones((3, 2)))
-    tu.assert_almost_equal(2, 2)
-
-
-def test_almost_equal():
-    assert tu.almost_equal(X, X + 1e-6)
-    assert not tu.almost_equal(X, X + 1e-3)
-    assert tu.almost_equal(X, X + 1e-3, atol=1e-2)
-
-
-def test_ignore_nan():
-    a, b = off(0), off(0)
-    a[0, 0] = b[1, 1] = np.nan
-    tu.assert_almost_equal_ignore_nan(a, mx.nd.array(b))
-    b[0, 0] = 7
-    tu.assert_almost_equal_with_err(b[:, :1], X[:, :1], etol=0.6)
-
-
-def test_same_and_same_array():
-    assert tu.same(X, X.copy())
-    assert not tu.same(X, X[0])
-    array = mx.nd.array(X)
-    assert tu.same_array(array, array.reshape((2, 2)))
-    assert not tu.same_array(array, array.copy())
-    assert tu.same(array.asnumpy(), X)
-
-
-def test_same_symbol_structure():
-    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
-    assert tu.same_symbol_structure(a + b, b + a)
-    assert not tu.same_symbol_structure(a + b, a * b)
-    assert not tu.same_symbol_structure(a + b, a)
-
-
-def product():
-    return mx.sym.Variable("a") * mx.sym.Variable("b")
-
-
-def test_simple_forward():
-    tu.assert_allclose(tu.simple_forward(product(), a=X, b=X), X * X)
-    x = mx.sym.Variable("x")
-    both = tu.simple_forward(mx.sym.Group([x * 2, x + 1]), x=X)
-    tu.assert_allclose(both[1], X + 1)
+        tu.assert_almost_equal(wrap(X), X + np.float32(1e-2))
 
 
 def test_check_symbolic_forward():
-    outputs = tu.check_symbolic_forward(product(), [X, X + 1], [X * (X + 1)])
+    outputs = tu.check_symbolic_forward(PRODUCT, [X, X + 1], [X * (X + 1)])
     assert outputs[0].shape == (2, 2)
-    named = product()
+    named = PRODUCT
     tu.check_symbolic_forward(named, {"b": X, "a": X}, {named.list_outputs()[0]: X * X})
     whole = np.array([1, 2], np.int32)
-    (output,) = tu.check_symbolic_forward(product(), [whole, whole], [whole * whole], dtype="asnumpy")
+    (output,) = tu.check_symbolic_forward(PRODUCT, [whole, whole], [whole * whole], dtype="asnumpy")
     assert output.dtype == np.int32
     norm = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn", fix_gamma=False, eps=1e-3)
     ones, states = np.ones(2, np.float32), [np.zeros(2, np.float32), np.full(2, 4.0, np.float32)]
@@ -143,32 +129,16 @@ def test_check_symbolic_forward():
 @pytest.mark.parametrize("request_", ["write", "add", ["add", "write"], {"a": "write", "b": "null"}])
 def test_check_symbolic_backward(request_):
     head = np.full((2, 2), 3.0, np.float32)
-    grads = tu.check_symbolic_backward(product(), [X, X + 1], [head], [3 * (X + 1), 3 * X], grad_req=request_)
+    grads = tu.check_symbolic_backward(PRODUCT, [X, X + 1], [head], [3 * (X + 1), 3 * X], grad_req=request_)
     assert set(grads) == {"a", "b"}
     loss = mx.sym.MakeLoss(mx.sym.Variable("x") * 2, name="loss")
     tu.check_symbolic_backward(loss, [X], None, {"x": np.full((2, 2), 2.0)})
 
 
-def test_check_numeric_gradient():
-    tu.check_numeric_gradient(product(), [X, X + 1])
-    tu.check_numeric_gradient(product(), {"a": X, "b": X}, dtype=np.float64, rtol=1e-5, atol=1e-6)
-    tu.check_numeric_gradient(product(), [X, X], grad_nodes={"a": "add", "b": "null"})
-    tu.check_numeric_gradient(product(), [X, X], grad_nodes=["b"])
-
-
-def test_numeric_grad_leaves_the_arguments():
-    executor = mx.sym.square(mx.sym.Variable("x")).bind(mx.cpu(), {"x": mx.nd.zeros((2, 2))})
-    grads = tu.numeric_grad(executor, {"x": X}, eps=1 / 64)
-    tu.assert_almost_equal(grads["x"], 2 * X, atol=1e-3)
-    assert tu.same(executor.arg_dict["x"].asnumpy(), X)
-
-
 def test_check_consistency(caplog):
     net = mx.sym.FullyConnected(num_hidden=3, name="fc")
-    kinds = (np.float64, np.float32, np.float16)
-    runs = [
-        {"ctx": mx.cpu(i), "fc_data": (2, 4), "type_dict": {"fc_data": kind}} for i, kind in enumerate(kinds)
-    ]
+    kinds = enumerate((np.float64, np.float32, np.float16))
+    runs = [{"ctx": mx.cpu(i), "fc_data": (2, 4), "type_dict": {"fc_data": kind}} for i, kind in kinds]
     for request_ in ("write", "add", "null"):
         truth = tu.check_consistency(net, runs, grad_req=request_)
     assert truth["fc_output"].dtype == np.float64
@@ -182,11 +152,6 @@ def test_check_consistency(caplog):
     assert "run 1 against run 0" in caplog.text
 
 
-def test_check_speed():
-    assert tu.check_speed(product(), location={"a": X, "b": X}, N=2) > 0
-    assert tu.check_speed(product(), N=1, typ="forward", a=(2, 2), b=(2, 2)) > 0
-
-
 class Descent(mx.optimizer.Optimizer):
     def create_state(self, index, weight):
         return None
@@ -197,60 +162,21 @@ class Descent(mx.optimizer.Optimizer):
             each[:] -= self.lr * g.tostype("default")
 
 
-@pytest.mark.parametrize(
-    ("shape", "options"),
-    [((4, 3), {}), ((4, 3), {"g_stype": "row_sparse"}), ([(2, 3), (4,)], {"ntensors": 2})],
-)
+COMPARED = [((4, 3), {}), ((4, 3), {"g_stype": "row_sparse"}), ([(2, 3), (4,)], {"ntensors": 2})]
+
+
+@pytest.mark.parametrize(("shape", "options"), COMPARED)
 def test_compare_optimizer(shape, options):
     rules = Descent(learning_rate=0.5), mx.optimizer.SGD(learning_rate=0.5, lazy_update=False)
     tu.compare_optimizer(rules[0], rules["ntensors" not in options], shape, np.float32, **options)
 
 
-def test_random_arrays_and_samples():
-    assert tu.random_arrays((2, 3)).shape == (2, 3)
-    one, two = tu.random_arrays((), (4,))
-    assert (one.shape, two.dtype) == ((), np.float32)
-    (uniform,) = tu.random_uniform_arrays((50,), low=2, high=3, dtype=np.float64)
-    assert uniform.dtype == np.float64
-    assert 2 <= uniform.min() <= uniform.max() < 3
-    assert sorted(tu.random_sample([1, 2, 3], 3)) == [1, 2, 3]
-
-
-def test_random_shapes():
-    for _ in range(20):
-        assert all(1 <= n <= 2 for n in tu.rand_shape_2d(2, 2))
-        assert all(type(n) is int for n in tu.rand_shape_nd(4, dim=3))
-    assert len(tu.rand_shape_3d()) == 3
-    assert {tu.rand_shape_nd(1, 1, allow_zero_size=True) for _ in range(30)} == {(0,), (1,)}
-    assert tu.rand_coord_2d(3, 4, 5, 6) == (3, 5)
-
-
 @pytest.mark.parametrize("axis", [None, 1, (0, 2), -1])
 @pytest.mark.parametrize("keepdims", [True, False])
 def test_np_reduce(axis, keepdims):
-    values = np.arange(24.0).reshape(2, 3, 4)
-    found = tu.np_reduce(values, axis, keepdims, np.sum)
-    tu.assert_allclose(found, values.sum(axis=axis, keepdims=keepdims))
-    assert np.shape(found) == np.shape(values.sum(axis=axis, keepdims=keepdims))
-
-
-def test_collapse_sum_like():
-    assert tu.same(tu.collapse_sum_like(np.ones((2, 3, 4)), (3, 1)), np.full((3, 1), 8.0))
-    assert tu.collapse_sum_like(np.ones((0, 3)), (3,)).tolist() == [0, 0, 0]
-    assert tu.same(tu.assign_each(X, lambda v: v * 2), X * 2)
-    assert tu.same(tu.assign_each(X, None), X)
-    assert tu.same(tu.assign_each2(X, X.T, lambda v, w: v - w), X - X.T)
-
-
-def test_matrices():
-    assert tu.same(tu.create_2d_tensor(3, 2).asnumpy(), [[0, 0], [1, 1], [2, 2]])
-    assert tu.same(tu.create_vector(3).asnumpy(), [0, 1, 2])
-    assert tu.same(tu.get_identity_mat_batch(2).asnumpy(), [np.eye(2)] * 2)
-    assert tu.same(tu.get_identity_mat(3).asnumpy(), np.eye(3))
-    real = tu.new_matrix_with_real_eigvals_nd((2, 4, 4))
-    assert np.abs(np.linalg.eigvals(real).imag).max() < 1e-9
-    symmetric = tu.new_sym_matrix_with_real_eigvals_nd((3, 3))
-    tu.assert_almost_equal(symmetric, symmetric.T, atol=1e-9)
+    found, wanted = tu.np_reduce(VALUES, axis, keepdims, np.sum), VALUES.sum(axis=axis, keepdims=keepdims)
+    tu.assert_allclose(found, wanted)
+    assert np.shape(found) == np.shape(wanted)
 
 
 @pytest.mark.parametrize("stype", ["default", "row_sparse", "csr"])
@@ -274,30 +200,17 @@ def test_rand_sparse_ndarray():
     assert (lengths.sum(), lengths[:4].tolist()) == (40, [2, 4, 8, 16])
 
 
-def test_create_sparse_array():
-    array = tu.create_sparse_array((4, 3), "row_sparse", data_init=1, rsp_indices=[2, 0])
-    assert array.indices.asnumpy().tolist() == [0, 2]
-    assert tu.create_sparse_array_zd((4, 3), "row_sparse", 1).asnumpy().sum() == 0
-    assert tu.create_sparse_array_zd((4, 3), "csr", 1, data_init=2).asnumpy().sum() == 24
-
-
 def test_shuffle_csr_column_indices():
     parts = type("Parts", (), {"indptr": np.array([0, 30, 40]), "indices": np.arange(40)})()
     tu.shuffle_csr_column_indices(parts)
     assert sorted(parts.indices[:30]) == list(range(30)) != list(parts.indices[:30])
-    assert sorted(parts.indices[30:]) == list(range(30, 40))
-
-
-def uniform(count):
-    return np.random.uniform(size=count)
 
 
 def test_verify_generator_of_ranges():
     buckets, probs = tu.gen_buckets_probs_with_ppf(lambda p: p, 5)
     assert (buckets[1], probs) == ((0.2, 0.4), [0.2] * 5)
     values = tu.verify_generator(uniform, buckets, probs, nsamples=20000)
-    assert len(values) == 5
-    assert all(0 <= p <= 1 for p in values)
+    assert [0 <= p <= 1 for p in values] == [True] * 5
 
 
 def test_chi_square_of_values():
@@ -305,15 +218,7 @@ def test_chi_square_of_values():
     samples = mx.nd.array([0] * 60 + [1] * 40)
     p, observed, expected = tu.chi_square_check(lambda count: samples, [0, 1], [0.5, 0.5], 100)
     assert abs(p - 0.0455) < 1e-4
-    assert observed.tolist() == [60, 40]
-    assert expected.tolist() == [50, 50]
-
-
-def test_mean_and_variance():
-    assert tu.mean_check(uniform, 0.5, 12**-0.5, 10000)
-    assert not tu.mean_check(uniform, 0.52, 12**-0.5, 10000)
-    assert tu.var_check(np.random.standard_normal, 1.0, 10000)
-    assert not tu.var_check(np.random.standard_normal, 1.1, 10000)
+    assert (observed.tolist(), expected.tolist()) == ([60, 40], [50, 50])
 
 
 def test_default_context():
@@ -336,7 +241,6 @@ def test_environment(monkeypatch):
     for job in ("1", None):
         with tu.environment("CD_JOB", job):
             assert tu.is_cd_run() == bool(job)
-    assert len(tu.list_gpus()) == mx.num_gpus()
     assert (tu.has_tvm_ops(), tu.is_op_runnable()) == (False, True)
     assert tu.is_aarch64_run() == (platform.machine() == "aarch64")
 
@@ -355,12 +259,6 @@ def test_retry():
     with pytest.raises(AssertionError):
         third(4)
     assert len(calls) == 3
-
-
-def test_discard_stderr():
-    code = "import os, sys, dpmodule.test_utils as tu\nwith tu.discard_stderr():\n    os.write(2, b'lost')\n"
-    done = run_program(code + "os.write(2, b'kept'); sys.stderr = None\nwith tu.discard_stderr():\n    pass")
-    assert (done.returncode, done.stderr) == (0, "kept")
 
 
 def test_dummy_iter():
@@ -456,16 +354,6 @@ def test_packed_data(fetched):
     assert Path("data/b.txt").read_text() == "in bz2"
     assert not os.path.exists("data/b.bz2")
     assert len(fetched[1]) == 2
-
-
-def test_star_import_gives_the_helpers_and_old_names():
-    code = "import sys, dpmodule as mx; a = 'dpmodule.test_utils' in sys.modules; print(a, mx.test_utils.same(1, 1))"
-    assert run_program(code).stdout.split() == ["False", "True"]
-    found = {}
-    exec("from dpmodule.test_utils import *", found)
-    assert (found["np"], found["mx"], found["assert_almost_equal"]) == (np, mx, tu.assert_almost_equal)
-    assert {"np", "os", "sys", "time", "rnd", "use_np", "json", "OrderedDict"} <= set(found)
-    assert "annotations" not in found
 
 
 def test_private_names_that_tests_for_mxnet_import():

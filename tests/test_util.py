@@ -68,15 +68,6 @@ def test_use_np_of_a_class():
     assert not Base().inherited()
 
 
-def test_environment(monkeypatch):
-    monkeypatch.delenv("DPMODULE_TEST_VARIABLE", raising=False)
-    assert util.getenv("DPMODULE_TEST_VARIABLE") is None
-    util.setenv("DPMODULE_TEST_VARIABLE", "on")
-    assert util.getenv("DPMODULE_TEST_VARIABLE") == "on"
-    util.setenv("DPMODULE_TEST_VARIABLE", None)
-    assert util.getenv("DPMODULE_TEST_VARIABLE") is None
-
-
 def test_np_arrays_can_only_be_off():
     with util.np_array(False):
         assert not util.is_np_array()
@@ -105,12 +96,6 @@ def test_data_folder(monkeypatch):
     assert mx.base.data_dir().endswith("mxnet")
     monkeypatch.setenv("MXNET_HOME", "/some/where")
     assert mx.base.data_dir() == "/some/where"
-
-
-def test_mxnets_bfloat16_type_is_understood():
-    record = np.dtype([("bfloat16", np.uint16)])
-    assert mx.base.dtype_name(record) == "bfloat16"
-    assert mx.nd.ones(2).astype(record).dtype == "bfloat16"
 
 
 def test_io_names_data_as_iterators_do():

@@ -3,13 +3,10 @@
 import contextlib
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
 from helpers.walk import walks
-
-DRAWN = []
 
 
 def outcome(row):
@@ -39,10 +36,3 @@ def test_every_row_that_fails_is_listed():
         assert text in told
     assert "fine" not in told
     assert "test_walks.py:" in told
-
-
-@walks(range(2))
-def test_every_row_starts_from_the_same_random_numbers(number):
-    DRAWN.append((np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()))
-    mx.random.seed(number + 5)
-    assert DRAWN[-1] == DRAWN[0]

@@ -9,38 +9,15 @@ from dpmodule.agents import (
     RepeatLabelAgent,
     RepeatQueryAgent,
     create_agent,
-    create_agent_from_shared,
-    create_agents_from_shared,
     create_task,
 )
 from dpmodule.agents.agent import dump_options, load_options
 from dpmodule.base import ArgumentError
-from helpers.talks import Noting, Texts, spec
-
-
-class Sharing(Agent):
-    def __init__(self, opt, shared=None):
-        super().__init__(opt, shared)
-        self.given = shared
-        self.model = shared["model"] if shared else ["weights"]
-
-    def share(self):
-        return {**super().share(), "model": self.model}
+from helpers.talks import Texts, spec
 
 
 class Mine(Agent):
     """What a saved file may not have imported."""
-
-
-def test_share_is_the_only_contract():
-    original = Sharing({"nested": {"list": [1]}})
-    shared = original.share()
-    assert (shared["class"], shared["opt"]) == (Sharing, original.opt)
-    copy = create_agent_from_shared(shared)
-    assert (type(copy), copy.given, copy.model, copy.opt) == (Sharing, shared, original.model, original.opt)
-    assert copy.model is original.model
-    assert copy.opt["nested"]["list"] is not original.opt["nested"]["list"], "a deep copy"
-    assert [type(each) for each in create_agents_from_shared([shared, shared])] == [Sharing, Sharing]
 
 
 def test_an_agent_of_its_own():
@@ -56,24 +33,14 @@ def test_an_agent_of_its_own():
     assert agent.reset_metrics() is agent.save() is agent.shutdown() is None
 
 
-def test_agents_by_name_or_module_class_and_arguments():
-    for name, kind in (("repeat_query", RepeatQueryAgent), ("random_candidate", RandomCandidateAgent)):
-        assert type(create_agent({"model": name})) is kind
-    agent = create_agent({"model": spec(Noting, "some:more")})
-    assert (type(agent), agent.opt["model_arguments"]) == (Noting, "some:more")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "meant"),
-    [("batch_size", 2, "batchsize"), ("dataType", "valid", "datatype"), ("modelfile", None, "model_file")],
-)
-def test_options_with_another_spelling(name, value, meant):
-    opt = {"task": spec(Texts, "a-1"), "model": "repeat_label", name: 3}
-    for make in (create_agent, lambda opt: create_task(opt, RepeatLabelAgent(opt))):
-        with pytest.raises(ArgumentError, match=f"there is no option '{name}'; did you mean '{meant}'"):
-            make(opt)
-    own = {**opt, meant: value}
-    assert create_task(own, create_agent(own)).opt[name] == 3, "a name of the program's own"
+def test_options_with_another_spelling():
+    for name, value, meant in (("batch_size", 2, "batchsize"), ("modelfile", None, "model_file")):
+        opt = {"task": spec(Texts, "a-1"), "model": "repeat_label", name: 3}
+        for make in (create_agent, lambda opt: create_task(opt, RepeatLabelAgent(opt))):
+            with pytest.raises(ArgumentError, match=f"there is no option '{name}'; did you mean '{meant}'"):
+                make(opt)
+        own = {**opt, meant: value}
+        assert create_task(own, create_agent(own)).opt[name] == 3, "a name of the program's own"
 
 
 def test_options_that_are_nearly_known_give_a_warning():
@@ -116,13 +83,36 @@ def test_nothing_of_an_untrusted_module_runs(opt, match, tmp_path, monkeypatch):
 
 def test_a_class_named_in_a_file_is_imported_only_if_it_is_trusted(tmp_path):
     path = saved(tmp_path, model=spec(Mine))
-    for more in ({}, {"model": "repeat_label"}):
-        with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
-            create_agent({"model_file": path, **more})
+    with pytest.raises(ArgumentError, match="modules that only a file names are not imported"):
+        create_agent({"model_file": path, "model": "repeat_label"})
     for more in ({"model": spec(Mine)}, {"override": {"model": spec(Mine)}}):
         assert type(create_agent({"model_file": path, **more})) is Mine
     path = saved(tmp_path, model="dpmodule.agents.baselines:RepeatQueryAgent")
     assert type(create_agent({"model_file": path})) is RepeatQueryAgent
+
+
+@pytest.mark.parametrize(
+    ("kind", "opt", "seen", "text"),
+    [
+        (RepeatLabelAgent, {}, {"text": "q", "labels": ["a"]}, "a"),
+        (RepeatLabelAgent, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
+        (RepeatLabelAgent, {}, {"text": "q"}, "I don't know."),
+        (RepeatLabelAgent, {}, {"episode_done": True}, None),
+        (RepeatLabelAgent, {"returnOneRandomAnswer": False}, {"text": "q", "labels": ("a", "b")}, "a, b"),
+        (
+            RepeatLabelAgent,
+            {"cantAnswerPercent": 1, "cantAnswerMessage": "?"},
+            {"text": "q", "labels": ["a"]},
+            "?",
+        ),
+        (RepeatQueryAgent, {}, {"text": "q"}, "q"),
+        (RepeatQueryAgent, {}, {}, "Nothing to repeat yet."),
+    ],
+)
+def test_agents_that_repeat(kind, opt, seen, text):
+    agent = kind(opt)
+    agent.observe(seen)
+    assert agent.act().get("text") == text
 
 
 def test_options_of_the_run_are_not_saved(tmp_path):
@@ -135,34 +125,8 @@ def test_options_of_the_run_are_not_saved(tmp_path):
 # agents that learn nothing
 
 
-@pytest.mark.parametrize(
-    ("opt", "seen", "text"),
-    [
-        ({}, {"text": "q", "labels": ["a"]}, "a"),
-        ({}, {"text": "q", "eval_labels": ["a"]}, "a"),
-        ({}, {"text": "q"}, "I don't know."),
-        ({}, {"episode_done": True}, None),
-        ({"returnOneRandomAnswer": False}, {"text": "q", "labels": ("a", "b")}, "a, b"),
-        ({"cantAnswerPercent": 1, "cantAnswerMessage": "?"}, {"text": "q", "labels": ("a", "b")}, "?"),
-    ],
-)
-def test_repeat_label(opt, seen, text):
-    agent = RepeatLabelAgent(opt)
-    agent.observe(seen)
-    assert agent.act().get("text") == text
-
-
-def test_repeat_query():
-    agent = RepeatQueryAgent({})
-    assert agent.act()["text"] == "Nothing to repeat yet."
-    agent.observe({"text": "q"})
-    assert agent.act()["text"] == "q"
-
-
 def test_random_candidate():
-    agent = RandomCandidateAgent({})
-    offered = ("a", "b", "c")
-    firsts = set()
+    agent, offered, firsts = RandomCandidateAgent({}), ("a", "b", "c"), set()
     for _ in range(60):
         agent.observe({"text": "q", "label_candidates": offered})
         reply = agent.act()

@@ -33,15 +33,6 @@ def test_rare_words_of_the_dictionary_count_more(counts, best, tmp_path):
     assert ask(agent, "often rare", ["often x", "rare x"])["text"] == best
 
 
-def test_training_counts_words():
-    agent = IrBaselineAgent({"datatype": "train"})
-    for _ in range(20):
-        ask(agent, "often", labels=["often often"])
-    assert agent.dictionary.freqs()["often"] == 60
-    copy = IrBaselineAgent({"datatype": "train"}, agent.share())
-    assert ask(copy, "often rare", ["often x", "rare x"])["text"] == "rare x"
-
-
 def test_a_file_of_candidates(tmp_path):
     path = tmp_path / "cands.txt"
     path.write_text("yes it is\n\nno it is not\n", encoding="utf-8")

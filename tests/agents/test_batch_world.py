@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from dpmodule.agents import BatchWorld, DialogPartnerWorld, ExecutableWorld, create_task
+from dpmodule.agents import create_task
 from dpmodule.agents.batch_world import best_window
 from helpers.talks import Noting, NotingBatch, Texts, epoch, finish, spec
 
@@ -13,94 +13,28 @@ def opt_of(rows, **more):
     return {"task": TASK, "datatype": "valid", "batchsize": rows, **more}
 
 
-class Recording(Noting):
-    """Notes which instance is called; copies know their row."""
-
-    def __init__(self, opt, shared=None):
-        super().__init__(opt, shared)
-        self.calls = shared["calls"] if shared else []
-        self.row = self.opt.get("batchindex")
-
-    def share(self):
-        return {**super().share(), "calls": self.calls}
+class Changing(NotingBatch):
+    """Changes what it observes; copies know their row."""
 
     def observe(self, observation):
-        self.calls.append(("observe", self.row))
-        super().observe(observation)
-        return {"changed by": self.row, **observation}
-
-    def act(self):
-        self.calls.append(("act", self.row))
-        return {"id": self.id, "text": "copy"}
+        return super().observe({"row": self.opt.get("batchindex"), **observation})
 
 
-class Batched(Recording):
-    def batch_act(self, observations):
-        self.calls.append(("batch_act", self.row, [each["changed by"] for each in observations]))
-        return [{"id": self.id, "text": "original"} for _ in observations]
-
-
-class Unused(Batched):
+class Unused(Changing):
     use_batch_act = False
+    act = Noting.act
 
 
-@pytest.mark.parametrize(
-    ("kind", "calls", "text"),
-    [
-        (Batched, [("batch_act", None, [0, 1, 2])], "original"),
-        (Unused, [("act", 0), ("act", 1), ("act", 2)], "copy"),
-        (Recording, [("act", 0), ("act", 1), ("act", 2)], "copy"),
-    ],
-)
-def test_copies_observe_and_batch_act_is_that_of_the_original(kind, calls, text):
-    agent = kind(opt_of(3))
-    world = create_task(opt_of(3), agent)
-    world.parley()
-    assert agent.calls == [("observe", row) for row in range(3)] + calls
-    assert [row.get_acts()[1]["text"] for row in world.worlds] == [text] * 3
-    assert agent.observation is None
-    rows = [row.get_agents()[1].observation["text"] for row in world.worlds]
-    assert rows == [row.get_acts()[0]["text"] for row in world.worlds]
-
-
-@pytest.mark.parametrize("uses", [True, False])
-def test_a_teacher_may_have_a_batch_act_of_its_own(uses):
-    class Own(Texts):
-        def batch_act(self, observations):
-            return [{"text": "own", "labels": ["a"], "id": "own"} for _ in range(self.bsz)]
-
-    given = opt_of(2)
-    teacher = Own({**given, "task_arguments": "a-1-1"})
-    teacher.use_batch_act = uses
-    world = BatchWorld(given, DialogPartnerWorld(given, [teacher, Noting(given)]))
-    world.parley()
-    assert (world.acts[0][0]["text"] == "own") is uses
-
-
-@pytest.mark.parametrize("task", [TASK, f"{TASK},{TASK}"])
-def test_batchindex_stands_in_every_opt_that_is_shared(task):
-    world = create_task(opt_of(3, task=task), Noting(opt_of(3)))
-    for number, row in enumerate(world.worlds):
-        for each in (row, *getattr(row, "worlds", [row])):
-            assert each.opt["batchindex"] == number
-        assert [agent.opt["batchindex"] for agent in row.get_agents()] == [number, number]
-    original = world.world
-    assert not any("batchindex" in each.opt for each in [original, *original.get_agents()])
-
-
-@pytest.mark.parametrize("sort", [False, True])
-@pytest.mark.parametrize("rows", [2, 3, 4, 7, 10, 11])
-def test_rows_past_the_end_are_observed_and_not_counted(rows, sort):
-    given = opt_of(rows, batch_sort=sort)
-    world, student, parleys = epoch(given, NotingBatch(given))
-    late = [each for each in student.seen if "text" not in each]
-    assert all(each == {"episode_done": True, "id": TASK} for each in late)
-    assert len(student.seen) == parleys * rows == world.get_total_exs()
-    assert world.report()["total"] == 10
-    if sort:
-        assert (parleys, len(late)) == (-(-10 // rows), -10 % rows)
-    world.parley()
-    assert world.report()["total"] == 10
+def test_copies_observe_and_batch_act_is_that_of_the_original():
+    for kind, batches in ((Changing, [[0, 1, 2]]), (Unused, [])):
+        agent = kind(opt_of(3))
+        world = create_task(opt_of(3), agent)
+        world.parley()
+        assert [[each["row"] for each in batch] for batch in agent.batches] == batches
+        assert ([each["row"] for each in agent.seen], agent.observation) == ([0, 1, 2], None)
+        asked = [row.get_acts()[0]["text"] for row in world.worlds]
+        assert [row.get_agents()[1].observation["text"] for row in world.worlds] == asked
+        assert [row.get_acts()[1]["text"] for row in world.worlds] == [text.split()[1] for text in asked]
 
 
 def test_without_sorting_each_row_ends_its_episode_before_it_takes_a_new_one():
@@ -114,95 +48,37 @@ def test_without_sorting_each_row_ends_its_episode_before_it_takes_a_new_one():
     assert columns == [["0.0", "0.1", "0.2"], ["1.0", "3.0", "4.0"], ["2.0", "2.1", "5.0", "5.1"]]
 
 
-@pytest.mark.parametrize("datatype", ["train", "train:ordered"])
-@pytest.mark.parametrize("sort", [False, True])
-def test_epochs_are_counted_in_training(datatype, sort):
-    given = opt_of(5, datatype=datatype, batch_sort=sort)
-    world = create_task(given, Noting(given))
-    for _ in range(6):
-        world.parley()
-    assert world.get_total_epochs() == 3.0
+# batches of a number of tokens
 
 
-def test_parley_init_chooses_the_tasks_of_each_row():
-    given = opt_of(2, task=f"{spec(Texts, 'a-1-1-1-1')},{spec(Texts, 'b-1-1-1-1')}")
-    world = create_task(given, Noting(given))
-    firsts = []
-    for _ in range(4):
-        world.parley()
-        firsts.append("".join(row.get_acts()[0]["text"][0] for row in world.worlds))
-    assert firsts == ["aa", "bb", "aa", "bb"]
-    assert world.epoch_done()
+def tokens(budget, datatype="valid", **more):
+    task = spec(Texts, "a-3-1-2-0-5-1-1-4-2-9-1-1")
+    return {"task": task, "datatype": datatype, "max_batch_tokens": budget, **more}
 
 
-def test_worlds_with_their_own_execute_and_observe():
-    class Whispering(ExecutableWorld):
-        def execute(self, agent, act):
-            self.said = [*getattr(self, "said", ()), act.get("text")]
-
-        def observe(self, agent, act):
-            is_own = act["id"] == agent.getID()
-            return None if is_own else {**act, "text": f"({act.get('text')})"}
-
-    given = opt_of(2)
-    student = Noting(given)
-    world = create_task(given, student, default_world=Whispering)
-    world.parley()
-    assert [each["text"] for each in student.seen] == ["(a 0.0)", "(a 1.0 x x)"]
-    assert [row.said for row in world.worlds] == [["a 0.0", "0.0"], ["a 1.0 x x", "1.0"]]
-
-
-def test_display_shows_every_row():
-    given = opt_of(2)
-    world = create_task(given, Noting(given))
+def test_display_shows_every_row_or_the_last_batch():
+    world = create_task(opt_of(2), Noting(opt_of(2)))
     world.parley()
     lines = world.display().splitlines()
     assert lines[0] == "[--batchsize 2--]"
     assert [line for line in lines if line.startswith("[batch")] == ["[batch world 0:]", "[batch world 1:]"]
     assert not world.episode_done()
+    world = create_task(tokens(10), Noting(tokens(10)))
+    assert world.display().splitlines()[0] == "[--batch of 0--]"
+    world.parley()
+    assert "a 0.0" in world.display()
 
 
-def test_of_more_messages_than_rows_the_first_ones_count():
-    given = opt_of(3, batch_sort=True)
-    student = NotingBatch(given)
-    student.batch_act = lambda rows: (*map(student.answer, rows), {"text": "more"}, None)
-    world = epoch(given, student)[0]
-    assert world.report() == {"total": 10, "accuracy": 1.0, "f1": 1.0}
-    assert len(world.acts[1]) == 3
-
-
-# batches of a number of tokens
-
-
-def tokens(budget, datatype="valid", **more):
-    return {
-        "task": spec(Texts, "a-3-1-2-0-5-1-1-4-2-9-1-1"),
-        "datatype": datatype,
-        "max_batch_tokens": budget,
-        **more,
-    }
-
-
-@pytest.mark.parametrize(("budget", "rows"), [(12, None), (30, None), (100, None), (1000, 3)])
-def test_batches_stay_within_the_budget(budget, rows):
-    opt = tokens(budget, **({"batchsize": rows} if rows else {}))
+@pytest.mark.parametrize(("budget", "more"), [(12, {}), (100, {}), (1000, {"batchsize": 3})])
+def test_batches_stay_within_the_budget(budget, more):
+    opt = tokens(budget, **more)
     _, student, parleys = epoch(opt, NotingBatch(opt))
     sizes = [[each["text"].count(" ") + 1 for each in batch] for batch in student.batches]
     assert len(sizes) == parleys
     for lengths in sizes:
         assert lengths == sorted(lengths)
         assert len(lengths) == 1 or (lengths[-1] + 1) * len(lengths) <= budget
-    assert max(map(len, sizes)) == rows if rows else max(map(len, sizes)) > 1
-
-
-def test_training_starves_no_row():
-    opt = tokens(20, "train:ordered")
-    student = NotingBatch(opt)
-    world = create_task(opt, student)
-    while world.get_total_epochs() < 6:
-        world.parley()
-    answered = {each["text"] for batch in student.batches for each in batch}
-    assert len(answered) == world.num_examples()
+    assert max(map(len, sizes)) == 3 if more else max(map(len, sizes)) > 1
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -222,14 +98,6 @@ def test_the_window_is_the_fullest_there_is(seed):
         assert sum(lengths[first:end]) == max(windows)[0]
     else:
         assert (first, end) == (place, place + 1)
-
-
-def test_display_shows_the_last_batch():
-    opt = tokens(10)
-    world = create_task(opt, Noting(opt))
-    assert world.display().splitlines()[0] == "[--batch of 0--]"
-    world.parley()
-    assert "a 0.0" in world.display()
 
 
 def test_reset_drops_what_waits_and_begins_again():

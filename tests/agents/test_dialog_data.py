@@ -1,6 +1,7 @@
 import pickle
 
-from dpmodule.agents import DialogData, StreamDialogData
+from dpmodule.agents import DialogData, StreamDialogData, create_agent_from_shared
+from helpers.talks import Texts, spec
 
 
 def loader(path):
@@ -14,18 +15,6 @@ def numbered(path):
     for number in range(path or 4):
         yield (f"{number}.0",), True
         yield (f"{number}.1",), False
-
-
-def test_episodes_are_gathered_and_copied():
-    data = DialogData({}, loader)
-    assert (data.num_episodes(), data.num_examples()) == (2, 3)
-    first, ends = data.get(0)
-    asked = {"text": "is it", "labels": ("yes",)}
-    assert first == {**asked, "reward": 1.0, "label_candidates": ("yes", "no"), "episode_done": False}
-    assert (ends, data.get(0, 1)[0]["episode_done"]) == (False, True)
-    assert data.get(1) == ({**asked, "reward": 0.5, "episode_done": True}, True)
-    first["text"] = "changed"
-    assert data.get(0)[0]["text"] == "is it"
 
 
 def test_equal_texts_and_candidates_are_stored_once_for_all_copies():
@@ -78,26 +67,20 @@ def test_a_stream_goes_round_and_knows_its_end():
     assert not stream.ends_before(0)
     found = [stream.episode(number, loop=True)[0][0]["text"] for number in (0, 2, 3, 7, 8)]
     assert found == ["0.0", "2.0", "0.0", "1.0", "2.0"]
-    assert stream.episode(8, loop=True)[1]
     stream = StreamDialogData({"datafile": 3}, numbered)
     stream.episode(2)
     assert stream.ends_before(3)
     assert (stream.num_episodes(), stream.num_examples()) == (3, 6)
-    assert StreamDialogData({}, lambda path: []).ends_before(0)
-
-
-def test_a_stream_gives_one_example_after_the_other():
-    stream = StreamDialogData({"datafile": 2}, numbered)
-    seen = [stream.get() for _ in range(6)]
-    assert [message["text"] for message, _ in seen] == ["0.0", "0.1", "1.0", "1.1", "0.0", "0.1"]
-    assert [is_last for _, is_last in seen] == [False, False, False, True, False, False]
-    stream.reset()
-    assert stream.get()[0] == {"text": "0.0", "episode_done": False}
     assert StreamDialogData({}, lambda path: []).get() == ({"episode_done": True}, True)
 
 
-def test_a_copy_of_a_stream_reads_for_itself():
-    stream = StreamDialogData({}, numbered, cands=["c"])
-    stream.episode(2)
-    copy = StreamDialogData({}, numbered, shared=pickle.loads(pickle.dumps(stream.share())))
-    assert copy.episode(0)[0][0] == {"text": "0.0", "label_candidates": ("c",)}
+def test_a_stream_keeps_nothing_in_memory_and_can_be_sent_to_another_process():
+    teacher = Texts({"task": spec(Texts), "task_arguments": "a-3-1-2-0-5", "datatype": "valid:stream"})
+    teacher.act()
+    assert not hasattr(teacher.data, "data")
+    assert (teacher.num_examples(), teacher.num_episodes()) == (11, 4)
+    sent = pickle.loads(pickle.dumps(teacher.share()["data"]))
+    again = create_agent_from_shared({**teacher.share(), "data": sent})
+    while not teacher.episode_done:
+        teacher.act()
+    assert again.act()["text"].startswith("a 1.0")

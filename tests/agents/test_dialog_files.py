@@ -6,6 +6,7 @@ from errors.agents import BAD_LINES
 
 from dpmodule.agents import ConversationTeacher, FbDialogTeacher, FromFileTeacher, ParlAIDialogTeacher
 from dpmodule.base import ArgumentError, FileFormatError
+from helpers.damaged import damaged
 
 NUMBERED = """\
 1 Sam went to the kitchen.
@@ -77,9 +78,8 @@ def test_numbered_lines(read, datatype):
     ]
     other = "\ufeff1 a\tb\r\n2 c\u2028d\te\r\n"  # lines of other systems
     assert read(FB, other, datatype) == [[told("a", "b", reward=0), told("c\u2028d", "e", reward=0)]]
-    assert read(FB, "1 a\t\t1\n2 b\t\t0.25\n3 c\td\n")[0][0]["reward"] == 1.25, (
-        "those without labels are added"
-    )
+    added = read(FB, "1 a\t\t1\n2 b\t\t0.25\n3 c\td\n")
+    assert added[0][0]["reward"] == 1.25, "those without labels are added"
     assert list(map(len, read(FB, "5 a\tb\n7 c\td\n7 e\tf\n"))) == [2, 1], "a number not above the last"
 
 
@@ -93,14 +93,14 @@ def test_numbered_lines(read, datatype):
         ("", None),
     ],
 )
-@pytest.mark.parametrize("kind", [FB, FromFileTeacher])
-def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, kind, lines, candidates):
+def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lines, candidates):
     (tmp_path / "cands").write_text(lines)
-    episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
     expected = [None, None]
     if candidates:
         expected = [tuple(dict.fromkeys((*candidates, label))) for label in ("yes", "z")]
-    assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
+    for kind in (FB, FromFileTeacher):
+        episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
+        assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
 
 
 def test_a_cloze_file_asks_so_before_each_episode(read):
@@ -112,43 +112,9 @@ def test_a_cloze_file_asks_so_before_each_episode(read):
     ]
 
 
-def test_a_task_of_parlai_changes_entries_and_candidates(tmp_path):
-    """As its teacher of bAbI does, whose labels have commas in them."""
-
-    class Carried(FbDialogTeacher):
-        def __init__(self, opt, shared=None):
-            number = opt["task"].split(":")[2]
-            opt["cands_datafile"] = opt["datafile"] = opt["folder"] + f"/qa{number}.txt"
-            super().__init__(opt, shared)
-
-        def setup_data(self, path):
-            for entry, begins in super().setup_data(path):
-                entry[1] = [label.replace(",", " ") for label in entry[1]]
-                yield entry, begins
-
-        def load_cands(self, path):
-            return [text.replace(",", " ") for text in super().load_cands(path)]
-
-    (tmp_path / "qa8.txt").write_text("1 What?\tmilk,ball\t1\n2 And now?\tmilk\t3\n")
-    opt = {"task": "babi:Task1k:8", "folder": str(tmp_path), "datatype": "train:ordered"}
-    teacher = Carried(opt)
-    copy = Carried(opt, teacher.share())
-    assert copy.cands is teacher.cands
-    for _ in range(2):
-        first = teacher.act()
-        assert (first["labels"], first["label_candidates"]) == (("milk ball",), ("milk ball", "milk"))
-        assert copy.act()["text"] == "What?"
-        assert teacher.act()["reward"] == 3.0
-        copy.act()
-
-
-@pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
-def test_named_fields(read, datatype):
+def test_named_fields(read):
     first = told("How\nmany?", "one", "1", candidates=("one", "1", "two"), mood="good")
-    assert read(PARLAI, FIELDS, datatype) == [
-        [first, told("And now?", "two", reward=0.5)],
-        [told("Last", "three")],
-    ]
+    assert read(PARLAI, FIELDS) == [[first, told("And now?", "two", reward=0.5)], [told("Last", "three")]]
 
 
 @pytest.mark.parametrize(
@@ -166,10 +132,10 @@ def test_conversations(read, turns, pairs):
 
 
 @pytest.mark.parametrize("kind", [FB, PARLAI, TALK])
-@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff\r\n"])
-@pytest.mark.parametrize("datatype", ["train", "train:ordered", "train:stream", "valid", "valid:stream"])
-def test_empty_files_are_epochs_of_nothing(read, kind, text, datatype):
-    assert read(kind, text, datatype) == []
+@pytest.mark.parametrize("datatype", ["train", "train:stream", "valid"])
+def test_empty_files_are_epochs_of_nothing(read, kind, datatype):
+    for text in ("", "\ufeff\r\n"):
+        assert read(kind, text, datatype) == []
 
 
 @pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
@@ -184,22 +150,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     assert (episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == ("good", ("yes",))
 
 
-def _damaged(data, rng):
-    """Return a file with some bytes changed, cut out or repeated."""
-    found = bytearray(data)
-    for _ in range(rng.choice((1, 1, 2, 8))):
-        place = rng.randrange(len(found) + 1)
-        kind = rng.randrange(4)
-        if kind == 0:
-            odd = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
-            found[place:place] = rng.choice(odd)
-        elif kind == 1:
-            del found[place : place + rng.randrange(12)]
-        elif kind == 2:
-            found[place:place] = found[place : place + rng.randrange(40)]
-        elif place < len(found):
-            found[place] = rng.randrange(256)
-    return bytes(found)
+ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
 
 
 @pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -210,7 +161,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, count):
     refused = 0
     for _ in range(count):
         kind = rng.choice((FB, PARLAI, TALK))
-        path.write_bytes(_damaged(seeds[kind].encode(), rng))
+        path.write_bytes(damaged(rng, seeds[kind].encode(), ODD))
         opt = {"datafile": str(path), "datatype": rng.choice(("valid", "test:stream", "train:ordered"))}
         try:
             teacher = kind(opt)

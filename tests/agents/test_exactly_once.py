@@ -44,7 +44,9 @@ def seen_by(student):
     return sorted((name, number) for name, number, *_ in lasts)
 
 
-def check(tasks, opt, batched, as_teacher=False):
+def check(first, second, is_double, opt, batched, as_teacher):
+    tasks = {"a": first, "b": second} if is_double else {"a": first}
+    as_teacher &= is_double
     names = [spec(Texts, "-".join([name, *map(str, lengths)])) for name, lengths in tasks.items()]
     opt = {**opt, "task": ",".join(names), "numthreads": opt.get("workers", 1)}
     has_workers = opt["numthreads"] > 1
@@ -84,29 +86,10 @@ def check(tasks, opt, batched, as_teacher=False):
     world.shutdown()
 
 
-def prop(examples):
-    def decorate(function):
-        given_function = given(EPISODES, EPISODES, st.booleans(), CASES, st.booleans(), st.booleans())(
-            function
-        )
-        return settings(
-            max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-        )(given_function)
-
-    return decorate
-
-
-def run(first, second, is_double, opt, batched, as_teacher):
-    check({"a": first, "b": second} if is_double else {"a": first}, opt, batched, is_double and as_teacher)
-
-
-@prop(150)
-def test_every_example_is_seen_exactly_once(first, second, is_double, opt, batched, as_teacher):
-    run(first, second, is_double, opt, batched, as_teacher)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@prop(10_000)
-def test_every_example_is_seen_exactly_once_at_length(first, second, is_double, opt, batched, as_teacher):
-    run(first, second, is_double, opt, batched, as_teacher)
+@pytest.mark.parametrize(
+    "examples", [80, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_every_example_is_seen_exactly_once(examples):
+    options = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+    drawn = given(EPISODES, EPISODES, st.booleans(), CASES, st.booleans(), st.booleans())(check)
+    settings(max_examples=examples, **options)(drawn)()

@@ -1,13 +1,10 @@
 """Orders: each is carried out once, and nobody sleeps through one."""
 
 import os
-import threading
 
 import pytest
 
-from dpmodule.agents import mailboxes as module
 from dpmodule.agents.mailboxes import Mailboxes, ParentEnd, WorkerEnd
-from dpmodule.streams.synchronization import Signal
 
 PARLEY, CHECK = 2, 4
 
@@ -40,17 +37,6 @@ def test_short_parleys_are_given_ahead_but_nothing_else_is(mailboxes):
     assert parent.idle() == [0]
     parent.send(0, PARLEY)
     assert parent.find_free(PARLEY, ahead=True) is None  # it takes long now
-
-
-def test_a_bell_that_stays_silent_costs_a_moment(mailboxes, monkeypatch):
-    monkeypatch.setattr(module, "POLL_S", 0.02)
-    monkeypatch.setattr(Signal, "give", lambda self: None)
-    parent, found = ParentEnd(mailboxes, may_spin=False), []
-    thread = threading.Thread(target=lambda: found.append(WorkerEnd(mailboxes, 0, may_spin=False).receive()))
-    thread.start()
-    parent.send(0, CHECK)
-    thread.join()
-    assert found == [CHECK]
 
 
 def test_closed_ends_end_a_worker_and_alarm_the_parent(mailboxes):

@@ -3,11 +3,7 @@ import math
 import pytest
 
 from dpmodule.agents import (
-    BatchWorld,
-    DialogPartnerWorld,
     Metrics,
-    RepeatLabelAgent,
-    ReverseTeacher,
     aggregate_metrics,
 )
 from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answer, round_sigfigs
@@ -45,34 +41,22 @@ def test_f1_by_hand(guess, answers, f1):
         ("one b three d", ["one x three y"], (2 / 4 * 1e-12 / 3 * 1e-12 / 2 * 1e-12) ** 0.25),
         ("cow", ["cat sat"], 0.0),
         ("", ["cat"], 0.0),
-        ("cat", [], 0.0),
     ],
 )
 def test_bleu_by_hand(guess, answers, value):
     assert bleu(guess, answers) == pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def ranked(*ranks):
-    names = [f"c{n}" for n in range(1, 201)]
-    return [({"text": names[0], "text_candidates": names}, [f"c{rank}"]) for rank in ranks]
-
-
 HITS = ("hits@1", "hits@5", "hits@10", "hits@100")
+RANKS = (1, 2, 5, 6, 10, 11, 100, 101)
+NAMES = [f"c{n}" for n in range(1, 201)]
 
 
 @pytest.mark.parametrize(
     ("opt", "replies", "report"),
     [
-        (
-            {},
-            ranked(1, 2, 5, 6, 10, 11, 100, 101),
-            {
-                **dict(zip(HITS, (1 / 8, 3 / 8, 5 / 8, 7 / 8))),
-                "mean_rank": round_sigfigs((1 + 2 + 5 + 6 + 10 + 11 + 100 + 101) / 8),
-                "accuracy": 1 / 8,
-                "f1": 1 / 8,
-            },
-        ),
+        ({}, [({"text": "c1", "text_candidates": NAMES}, [f"c{rank}"]) for rank in RANKS],
+         {**dict(zip(HITS, (1 / 8, 3 / 8, 5 / 8, 7 / 8))), "mean_rank": 29.5, "accuracy": 1 / 8, "f1": 1 / 8}),
         # a label that is no candidate ranks behind all
         ({}, [({"text_candidates": ["a", "b"]}, ["z"])], {"mean_rank": 3.0, **dict.fromkeys(HITS, 0.0)}),
         # the best of several labels counts
@@ -102,13 +86,6 @@ def test_reports_by_hand(opt, replies, report):
     assert one.report() == {"total": 0}
 
 
-def test_update_counts_right_answers_and_reports_nan():
-    metrics = Metrics({})
-    assert metrics.update({}, ["a"]) == {"correct": 0}
-    assert metrics.update({"text": "b", "metrics": {"loss": math.nan}}, ["b"]) == {"correct": 1}
-    assert math.isnan(metrics.report()["loss"])
-
-
 def test_macro_and_micro_averages():
     reports = {
         "a": {"total": 10, "accuracy": 0.5, "loss": 3.0},
@@ -126,10 +103,7 @@ def test_macro_and_micro_averages():
     ("function", "given", "found"),
     [
         (normalize_answer, ("The  Cat, a dog!",), "cat dog"),
-        (normalize_answer, ("an apple's",), "apple s"),
-        (normalize_answer, ("theatre",), "theatre"),
-        (normalize_answer, ("",), ""),
-        (normalize_answer, ("Ünï",), "ünï"),
+        (normalize_answer, ("an apple's theatre Ünï",), "apple s theatre ünï"),
         (exact_match, ("The cat.", ["dog", "cat"]), True),
         (exact_match, ("cats", ["cat"]), False),
         (round_sigfigs, (0.0,), 0.0),
@@ -140,20 +114,3 @@ def test_macro_and_micro_averages():
 )
 def test_normal_forms(function, given, found):
     assert function(*given) == found
-
-
-@pytest.mark.parametrize("sort", [False, True])
-def test_a_teacher_that_observes_in_its_own_way_does_so_in_a_batch(sort):
-    seen = []
-
-    class Listening(ReverseTeacher):
-        def observe(self, observation):
-            seen.append(observation)
-            return super().observe(observation)
-
-    opt = {"task_arguments": "valid:size=12", "batchsize": 4, "batch_sort": sort, "task": "reverse"}
-    world = BatchWorld(opt, DialogPartnerWorld(opt, [Listening(opt), RepeatLabelAgent(opt)]))
-    for _ in range(3):
-        world.parley()
-    assert len(seen) == 12
-    assert world.report() == {"total": 12, "accuracy": 1.0, "f1": 1.0}

@@ -1,23 +1,15 @@
 import errno
 import os
 import random
-import sys
-import threading
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.agents import (
-    DictionaryAgent,
-    Seq2seqAgent,
-    StarspaceAgent,
-    create_agent,
-    create_agent_from_shared,
-    create_task,
-)
-from dpmodule.agents.agent import dictionary_file
-from dpmodule.agents.module_agent import build_dict, training_examples
+from dpmodule import agents
+from dpmodule.agents import DictionaryAgent, create_agent, create_agent_from_shared, create_task
+from dpmodule.agents.module_agent import build_dict
 from dpmodule.base import FileError, NonFiniteError
 from dpmodule.streams import Supervisor
 from helpers.small_tasks import Letters, SmallestAgent, examples, smallest
@@ -26,8 +18,8 @@ TIMEOUT_S = 60
 SMALL = {"hiddensize": 8, "embeddingsize": 8, "negatives": 2, "examples": 50, "buckets": [8]}
 KINDS = {
     "smallest": (SmallestAgent, "Smallest"),
-    "seq2seq": (Seq2seqAgent, "Letters"),
-    "starspace": (StarspaceAgent, "Letters"),
+    "seq2seq": (agents.Seq2seqAgent, "Letters"),
+    "starspace": (agents.StarspaceAgent, "Letters"),
 }
 
 
@@ -62,43 +54,31 @@ def assert_same(found, wanted, tolerance=1e-6):
         np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance, err_msg=name)
 
 
-class Recording(SmallestAgent):
-    """Keeps the batches that it is trained on, and the parameters before the first."""
-
-    def __init__(self, opt, shared=None):
-        super().__init__(opt, shared)
-        self.batches, self.first = [], None
-
-    def learn(self, observations):
-        batch = self.vectorize(observations)
-        if self.first is None:
-            self.first = {k: v.copy() for k, v in self.network.bind(batch).get_params()[0].items()}
-        self.batches.append(batch)
-        return super().learn(observations)
-
-
 # training and predicting
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_in_a_sorted_batch_world_equals_fit_on_the_same_batches(optimizer):
-    opt = smallest(batchsize=32, batch_sort=True, examples=320, optimizer=optimizer, learningrate=0.05)
-    agent = Recording(opt)
-    world = create_task(opt, agent)
+def test_training_in_a_sorted_batch_world_equals_fit_on_the_same_batches():
+    opt = {"batchsize": 32, "batch_sort": True, "examples": 320, "optimizer": "adam", "learningrate": 0.05}
+    agent, batches = alike(**opt), []
+    first, _ = agent.network.module.get_params()
+    first = {name: array.copy() for name, array in first.items()}
+    vectorize = agent.vectorize
+    agent.vectorize = lambda seen: batches.append(vectorize(seen)) or batches[-1]
+    world = create_task(agent.opt, agent)
     for _ in range(10):
         world.parley()
 
     class Batches(list):
-        provide_data = agent.batches[0].provide_data
-        provide_label = agent.batches[0].provide_label
+        provide_data = batches[0].provide_data
+        provide_label = batches[0].provide_label
 
         def reset(self):
             pass
 
     module = mx.mod.Module(agent.network.module.symbol, data_names=["words"])
-    rate = {"optimizer": optimizer, "optimizer_params": {"learning_rate": 0.05}}
-    module.fit(Batches(agent.batches), arg_params=agent.first, num_epoch=1, **rate)
-    assert len(agent.batches) == 10
+    rate = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.05}}
+    module.fit(Batches(batches), arg_params=first, num_epoch=1, **rate)
+    assert len(batches) == 10
     assert_same(params(agent), {name: array.asnumpy() for name, array in module.get_params()[0].items()})
 
 
@@ -135,9 +115,6 @@ def test_act_is_a_batch_of_one_of_a_whole_episode():
     assert_same(params(first), params(second), 0)
     first.observe({"text": "w01", "labels": ["w01"], "episode_done": False})
     assert first.observe({"text": "w02", "episode_done": True})["text"] == "w01\nw01\nw02"
-    first.observe({"text": "w03", "episode_done": False})
-    first.reset()
-    assert first.observe({"text": "w04", "episode_done": True})["text"] == "w04"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -149,19 +126,6 @@ def test_an_agent_that_was_asked_first_learns_all_the_same(workers):
         first.batch_act(examples(2, number))
         second.batch_act(examples(2, number))
     assert_same(params(first), params(second), 0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_is_shared_out_over_contexts(kind):
-    found = []
-    for contexts in (None, "cpu(0),cpu(1)", [mx.cpu(0), mx.cpu(1)]):
-        agent = alike(kind, contexts=contexts, batchsize=8)
-        for number in range(3):
-            agent.batch_act(rows(8, number, kind))
-        found.append(params(agent))
-    assert_same(found[1], found[2], 0)
-    if kind != "starspace":  # whose loss ranks the answers of a part
-        assert_same(found[1], found[0], 1e-4)
 
 
 # sharing
@@ -176,11 +140,8 @@ def _train(channel, shared, index):
 @pytest.mark.parametrize(
     ("kind", "more", "method"),
     [
-        ("smallest", {"optimizer": "adam"}, "fork"),
         ("smallest", {"momentum": 0.9}, "fork"),
-        ("smallest", {"contexts": "cpu(0),cpu(1)"}, "fork"),
         ("seq2seq", {"optimizer": "adam"}, "fork"),
-        ("starspace", {}, "fork"),
         pytest.param("smallest", {"optimizer": "adam"}, "spawn", marks=pytest.mark.slow),
     ],
 )
@@ -194,13 +155,11 @@ def test_workers_in_turn_train_as_one_process_does(kind, more, method):
             children[number % 2].send(batch, TIMEOUT_S)
             losses = children[number % 2].recv(TIMEOUT_S)
             wanted = [reply["metrics"]["loss"] for reply in alone.batch_act(batch)]
-            if kind != "starspace":  # which draws its negatives in each process
-                assert losses == pytest.approx(wanted, abs=1e-4)
+            assert losses == pytest.approx(wanted, abs=1e-4)
         for child in children:
             child.send(None, TIMEOUT_S)
         workers.join(TIMEOUT_S)
-    if kind != "starspace":
-        assert_same(params(agent), params(alone), 1e-5)
+    assert_same(params(agent), params(alone), 1e-5)
     if kind != "seq2seq":  # a BucketingModule
         assert agent.network.module.optimizer.num_update == 6
 
@@ -216,40 +175,6 @@ def test_rows_of_a_batch_have_no_module_of_their_own():
     assert_same(params(agent), params(worker), 0)
     world = create_task({**opt, "numthreads": 1}, agent)
     assert all(each.get_agents()[1].network is agent.network for each in world.worlds)
-
-
-def test_threads_train_the_same_parameters():
-    agent = SmallestAgent(smallest(numthreads=3, batchsize=4, learningrate=0.02))
-    copies = [create_agent_from_shared({**agent.share(), "threadindex": index}) for index in range(3)]
-    before = params(agent)
-
-    def train(copy):
-        for number in range(20):
-            copy.batch_act(examples(4, number))
-
-    threads = [threading.Thread(target=train, args=(copy,)) for copy in copies]
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(usual)
-    after = params(agent)
-    assert any((after[name] != before[name]).any() for name in after)
-    for copy in copies:
-        assert_same(params(copy), after, 0)
-    assert agent.network.module.optimizer.num_update == 60
-
-
-def test_a_rehearsal_before_workers_start_changes_no_parameter():
-    agent = alike(numthreads=2)
-    before = params(agent)
-    agent.network.warm_up(agent.vectorize(agent.sample()))
-    assert_same(params(agent), before, 0)
-    assert agent.network.module.optimizer.num_update == 0
 
 
 # files
@@ -269,13 +194,9 @@ def test_a_saved_agent_is_the_same_again(kind, tmp_path):
     agent.save()
     assert sorted(os.listdir(tmp_path)) == ["net-0000.params", "net-symbol.json", "net.dict", "net.opt"]
     again = create_agent({"model": name, "model_file": str(tmp_path / "net")})
-    assert (type(again), again.dict.tok2ind, again.opt["optimizer"]) == (
-        type(agent),
-        agent.dict.tok2ind,
-        "adam",
-    )
-    answers = ["a b", "b a", "c"]
-    asked = [{"text": each["text"], "label_candidates": answers} for each in rows(20, 9, kind)]
+    assert (type(again), again.dict.tok2ind) == (type(agent), agent.dict.tok2ind)
+    assert again.opt["optimizer"] == "adam"
+    asked = [{"text": each["text"], "label_candidates": ["a b", "b a", "c"]} for each in rows(20, 9, kind)]
     assert again.batch_act(asked) == agent.batch_act(asked)
     assert_same(params(again), params(agent), 0)
 
@@ -294,7 +215,7 @@ def test_a_checkpoint_is_mxnets(tmp_path, monkeypatch):
     assert os.listdir() == [], "without a path nothing is saved"
 
 
-@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+@pytest.mark.parametrize("failing", [1, 4])
 def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, failing):
     agent = trained(tmp_path)
     agent.save()
@@ -302,18 +223,10 @@ def test_a_full_disk_leaves_the_old_files(tmp_path, monkeypatch, failing):
     agent.batch_act(examples(8))
     agent.dict.add_to_dict(["new"])
     agent.opt["note"] = "new"
-    count, sync = [0], os.fsync
-
-    def full(number):
-        count[0] += 1
-        if count[0] == failing:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        sync(number)
-
-    monkeypatch.setattr(os, "fsync", full)
+    results = [None] * (failing - 1) + [OSError(errno.ENOSPC, "No space left on device")]
+    monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=results))
     with pytest.raises(FileError, match="No space left"):
         agent.save()
-    monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -333,26 +246,8 @@ def test_a_dictionary_is_that_of_the_file(tmp_path):
     path = str(tmp_path / "words")
     made = build_dict(smallest(dict_file=path))
     assert DictionaryAgent({"dict_file": path}).tok2ind == made.tok2ind
+    assert {f"w{number:02}" for number in range(30)} <= set(made.keys())
+    assert 4 < len(build_dict(smallest(examples=200, dict_maxexs=2))) < 24
     agent = SmallestAgent(smallest(task=None, dict_file=path))
     assert agent.dict.tok2ind == made.tok2ind
     agent.batch_act(examples(3))
-    assert dictionary_file("net") == "net.dict"
-
-
-def test_every_training_example_of_all_tasks_comes_once():
-    opt = smallest(examples=50, datatype="valid", batchsize=8, batch_sort=True, numthreads=4)
-    found = [example["text"] for example in training_examples(opt)]
-    assert len(found) == 50
-    assert found == [example["text"] for example in training_examples(opt)]
-    both = smallest(examples=5, task="helpers.small_tasks:Smallest,helpers.small_tasks:Letters")
-    assert len(list(training_examples(both))) == 10
-    assert list(training_examples({})) == []
-
-
-def test_a_dictionary_has_the_words_of_texts_and_labels():
-    found = build_dict(smallest(examples=200))
-    assert {f"w{number:02}" for number in range(30)} <= set(found.keys())
-    assert found["__NULL__"] == 0
-    counts = [count for _, count in list(found.freqs().items())[4:]]
-    assert counts == sorted(counts, reverse=True)
-    assert 4 < len(build_dict(smallest(examples=200, dict_maxexs=2))) < 24

@@ -1,5 +1,3 @@
-import argparse
-
 import pytest
 
 from dpmodule import agents
@@ -30,19 +28,6 @@ def parse(*words, **more):
     return ParlaiParser(True, True).parse_args(list(words), print_args=False, **more)
 
 
-def test_defaults():
-    opt = parse()
-    nothing = ("task", "model", "model_file", "dict_file")
-    expected = {
-        **dict.fromkeys(nothing),
-        **dict.fromkeys(("batch_sort", "include_labels"), True),
-        **dict.fromkeys(("hide_labels", "dict_lower"), False),
-        **{"context_length": -1, "batchsize": 1, "numthreads": 1, "datatype": "train", "override": {}},
-        **{"dict_minfreq": 0, "dict_maxtokens": -1, "on_bad_line": "error"},
-    }
-    assert {name: opt[name] for name in expected} == expected
-
-
 @pytest.mark.parametrize(
     ("short", "long", "value", "read"),
     [
@@ -51,13 +36,8 @@ def test_defaults():
         ("-bs", "--batchsize", "32", 32),
         ("-nt", "--numthreads", "2", 2),
         ("-bsrt", "--batch-sort", "no", False),
-        ("-bsrt", "--batch-sort", "True", True),
         ("-clen", "--context-length", "-1", -1),
         ("-incl", "--include-labels", "0", False),
-        ("-incl", "--include-labels", "yes", True),
-        ("-m", "--model", "repeat_label", "repeat_label"),
-        ("-mf", "--model-file", "folder/m", "folder/m"),
-        ("-dp", "--datapath", "data", "data"),
         ("-eps", "--num-epochs", "2.5", 2.5),
     ],
 )
@@ -67,8 +47,9 @@ def test_short_and_long_flags_of_2018(short, long, value, read):
 
 
 def test_agents_and_tasks_add_their_own_flags(capsys):
-    opt = parse("-m", LEARNER, "-t", LIBRARY, "-lr", "0.5", "--shelf", "7")
+    opt = parse("-m", LEARNER, "-t", __name__, "-lr", "0.5", "--shelf", "7")
     assert (opt["learning_rate"], opt["shelf"]) == (0.5, 7)
+    assert (opt["context_length"], opt["batchsize"], opt["include_labels"]) == (-1, 1, True), "defaults"
     parser = ParlaiParser(True, True)
     parser.set_defaults(task=LIBRARY, model=LEARNER, datatype="valid")
     opt = parser.parse_args(["--shelf", "7"], print_args=False)
@@ -78,6 +59,8 @@ def test_agents_and_tasks_add_their_own_flags(capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert "--learning-rate" in shown
     assert "(default: valid)" in shown
+    world = create_task({"task": __name__}, RepeatLabelAgent({}))
+    assert type(world.get_agents()[0]) is DefaultTeacher, "a module alone means its default teacher"
 
 
 def test_an_agent_saved_in_the_model_file_adds_its_flags(tmp_path):
@@ -136,35 +119,12 @@ def test_flags_are_added_by_hand_as_in_parlai():
     assert "mine" in parser.format_help()
 
 
-KINDS = (
-    "DictionaryAgent",
-    "ModuleAgent",
-    "Seq2seqAgent",
-    "StarspaceAgent",
-    "IrBaselineAgent",
-    "FromFileTeacher",
-)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_subclasses_add_flags_to_the_group_of_their_base(name):
-    parser = ParlaiParser()
-    getattr(agents, name).add_cmdline_args(parser).add_argument("--mood", type="bool", default=True)
-    assert parser.parse_args(["--mood", "no"], print_args=False)["mood"] is False
-
-
-@pytest.mark.parametrize("kind", [agents.Seq2seqAgent, agents.StarspaceAgent])
-def test_flags_of_agents_with_networks_are_options(kind):
-    parser = argparse.ArgumentParser()
-    parser.register("type", "bool", str)
-    kind.add_cmdline_args(parser)
-    task = {"task": "helpers.small_tasks:Letters", "examples": 50, "datatype": "train"}
-    line = ["--embeddingsize", "8", "--optimizer", "nag", "-lr", "0.5"]
-    agent = kind({**task, **vars(parser.parse_args(line))})
-    agent.batch_act([{"text": "a b", "labels": ["b a"]}])
-    params = agent.network.module.get_params()[0]
-    assert (len(agent.dict), 8) in {array.shape for array in params.values()}
-    assert agent.network.module.symbol.list_outputs()[0] == "softmax_output"
+def test_subclasses_add_flags_to_the_group_of_their_base():
+    kinds = (agents.DictionaryAgent, agents.ModuleAgent, agents.Seq2seqAgent, agents.StarspaceAgent)
+    for kind in (*kinds, agents.IrBaselineAgent, agents.FromFileTeacher):
+        parser = ParlaiParser()
+        kind.add_cmdline_args(parser).add_argument("--mood", type="bool", default=True)
+        assert parser.parse_args(["--mood", "no"], print_args=False)["mood"] is False
 
 
 def test_names_that_programs_of_parlai_import():
@@ -177,9 +137,3 @@ def test_names_that_programs_of_parlai_import():
     assert (one.num_examples(), one.getID()) == (3, "reverse:size=3")
     (two,) = make({"task": "reverse, nocandidate", "datatype": "valid"})
     assert (type(two), len(two.tasks)) == (agents.MultiTaskTeacher, 2)
-
-
-def test_a_module_alone_means_its_default_teacher():
-    assert parse("-t", __name__, "--shelf", "5")["shelf"] == 5
-    world = create_task({"task": __name__}, RepeatLabelAgent({}))
-    assert type(world.get_agents()[0]) is DefaultTeacher

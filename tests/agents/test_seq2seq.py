@@ -82,8 +82,6 @@ def test_an_answer_step_by_step_is_as_likely_as_in_training(learned):
     told = [{**row, "labels": [text]} for row, text in zip(rows, said)]
     batch = agent.vectorize(told)
     assert [reply["text"] for reply in agent.reply(told, batch, agent.network.predict(batch))] == said
-    symbol, arrays, _ = mx.model.load_checkpoint(learned, 0)
-    assert set(symbol.list_arguments()) == {"source", "length", "said", "target", *arrays}
 
 
 def test_rows_do_not_depend_on_their_neighbours_nor_on_padding(learned):
@@ -100,15 +98,13 @@ def test_rows_do_not_depend_on_their_neighbours_nor_on_padding(learned):
 
 
 def test_long_texts_and_answers_are_cut():
-    agent = trained(2, truncate=6, hiddensize=8)
+    agent = trained(2, truncate=6, hiddensize=8, longest_answer=3)
     text = "a b c d e f g h"
     batch = agent.vectorize([{"text": text, "labels": [text]}])
     end, begin = agent.dict.txt2vec("c d e f g h"), agent.dict.txt2vec("a b c d e")
     assert [array.asnumpy().tolist() for array in batch.data] == [[end], [6], [[1, *begin]]]
     assert batch.label[0].asnumpy().tolist() == [[*begin, 2]]
-    assert len(agent.batch_act([{"text": text}])[0]["text"].split()) <= 6
-    agent = trained(1, hiddensize=8, longest_answer=3)
-    assert all(len(reply["text"].split()) <= 3 for reply in agent.batch_act([{"text": "a b"}] * 4))
+    assert all(len(reply["text"].split()) <= 3 for reply in agent.batch_act([{"text": text}] * 4))
 
 
 END, START = 0, 9
@@ -149,10 +145,3 @@ def test_a_beam_that_takes_everything_finds_the_likeliest_sequence(seed):
     best = [max(every, key=lambda sequence: chain.likelihood(row, sequence)) for row in range(2)]
     wanted = [[token for token in sequence if token != END] for sequence in best]
     assert seq2seq.beam_search(chain, 2, 3**4, longest, START, END) == wanted
-
-
-def test_sequences_that_end_at_once_are_empty():
-    def ends(origins, tokens):
-        return np.log(np.tile([0.9, 0.1], (len(tokens), 1)))
-
-    assert seq2seq.beam_search(ends, 2, 2, 10, START, END) == [[], []]

@@ -4,7 +4,6 @@ import os
 import pickle
 import random
 import signal
-import threading
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ import torch
 from dpmodule.agents import SharedTable
 from dpmodule.agents.shared_state import SumColumns, counter_for
 from dpmodule.streams import Supervisor, WorkerDied
-from dpmodule.streams.synchronization import SharedCounter
 
 
 def in_processes(function, arguments, mode="fork"):
@@ -34,32 +32,6 @@ def test_numbers_come_in_order_and_the_value_is_the_one_taken_last(workers):
         counter.value = (counter.value + 6) % 7
     assert (counter.value, counter.peek(), counter.take()) == (4, 5, 5)
     assert copy.deepcopy(counter) is counter
-
-
-def take(channel, counter, count):
-    return [counter.take() for _ in range(count)]
-
-
-def add_by_value(channel, counter, count):
-    taken = []
-    for _ in range(count):
-        with counter.get_lock():
-            counter.value += 1
-            taken.append(counter.value)
-    return taken
-
-
-@pytest.mark.parametrize(("function", "count"), [(take, 5000), (add_by_value, 300)])
-def test_processes_and_threads_take_each_number_once(function, count):
-    counter, own = SharedCounter(), []
-    thread = threading.Thread(target=lambda: own.extend(function(None, counter, count)))
-    with Supervisor("taker", "fork") as takers:
-        for _ in range(3):
-            takers.start(function, counter, count)
-        thread.start()
-        found = takers.join(60)
-    thread.join()
-    assert sorted(sum(found, own)) == list(range(4 * count))
 
 
 def count_up(channel, table, times):
@@ -140,19 +112,18 @@ def add_all(channel, tally, index, given):
         column.add("sum", number)
 
 
-@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("columns", [1, 3])
-def test_a_sum_over_columns_is_the_exact_one_rounded_once(seed, columns):
-    draw = random.Random(seed)
-    parts = ((draw.random(), draw.randrange(99), 0), range(-20, 20), (-1, 1))
-    given = [
-        math.prod((draw.choice(parts[0]), 10.0 ** draw.choice(parts[1]), draw.choice(parts[2])))
-        for _ in range(200)
-    ]
-    tally = SumColumns(columns)
-    for index in range(columns):
-        add_all(None, tally, index, given[index::columns])
-    assert tally.totals() == {"sum": (math.fsum(given), 200)}
+def test_a_sum_over_columns_is_the_exact_one_rounded_once(columns):
+    for seed in range(20):
+        draw = random.Random(seed)
+        parts = ((draw.random(), draw.randrange(99), 0), range(-20, 20), (-1, 1))
+        given = [
+            draw.choice(parts[0]) * 10.0 ** draw.choice(parts[1]) * draw.choice(parts[2]) for _ in range(200)
+        ]
+        tally = SumColumns(columns)
+        for index in range(columns):
+            add_all(None, tally, index, given[index::columns])
+        assert tally.totals() == {"sum": (math.fsum(given), 200)}
 
 
 def test_processes_add_to_columns_of_their_own():

@@ -27,19 +27,10 @@ def trained(parleys, **more):
 
 
 @pytest.mark.parametrize(
-    ("parleys", "more"),
-    [
-        (60, {}),
-        (60, {"similarity": "dot"}),
-        (60, {"share_embeddings": False}),
-        (60, {"pool": "mean"}),
-        (60, {"contexts": "cpu(0),cpu(1)"}),
-        (60, {"numthreads": 2}),
-        (1000, {"batchsize": 1}),
-    ],
+    "more", [{}, {"similarity": "dot"}, {"share_embeddings": False}, {"pool": "mean"}, {"numthreads": 2}]
 )
-def test_it_learns_to_rank(parleys, more):
-    world = create_task(options(datatype="valid"), trained(parleys, **more))
+def test_it_learns_to_rank(more):
+    world = create_task(options(datatype="valid"), trained(60, **more))
     finish(world)
     report = world.report()
     assert report["total"] == 100
@@ -55,9 +46,8 @@ def test_candidates_are_ranked_by_rows_labels_or_fixed_ones(tmp_path):
     replies = agent.batch_act(rows)  # in training, the labels of the batch
     assert [reply["text"] for reply in replies] == [row["labels"][0] for row in rows]
     assert all(0 <= reply["metrics"]["loss"] < 1 for reply in replies)
-    first, second = agent.batch_act(
-        [{"text": "key2", "label_candidates": few}, {"text": "key7 noise3", "label_candidates": many}]
-    )
+    asked = [{"text": "key2", "label_candidates": few}, {"text": "key7 noise3", "label_candidates": many}]
+    first, second = agent.batch_act(asked)
     assert first == {"id": "Starspace", "text": few[1], "text_candidates": [few[1], few[0]]}
     assert second["text"] == many[7]
     assert sorted(second["text_candidates"]) == sorted(many)
@@ -79,14 +69,6 @@ def test_similarity_is_that_of_the_bags():
     near = [[2 * unit(t, "text_weight") @ unit(a, "answer_weight") for a in answers] for t in texts]
     wanted = np.exp(near) / np.exp(near).sum(1, keepdims=True)
     np.testing.assert_allclose(agent.network.predict(inputs)[0].asnumpy(), wanted, atol=1e-5)
-
-
-def test_unknown_words_and_empty_texts_are_no_errors():
-    first, second = trained(2).batch_act(
-        [{"text": "", "labels": ["unheard of"]}, {"text": "what", "label_candidates": ["", "answer1"]}]
-    )
-    assert np.isfinite(first["metrics"]["loss"])
-    assert sorted(second["text_candidates"]) == ["", "answer1"]
 
 
 @pytest.mark.slow

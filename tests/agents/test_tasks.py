@@ -3,7 +3,6 @@
 import pytest
 
 from dpmodule.agents import RepeatLabelAgent, create_task
-from dpmodule.agents.tasks import split_of
 
 SPLITS = ("train", "valid", "test")
 MADE_UP = ("reverse", "nocandidate", "docs")
@@ -30,32 +29,6 @@ def test_texts_are_the_same_each_time_and_no_text_is_in_two_splits(task):
     assert len(train | valid | test) == len(train) + len(valid) + len(test)
 
 
-def test_reverse_has_the_letters_in_reverse_order():
-    for example in examples("reverse"):
-        letters = example["text"].split()
-        assert example["labels"] == [" ".join(reversed(letters))]
-        assert 1 <= len(letters) <= 5
-        assert set(letters) <= set("abcdefgh")
-    made = texts("reverse:size=7:shortest=9:length=12:letters=3", datatype="train")
-    assert (len(made), set("".join(made))) == (7, set(" abc"))
-    assert all(9 <= len(text.split()) <= 12 for text in made)
-    assert texts("reverse:seed=1") != texts("reverse:seed=2")
-
-
-@pytest.mark.parametrize(
-    ("task", "sizes"), [("reverse", [10_000, 500, 500]), ("nocandidate", [500, 100, 100])]
-)
-def test_sizes_of_splits(task, sizes):
-    assert [create_teacher(task, datatype=split).num_examples() for split in SPLITS] == sizes
-
-
-def test_nocandidate_asks_for_the_same_again():
-    for example in examples("nocandidate"):
-        assert example["labels"] == [example["text"]]
-        assert len(example["text"].split()) == 4
-        assert "label_candidates" not in example
-
-
 def test_docs_has_the_label_among_functions_of_the_module():
     asked = examples("docs:candidates=5", datatype="train")
     assert len(asked) > 500
@@ -67,25 +40,23 @@ def test_docs_has_the_label_among_functions_of_the_module():
 
 
 @pytest.mark.parametrize(
-    ("given", "argument", "used"),
-    [
-        ("train", "valid", "valid"),
-        ("train:ordered", "train", "train:ordered"),
-        ("valid", "test", "test"),
-        ("valid", "train", "train:evalmode"),
-        ("train", "", "train"),
-    ],
+    ("task", "sizes"), [("reverse", [10_000, 500, 500]), ("nocandidate", [500, 100, 100])]
 )
-def test_a_split_behind_the_name_counts_more_than_the_datatype(given, argument, used):
-    teacher = create_teacher(f"reverse:{argument}", datatype=given)
-    assert teacher.datatype == used
-    assert teacher.act().keys() >= {"labels" if used in ("train", "train:ordered") else "eval_labels"}
-    assert split_of(teacher.act()["text"]) == used.partition(":")[0]
-    world = create_task(
-        {"task": f"reverse:{argument}:size=20", "batchsize": 4, "datatype": given}, RepeatLabelAgent({})
-    )
-    copies = [row.get_agents()[0] for row in world.worlds]
-    assert {(each.num_examples(), each.datatype) for each in copies} == {(20, used)}
+def test_examples_of_reverse_and_nocandidate(task, sizes):
+    assert [create_teacher(task, datatype=split).num_examples() for split in SPLITS] == sizes
+    for example in examples(task):
+        letters = example["text"].split()
+        assert example["labels"] == [" ".join(letters if task == "nocandidate" else reversed(letters))]
+        assert len(letters) == 4 if task == "nocandidate" else 1 <= len(letters) <= 5
+        assert task == "nocandidate" or set(letters) <= set("abcdefgh")
+        assert "label_candidates" not in example or task == "reverse"
+
+
+def test_arguments_of_reverse():
+    made = texts("reverse:size=7:shortest=9:length=12:letters=3", datatype="train")
+    assert (len(made), set("".join(made))) == (7, set(" abc"))
+    assert all(9 <= len(text.split()) <= 12 for text in made)
+    assert texts("reverse:seed=1") != texts("reverse:seed=2")
 
 
 FORMS = {

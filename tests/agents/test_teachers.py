@@ -2,10 +2,9 @@ import pickle
 
 import pytest
 
-from dpmodule.agents import Teacher, create_task, create_task_world
-from helpers.talks import Noting, Talks, Texts, epoch, finish, spec
+from dpmodule.agents import Teacher, create_task
+from helpers.talks import Noting, Talks, Texts, epoch, spec
 
-TASK = spec(Texts, "a-3-1-2")
 PLACES = ["0.0", "0.1", "0.2", "1.0", "2.0", "2.1"]
 
 
@@ -17,27 +16,10 @@ def asked(teacher, count):
     return [teacher.act()["text"].split()[1] for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("datatype", "hides", "name"),
-    [
-        ("train", False, "labels"),
-        ("train:ordered", True, "labels"),
-        ("train:stream", False, "labels"),
-        ("train:evalmode", False, "eval_labels"),
-        ("valid", False, "eval_labels"),
-        ("test:stream", False, "eval_labels"),
-        ("valid", True, None),
-    ],
-)
-def test_labels_become_eval_labels_outside_training_or_are_hidden(datatype, hides, name):
-    action = create_teacher(datatype, hide_labels=hides).act()
-    assert {"labels", "eval_labels"} & {*action} == ({name} if name else set())
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_the_teacher_counts_with_hidden_labels_too(rows):
-    opt = {"task": TASK, "datatype": "valid", "hide_labels": True, "batchsize": rows}
-    assert epoch(opt)[0].report() == {"total": 6}, "nobody answered"
+def test_labels_become_eval_labels_outside_training_or_are_hidden():
+    for datatype, hides, name in (("train:stream", True, "labels"), ("train:evalmode", False, "eval_labels")):
+        assert {"labels", "eval_labels"} & {*create_teacher(datatype, hide_labels=hides).act()} == {name}
+    assert not {"labels", "eval_labels"} & {*create_teacher("valid", hide_labels=True).act()}
 
 
 def test_train_draws_episodes_with_replacement_and_walks_each_to_its_end():
@@ -48,15 +30,10 @@ def test_train_draws_episodes_with_replacement_and_walks_each_to_its_end():
     assert not teacher.epoch_done(), "never ends by itself"
     teacher = create_teacher("train")
     for _ in range(20):
-        texts = [teacher.act()]
-        while not texts[-1]["episode_done"]:
-            texts.append(teacher.act())
-        episode = texts[0]["text"].split()[1][0]
-        assert [each["text"].split()[1] for each in texts] == [f"{episode}.{n}" for n in range(len(texts))]
-
-
-def test_train_ordered_goes_round():
-    assert asked(create_teacher("train:ordered"), 12) == PLACES * 2
+        first = teacher.act()
+        episode, length = first["text"][2], {"0": 3, "1": 1, "2": 2}[first["text"][2]]
+        assert first["text"].split()[1] == f"{episode}.0"
+        assert asked(teacher, length - 1) == [f"{episode}.{n}" for n in range(1, length)]
 
 
 def test_behind_the_last_example_there_is_an_empty_one_and_a_reply_counts_once():
@@ -70,23 +47,7 @@ def test_behind_the_last_example_there_is_an_empty_one_and_a_reply_counts_once()
     assert teacher.act() == {"episode_done": True, "id": "mine"}
     teacher.observe({"text": "anything"})
     assert teacher.report() == {"total": 2, "accuracy": 0.5, "f1": 0.5}
-
-
-def test_the_example_is_announced_before_it_is_asked_for():
-    calls = []
-
-    class Loading(Talks):
-        def submit_load_request(self):
-            calls.append(("load", self.episode_idx, self.entry_idx))
-
-        def get(self, episode_idx, entry_idx=0):
-            calls.append(("get", episode_idx, entry_idx))
-            return super().get(episode_idx, entry_idx)
-
-    teacher = Loading({"datatype": "valid", "talks": [[{"text": "a", "labels": ["b"]}] * 2]})
-    teacher.act()
-    teacher.act()
-    assert calls == [("load", 0, 0), ("get", 0, 0), ("load", 0, 1), ("get", 0, 1)]
+    assert asked(create_teacher("train:ordered"), 12) == PLACES * 2, "goes round"
 
 
 class Pictures(Talks):
@@ -166,17 +127,15 @@ def test_a_teacher_takes_numbers_by_the_value_of_its_index(workers):
     assert [plain.next_episode_idx(3, loop=True) for _ in range(3)] == [1, 2, 0]
 
 
-@pytest.mark.parametrize("task", [{"task": spec(Talks), "talks": []}, {"task": spec(Texts, "a")}])
-@pytest.mark.parametrize(
-    "more", [{}, {"batchsize": 2}, {"batchsize": 5, "batch_sort": False}, {"max_batch_tokens": 9}]
-)
+@pytest.mark.parametrize("more", [{}, {"batchsize": 5, "batch_sort": False}, {"max_batch_tokens": 9}])
 @pytest.mark.parametrize("datatype", ["train", "train:ordered", "valid"])
-def test_no_examples_are_an_epoch_of_no_parleys(more, datatype, task):
-    world, student, parleys = epoch({**task, "datatype": datatype, **more})
-    assert (parleys, student.seen, world.report()) == (0, [], {"total": 0})
-    assert (world.num_examples(), world.num_episodes()) == (0, 0)
-    world.parley()
-    assert all("text" not in each for each in student.seen), "a parley all the same does no harm"
+def test_no_examples_are_an_epoch_of_no_parleys(more, datatype):
+    for task in ({"task": spec(Talks), "talks": []}, {"task": spec(Texts, "a")}):
+        world, student, parleys = epoch({**task, "datatype": datatype, **more})
+        assert (parleys, student.seen, world.report()) == (0, [], {"total": 0})
+        assert (world.num_examples(), world.num_episodes()) == (0, 0)
+        world.parley()
+        assert all("text" not in each for each in student.seen), "a parley all the same does no harm"
 
 
 def test_too_little_memory_for_squashing_names_other_options():
@@ -199,15 +158,3 @@ def test_a_plain_teacher():
     world = create_task({"task": "dpmodule.agents:Teacher"}, Noting({}))
     world.parley()
     assert (world.num_examples(), world.get_total_epochs()) == (0, 0.0)
-
-
-def test_a_plain_world_with_options_of_a_batch_asks_and_counts_single_examples():
-    opt = {"task": TASK, "datatype": "valid", "batchsize": 4, "batch_sort": True}
-    student = Noting(opt)
-    world = create_task_world(opt, [student])
-    for _ in range(2):
-        student.seen.clear()
-        finish(world)
-        assert [each["text"].split()[1] for each in student.seen] == PLACES
-        assert world.report()["total"] == world.num_examples() == 6
-        world.reset()

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import dpmodule as mx
 from dpmodule.agents import DictionaryAgent, vectors
 
 ROWS = [[5, 6], [], [7, 7, 7]]
@@ -18,16 +17,6 @@ def test_rows_as_ragged_counts_or_padded():
     assert lengths == {0: 4, 4: 4, 5: 8, 8: 8, 100: 8}
     rows = [{"labels": ["b", "a"]}, {"eval_labels": ("a",)}]
     assert vectors.classes(rows, {"a": 0, "b": 1}).asnumpy().tolist() == [1, 0]
-
-
-def test_a_batch_describes_its_arrays():
-    data = {"words": vectors.ragged(ROWS), "all": vectors.dense([[1, 2]])}
-    batch = vectors.batch_of(data, {"label": vectors.dense([0, 1, 2])}, bucket_key=7, whole=["all"])
-    words, whole = batch.provide_data
-    assert (words.name, words.shape, words.stype) == ("words", (3,), "ragged")
-    assert [mx.io.DataDesc.get_batch_axis(each.layout) for each in (words, whole)] == [0, -1]
-    assert (batch.provide_label, batch.bucket_key) == ([("label", (3,))], 7)
-    assert vectors.batch_of(data).provide_label is None
 
 
 def _of(tokens):

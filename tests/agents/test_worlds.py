@@ -4,36 +4,19 @@ import gc
 import os
 import random
 import signal
-import threading
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from dpmodule.agents import (
-    Agent,
-    BatchWorld,
-    DialogPartnerWorld,
-    DynamicBatchWorld,
-    ExecutableWorld,
-    HogwildWorld,
-    MultiAgentDialogWorld,
-    MultiWorld,
-    RepeatLabelAgent,
-    create_task,
-)
+from dpmodule import agents
+from dpmodule.agents import DialogPartnerWorld, ExecutableWorld, RepeatLabelAgent, create_task
 from dpmodule.base import DTypeError, StateError
 from dpmodule.streams import WorkerDied
-from helpers.hogwild_agents import Seen, pids
+from helpers.hogwild_agents import Seen, no_threads, pids
 from helpers.processes import await_gone, resources, until
-from helpers.talks import Noting, Talks, Texts, epoch, finish, spec
+from helpers.talks import Noting, Texts, epoch, finish, spec
 
 TASK = spec(Texts, "a-3-1-2")
 VALID = {"task": TASK, "datatype": "valid"}
@@ -74,7 +57,7 @@ class Worlds(RuleBasedStateMachine):
         return int(self.agent.seen.sum()) - self.counted
 
     def metrics_are_reset(self):
-        assert self.world.report() == {"total": 0} or self.world.report()["total"] == 0
+        assert self.world.report()["total"] == 0
         self.counted = int(self.agent.seen.sum())
 
     @precondition(lambda self: self.is_open)
@@ -149,32 +132,22 @@ class Worlds(RuleBasedStateMachine):
         del self.world
 
 
-def no_hogwild_threads():
-    return not any(thread.name.startswith("hogwild-") for thread in threading.enumerate())
-
-
-def run_worlds(examples, steps):
+@pytest.mark.parametrize(
+    ("examples", "steps"),
+    [(25, 8), pytest.param(5000, 20, marks=[pytest.mark.slow, pytest.mark.timeout(7200)])],
+)
+def test_any_order_of_calls(examples, steps):
     create_task({**VALID, "numthreads": 2}, Noting(VALID)).shutdown()
     gc.collect()
     before = resources()
     options = settings(max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True)
-    run_state_machine_as_test(Worlds, settings=options)
+    stateful.run_state_machine_as_test(Worlds, settings=options)
     gc.collect()
-    until(no_hogwild_threads)
+    until(no_threads)
     assert resources() == before
 
 
-def test_any_order_of_calls():
-    run_worlds(60, 8)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_any_order_of_calls_at_length():
-    run_worlds(5000, 20)
-
-
-class Says(Agent):
+class Says(agents.Agent):
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
         self.heard, self.id = [], self.opt["name"]
@@ -197,36 +170,21 @@ def test_one_parley_is_one_example():
     done = []
     while not world.epoch_done():
         world.parley()
-        done.append(
-            (world.get_acts()[0]["text"].split()[1], world.get_acts()[1]["text"], world.episode_done())
-        )
+        question, answer = world.get_acts()
+        done.append((question["text"].split()[1], answer["text"], world.episode_done()))
     asked = ["0.0", "0.1", "0.2", "1.0", "2.0", "2.1"]
     assert done == list(zip(asked, asked, (False, False, True, True, False, True)))
     assert (world.total_parleys, world.get_total_exs(), world.get_total_epochs()) == (6, 6, 1.0)
     report = world.report(compute_time=True)
     assert report["parleys_per_second"] == pytest.approx(6 / report["time"])
     assert world.report() == {"total": 6, "accuracy": 1.0, "f1": 1.0}
-    world.reset()
-    world.parley()
-    world.reset()
-    world.parley()
-    assert world.get_acts()[0]["text"] == "a 0.0", "also from the middle of an episode"
+    for _ in range(2):
+        world.reset()
+        world.parley()
+        assert world.get_acts()[0]["text"] == "a 0.0", "also from the middle of an episode"
 
 
-def test_everyone_hears_all_others():
-    agents = three()
-    world = MultiAgentDialogWorld({}, agents)
-    world.parley()
-    world.parley()
-    assert [agent.heard for agent in agents] == [
-        ["b1", "c2", "b3", "c4"],
-        ["a0", "c2", "a2", "c4"],
-        ["a0", "b1", "a2", "b3"],
-    ]
-    assert type(create_task(VALID, [Noting(VALID), Noting(VALID)])) is MultiAgentDialogWorld
-
-
-def test_an_executable_world_changes_and_shows_each_its_part():
+def test_everyone_hears_all_others_or_what_the_world_says():
     class Room(ExecutableWorld):
         def execute(self, agent, act):
             self.opt.setdefault("log", []).append(act["text"])
@@ -234,51 +192,18 @@ def test_an_executable_world_changes_and_shows_each_its_part():
         def observe(self, agent, act):
             return None if agent.id == "b" else {"text": f"{agent.id} hears {act['text']}"}
 
-    agents = three()
-    world = Room({}, agents)
+    people = three()
+    agents.MultiAgentDialogWorld({}, people).parley()
+    assert [agent.heard for agent in people] == [["b1", "c2"], ["a0", "c2"], ["a0", "b1"]]
+    people = three()
+    world = Room({}, people)
     world.parley()
     assert world.opt["log"] == ["a0", "b0", "c2"]
-    assert agents[1].heard == []
-    assert agents[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-def test_agents_of_an_executable_world_do_not_hear_themselves(rows):
-    opt = {**VALID, "batchsize": rows}
-    world = create_task(opt, Noting(opt), default_world=ExecutableWorld)
+    assert people[1].heard == []
+    assert people[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
+    world = create_task(VALID, Noting(VALID), default_world=ExecutableWorld)
     world.parley()
-    assert world.report() == {"total": rows, "accuracy": 1.0, "f1": 1.0}, "not the teacher's own questions"
-
-
-def test_display():
-    talks = [[{"text": "a", "reward": 0}, {"text": "b", "reward": 0.5, "labels": ["c"]}]]
-    world = create_task({"task": spec(Talks), "talks": talks, "datatype": "valid"}, Noting(VALID))
-    world.parley()
-    assert "reward" not in world.display(), "none was given"
-    world.parley()
-    shown = world.display().splitlines()
-    assert sorted(shown[1:4]) == [" [eval_labels: c]", " [reward: 0.5]", " b"]
-    assert (shown[0], shown[4:]) == (f"[{spec(Talks)}]:", ["[noting]:", " c"])
-
-
-@pytest.mark.parametrize(
-    ("more", "kind"),
-    [
-        ({"batchsize": 1, "numthreads": 1}, DialogPartnerWorld),
-        ({"batchsize": 2}, BatchWorld),
-        ({"max_batch_tokens": 20}, DynamicBatchWorld),
-        ({"task": f"{TASK}, {TASK}"}, MultiWorld),
-        ({"task": f"{TASK},{TASK}", "batchsize": 2, "batch_sort": True}, BatchWorld),
-        ({"numthreads": 2, "hogwild_mode": "thread"}, HogwildWorld),
-        ({"numthreads": 2, "batchsize": 2, "hogwild_mode": "thread"}, HogwildWorld),
-    ],
-)
-def test_create_task_picks_the_world(more, kind):
-    opt = {**VALID, **more}
-    with create_task(opt, Noting(opt)) as world:
-        assert type(world) is kind
-        if kind is BatchWorld and "task" in more:  # several tasks are not sorted
-            assert not any(each.get_agents()[0].use_batch_act for each in world.world.worlds)
+    assert world.report()["total"] == 1, "not the teacher's own questions"
 
 
 def test_a_text_that_is_no_str_is_not_counted():
@@ -288,34 +213,44 @@ def test_a_text_that_is_no_str_is_not_counted():
         teacher.observe({"id": "x", "text": 7})
     assert teacher.report()["total"] == 0
     silent = type("Wrong", (Noting,), {"act": lambda self: {"text": 7}})(VALID)
-    MultiAgentDialogWorld(VALID, [silent, Noting(VALID)]).parley()  # nobody counts
+    agents.MultiAgentDialogWorld(VALID, [silent, Noting(VALID)]).parley()  # nobody counts
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_subclasses_of_dict_are_messages(rows):
-    opt = {**VALID, "batchsize": rows}
+def test_subclasses_of_dict_are_messages():
     message = type("Message", (dict,), {})(text="0.0")
-    world = create_task(opt, type("Own", (Noting,), {"act": lambda self: message})(opt))
+    world = create_task(VALID, type("Own", (Noting,), {"act": lambda self: message})(VALID))
     world.parley()
-    assert world.report()["total"] == rows
+    assert world.report()["total"] == 1
 
 
 # several tasks
 
 
-def two(**more):
-    return {**VALID, "task": f"{spec(Texts, 'a-3-1')},{spec(Texts, 'b-1-2-2')}", **more}
+TWO = (spec(Texts, "a-3-1"), spec(Texts, "b-1-2-2"))
 
 
-def test_several_tasks_follow_each_other_by_episodes():
-    world, student, parleys = epoch(two())
-    assert parleys == 9
-    assert [each["text"].strip(" x") for each in student.seen] == [
-        f"{name} {place}"
-        for name, places in (("a", "0.0 0.1 0.2"), ("b", "0.0"), ("a", "1.0"), ("b", "1.0 1.1 2.0 2.1"))
-        for place in places.split()
-    ]
-    assert world.display().startswith("[world 1: ")
+@pytest.fixture(params=["worlds", "teacher"])
+def two(request):
+    """Return a function that makes a world of two tasks: of a world for each, or of one teacher of both."""
+
+    def make(student=Noting, tasks=TWO, **more):
+        opt = {**VALID, "task": ",".join(tasks), **more}
+        agent = student(opt)
+        if request.param == "worlds":
+            return create_task(opt, agent), agent
+        return DialogPartnerWorld(opt, [agents.MultiTaskTeacher({**opt, "numthreads": 1}), agent]), agent
+
+    return make
+
+
+def test_tasks_follow_each_other_by_episodes(two):
+    world, student = two()
+    assert finish(world) == 9
+    seen = " ".join(each["text"].strip(" x").replace(" ", "") for each in student.seen)
+    assert seen == "a0.0 a0.1 a0.2 b0.0 a1.0 b1.0 b1.1 b2.0 b2.1"
+    assert (world.num_examples(), world.num_episodes()) == (9, 5)
+    if not isinstance(world, DialogPartnerWorld):
+        assert world.display().startswith("[world 1: ")
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -325,30 +260,30 @@ def test_macro_and_micro_averages_over_tasks(rows):
             is_a = self.observation.get("text", "").startswith("a")
             return super().act() if is_a else {"id": self.id, "text": "no idea", "metrics": {"loss": 2.0}}
 
-    opt = two(batchsize=rows)
+    opt = {**VALID, "task": ",".join(TWO), "batchsize": rows}
     world = epoch(opt, Knows(opt))[0]
     report = world.report()
     assert (report["total"], report["accuracy"], report["loss"]) == (9, 0.5, 2.0)
     assert report["micro"]["accuracy"] == round(4 / 9, 4)
     assert [each["total"] for each in report["tasks"].values()] == [4, 5]
-    assert (world.num_examples(), world.num_episodes()) == (9, 5)
     world.reset_metrics()
     assert world.report()["total"] == 0
 
 
-def test_the_same_task_twice():
-    report = epoch({**VALID, "task": f"{TASK},{TASK}"})[0].report()
+def test_the_same_task_twice(two):
+    world, _ = two(tasks=(TASK, TASK))
+    finish(world)
+    report = world.report()
     assert (report["total"], list(report["tasks"])) == (12, [TASK, f"{TASK}#2"])
 
 
-def test_training_draws_the_task_whenever_an_episode_is_done():
+def test_training_draws_the_task_whenever_an_episode_is_done(two):
     random.seed(1)
-    opt = two(datatype="train")
-    world = create_task(opt, Noting(opt))
+    world, student = two(datatype="train")
     names = []
     for _ in range(200):
         world.parley()
-        name, place = world.get_acts()[0]["text"].split()[:2]
+        name, place = student.seen[-1]["text"].split()[:2]
         assert names[-1:] in ([], [name]) or place.endswith(".0")
         names.append(name)
     assert 40 < names.count("a") < 160
@@ -358,13 +293,11 @@ def test_training_draws_the_task_whenever_an_episode_is_done():
 # the end
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_with_ends_quietly_at_ctrl_c_and_at_nothing_else(rows):
-    opt = {**VALID, "batchsize": rows}
-    student = type("Closing", (Noting,), {"shutdown": lambda self: self.seen.append("shut down")})(opt)
+def test_with_ends_quietly_at_ctrl_c_and_at_nothing_else():
+    student = type("Closing", (Noting,), {"shutdown": lambda self: self.seen.append("shut down")})(VALID)
     for error in (KeyboardInterrupt, ZeroDivisionError):
         student.seen.clear()
         expected = pytest.raises(error) if error is ZeroDivisionError else contextlib.nullcontext()
-        with expected, create_task(opt, student):
+        with expected, create_task(VALID, student):
             raise error
-        assert student.seen == ["shut down"] * (1 if rows == 1 else 1 + rows)
+        assert student.seen == ["shut down"]

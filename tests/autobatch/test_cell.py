@@ -19,137 +19,75 @@ DENSE = S.FullyConnected(X, num_hidden=2, name="f")
 
 
 def step_symbol():
-    both = S.FullyConnected(X, num_hidden=4, name="i") + S.FullyConnected(
-        S.Variable("h"), num_hidden=4, name="r"
-    )
-    return S.tanh(both, name="step")
+    return S.tanh(S.FullyConnected(X, num_hidden=4, name="i") + S.Variable("h"), name="step")
 
 
-def head_symbol():
-    return S.SoftmaxOutput(S.FullyConnected(S.Variable("d"), num_hidden=3, name="out"), name="softmax")
-
-
-def params_of(symbol, **shapes):
-    draw = np.random.RandomState(0)
-    found, _, _ = symbol.infer_shape(**{name: (1, *shape) for name, shape in shapes.items()})
-    named = dict(zip(symbol.list_arguments(), found))
-    return {n: mx.nd.array(draw.randn(*s)) for n, s in named.items() if n not in shapes}
-
-
-def as_tuple(found):
-    return found if isinstance(found, tuple) else (found,)
-
-
-def check_against_executors(symbol, shapes, params=None, **options):
-    """Compare outputs and gradients of five examples with an executor that runs each of them by itself."""
-    params, draw = params or params_of(symbol, **shapes), np.random.RandomState(3)
-    cell = dy.cell(symbol, params, **options)
-    examples = [{n: draw.randn(*s).astype("f") for n, s in shapes.items()} for _ in range(5)]
-    inputs = [{n: dy.inputTensor(v) for n, v in each.items()} for each in examples]
-    results = [as_tuple(cell(**each)) for each in inputs]
-    weights = [[draw.randn(*r.dim()[0]).astype("f") for r in row] for row in results]
-    parts = [dy.cmult(r, dy.inputTensor(w)) for row, ws in zip(results, weights) for r, w in zip(row, ws)]
-    dy.esum([dy.sum_elems(part) for part in parts]).backward(full=True)
-    total = dict.fromkeys(params, 0.0)
-    for example, xs, row, ws in zip(examples, inputs, results, weights):
-        args = {**params, **{n: mx.nd.array(v[None]) for n, v in example.items()}}
-        ex = symbol.bind(mx.cpu(), args, {n: mx.nd.zeros(a.shape) for n, a in args.items()})
-        wanted = ex.forward(is_train=True)
-        ex.backward([mx.nd.array(w.reshape(out.shape)) for w, out in zip(ws, wanted)])
-        for r, out in zip(row, wanted):
-            np.testing.assert_allclose(r.npvalue(), out.asnumpy()[0], rtol=1e-5, atol=1e-6)
-        for name, x in xs.items():
-            np.testing.assert_allclose(x.gradient(), ex.grad_dict[name].asnumpy()[0], rtol=1e-4, atol=1e-5)
-        total = {name: each + ex.grad_dict[name].asnumpy() for name, each in total.items()}
-    for name, want in total.items():
-        np.testing.assert_allclose(params[name].grad.asnumpy(), want, rtol=1e-4, atol=1e-5, err_msg=name)
-    return cell
-
-
-def test_is_what_executors_compute_one_by_one(setting):
-    check_against_executors(step_symbol(), {"x": (5,), "h": (4,)})
-    conv = S.Convolution(X, kernel=(2, 2), num_filter=3, name="conv")
-    both = S.Group([S.Flatten(conv), S.Pooling(conv, kernel=(2, 2), pool_type="avg")])
-    check_against_executors(both, {"x": (2, 4, 4)})
-
-
-def rnn(x):
-    sequence = S.SwapAxis(S.expand_dims(x, axis=1), dim1=0, dim2=1)
-    found = S.RNN(sequence, state_size=2, num_layers=1, mode="rnn_tanh", name="rnn")
-    return S.Flatten(S.SwapAxis(found, dim1=0, dim2=1))
-
-
-# operators whose first axis is not the examples', and how they are run instead
-APART = {
-    "softmax over the examples": (lambda x: S.softmax(S.exp(x), axis=0), "vmap"),
-    "mean of everything": (lambda x: S.mean(x * x), "vmap"),
-    "product with its transpose": (lambda x: S.dot(x, x, transpose_b=True), "vmap"),
-    "sorted along examples": (lambda x: S.sort(x, axis=0), "vmap"),
-    "recurrent layer": (rnn, "one by one"),
-}
+# operators whose first axis is not the examples'
+APART = [
+    lambda x: S.softmax(S.exp(x), axis=0),
+    lambda x: S.dot(x, x, transpose_b=True),
+    lambda x: S.sort(x, axis=0),
+]
 
 
 @walks(APART)
-def test_what_mixes_examples_is_kept_apart(case, setting):
-    make, way = APART[case]
-    symbol = make(X)
-    cell = check_against_executors(symbol, {"x": (4,)}, params_of(symbol, x=(4,)), inputs=["x"])
-    assert way in cell.execution(False, [(4,)])
+def test_what_mixes_examples_is_kept_apart(make, setting):
+    """An executor runs each of them by itself."""
+    cell, examples = dy.cell(make(X), None, inputs=["x"]), np.random.RandomState(3).randn(5, 4).astype("f")
+    xs = [dy.inputTensor(each) for each in examples]
+    outs = [cell(x) for x in xs]
+    dy.esum([dy.squared_norm(y) for y in outs]).backward(full=True)
+    for example, x, out in zip(examples, xs, outs):
+        ex = make(X).simple_bind(mx.cpu(), x=(1, 4))
+        (wanted,) = ex.forward(is_train=True, x=mx.nd.array(example[None]))
+        ex.backward([wanted * 2])
+        np.testing.assert_allclose(out.npvalue(), wanted.asnumpy()[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(x.gradient(), ex.grad_dict["x"].asnumpy()[0], rtol=1e-4, atol=1e-5)
+    assert "vmap" in cell.execution(False, [(4,)])
 
 
 STATES = {f"b_{n}": (3,) for n in ("gamma", "beta", "moving_mean", "moving_var")}
+
+
+FLIPPED = S.slice(X, begin=(None,), end=(None,), step=(-1,))
 ROW_WISE = [
-    (S.FullyConnected(X, num_hidden=2, name="f"), {"f_weight": (2, 3), "f_bias": (2,)}),
-    *[(each, {}) for each in (S.SliceChannel(X, num_outputs=3, axis=1), S.Concat(X, X, dim=1))],
-    *[
-        (each, {})
-        for each in (S.Reshape(X, shape=(0, 1, -1)), S.mean(X, axis=1), S.softmax(X), S.softmax(X, axis=-1))
-    ],
-    (S.BatchNorm(X, name="b"), STATES),
+    *(DENSE, S.SliceChannel(X, num_outputs=3, axis=1), S.Concat(X, X, dim=1), S.Reshape(X, shape=(0, 1, -1))),
+    *(S.mean(X, axis=1), S.softmax(X), S.BatchNorm(X, name="b")),
 ]
 NOT_ROW_WISE = [
-    *(
-        S.softmax(X, axis=0),
-        S.softmax(X, axis=-2),
-        S.transpose(S.transpose(X)),
-        S.reverse(X, axis=0),
-        S.sum(X),
-    ),
-    *(S.slice(X, begin=(None,), end=(None,), step=(-1,)), S.Concat(X, X, dim=0), S.take(X, S.zeros((1,)))),
-    *(S.MakeLoss(X, normalization="batch"), S.SequenceReverse(S.expand_dims(X, axis=2))),
+    *(S.softmax(X, axis=-2), S.transpose(S.transpose(X)), S.reverse(X, axis=0), S.sum(X), FLIPPED),
+    *(S.Concat(X, X, dim=0), S.take(X, S.zeros((1,))), S.MakeLoss(X, normalization="batch")),
+    *(S.SequenceReverse(S.expand_dims(X, axis=2)), S.softmax_cross_entropy(X, S.zeros((1,)))),
 ]
 
 
-@walks([(*each, True) for each in ROW_WISE] + [(each, {}, False) for each in NOT_ROW_WISE])
-def test_row_wise(symbol, others, is_row_wise):
-    assert (why_not_row_wise(symbol.graph, {"x": (3,)}, others) == "") == is_row_wise
+def test_row_wise():
+    others = {**STATES, "f_weight": (2, 3), "f_bias": (2,)}
+    for place, symbol in enumerate([*ROW_WISE, *NOT_ROW_WISE]):
+        known = {n: others[n] for n in others if n in symbol.list_inputs()}
+        assert bool(why_not_row_wise(symbol.graph, {"x": (3,)}, known)) == (place >= len(ROW_WISE)), place
 
 
-def module_gradients(symbol, params, data, labels):
-    mod = mx.mod.Module(symbol, ["d"], ["softmax_label"])
-    mod.bind([("d", data.shape)], [("softmax_label", labels.shape)])
-    mod.init_params(arg_params=params)
-    mod.forward_backward(mx.io.DataBatch([mx.nd.array(data)], [mx.nd.array(labels)]))
-    grads = {n: mod.group.store.grad(n, 0).asnumpy() for n in params}
-    return mod.get_outputs()[0].asnumpy(), grads
-
-
-@pytest.mark.parametrize("counted", [range(6), (1, 4), (2, 2)], ids=["all", "some", "one twice"])
-def test_loss_heads_as_module(setting, counted):
+@pytest.mark.parametrize("counted", [(0, 1, 2, 3, 4, 5), (1, 4), (2, 2)])
+def test_loss_heads(setting, counted):
     """A loss head ignores gradients from above, but one that nothing is asked of must add none."""
-    symbol, params = head_symbol(), params_of(head_symbol(), d=(4,), softmax_label=())
-    draw = np.random.RandomState(5)
+    symbol, draw = (
+        S.SoftmaxOutput(S.FullyConnected(X, num_hidden=3, name="out"), name="softmax"),
+        np.random.RandomState(5),
+    )
+    params = {"out_weight": mx.nd.array(draw.randn(3, 4)), "out_bias": mx.nd.array(draw.randn(3))}
     data, labels = draw.randn(6, 4).astype("f"), draw.randint(0, 3, 6)
-    cell = dy.cell(symbol, params)
-    assert cell.input_names == ["d", "softmax_label"]
-    xs = [dy.inputTensor(x) for x in data]
+    cell, xs = dy.cell(symbol, params), [dy.inputTensor(x) for x in data]
     outs = [cell(x, int(y)) for x, y in zip(xs, labels)]
     extra = [dy.sum_elems(cell(xs[2], int(labels[2])))] if counted == (2, 2) else []
-    dy.esum([*[dy.sum_elems(outs[i]) for i in dict.fromkeys(counted)], *extra]).backward(full=True)
-    wanted, grads = module_gradients(symbol, params, data[list(counted)], labels[list(counted)])
-    np.testing.assert_allclose([outs[i].npvalue() for i in counted], wanted, rtol=1e-5)
-    for name, want in grads.items():
-        np.testing.assert_allclose(params[name].grad.asnumpy(), want, rtol=1e-4, atol=1e-6)
+    dy.esum([*[dy.sum_elems(outs[i]) for i in {*counted}], *extra]).backward(full=True)
+    scores = torch.tensor(data @ params["out_weight"].asnumpy().T + params["out_bias"].asnumpy())
+    np.testing.assert_allclose(dy.npvalues(outs), scores.softmax(1), rtol=1e-5)
+    slopes = (scores.softmax(1) - torch.nn.functional.one_hot(torch.tensor(labels), 3)).numpy()[[*counted]]
+    np.testing.assert_allclose(
+        params["out_weight"].grad.asnumpy(), slopes.T @ data[[*counted]], rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(params["out_bias"].grad.asnumpy(), slopes.sum(0), rtol=1e-4, atol=1e-6)
     assert [x.gradient().any() for x in xs] == [i in counted for i in range(6)]
 
 
@@ -193,44 +131,21 @@ def test_losses_that_count_know_the_statistics_of_all(engine):
     np.testing.assert_allclose(params["bn_gamma"].grad.asnumpy(), normal**2 / 3, rtol=1e-3, atol=1e-5)
 
 
-@mx.operator.register("test_cell_own_loss")
-class OwnLossProp(mx.operator.CustomOpProp):
-    def __init__(self):
-        super().__init__(need_top_grad=False)
-
-    def create_operator(self, ctx, shapes, dtypes):
-        return OwnLoss()
-
-
-class OwnLoss(mx.operator.CustomOp):
-    def forward(self, is_train, req, in_data, out_data, aux):
-        self.assign(out_data[0], req[0], in_data[0])
-
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.assign(in_grad[0], req[0], out_data[0])
-
-
-@pytest.mark.parametrize(
-    "options", [{"rows": True}, {"rows": False}, {}], ids=["below others", "one by one", "custom"]
-)
-def test_losses_inside_count_where_gradients_arrive(setting, options):
-    scores = S.FullyConnected(X, num_hidden=3, name="fc")
-    symbol = (
-        regression(scores) * 2.0 if options else S.Custom(scores, op_type="test_cell_own_loss", name="own")
-    )
+@pytest.mark.parametrize("rows", [True, False])
+def test_losses_inside_count_where_gradients_arrive(setting, rows):
+    symbol = regression(S.FullyConnected(X, num_hidden=3, name="fc")) * 2.0
     params = {"fc_weight": mx.nd.array(np.arange(12).reshape(3, 4) / 10), "fc_bias": mx.nd.zeros((3,))}
-    inputs = [n for n in ("x", "label") if n in symbol.list_arguments()]
-    cell, found = dy.cell(symbol, params, inputs=inputs, **options), []
+    cell, found = dy.cell(symbol, params, inputs=["x", "label"], rows=rows), []
     values = np.random.RandomState(0).randn(4, 4).astype("f")
     for chosen in ([0, 1, 2, 3], [1]):
         dy.renew_cg()
-        outs = {i: cell(*[values[i], np.zeros(3)][: len(inputs)]) for i in chosen}
-        dy.forward(list(outs.values()))
+        outs = {i: cell(values[i], np.zeros(3)) for i in chosen}
+        dy.forward([*outs.values()])
         dy.sum_elems(outs[1]).backward()
         found.append(params["fc_weight"].grad.asnumpy().copy())
         params["fc_weight"].grad[:] = 0
     assert found[1].any()
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 def test_tables_are_parameters_of_cells(setting):
@@ -266,71 +181,39 @@ def test_states_that_were_read_from_a_file_stay_states(setting, tmp_path):
     assert sorted(states.get_params()[1]) == ["b_moving_mean", "b_moving_var"]
 
 
-def test_batch_normalization_moves_its_averages_once(setting):
-    symbol, m = S.BatchNorm(X, name="b", momentum=0.9, fix_gamma=False, eps=1e-3), dy.ParameterCollection()
-    cell = dy.cell(symbol, m, shapes={"x": (3,)})
-    assert {p.name() for p in m.parameters_list()} == {f"/{name}" for name in STATES}
-    xs = np.random.RandomState(1).randn(8, 3).astype("f")
-    with dy.training():
-        dy.renew_cg(autobatching=True)
-        outs = [cell(x) for x in xs]
-        dy.esum([dy.squared_norm(out) for out in outs]).backward()
-    normal = (xs - xs.mean(0)) / np.sqrt(xs.var(0) + 1e-3)
-    np.testing.assert_allclose(np.stack(dy.npvalues(outs)), normal, rtol=1e-4, atol=1e-5)
-    mean, var = (p.as_array() for p in m.parameters_list() if "moving" in p.name())
-    np.testing.assert_allclose(mean, 0.1 * xs.mean(0), rtol=1e-4, atol=1e-6)
-    dy.renew_cg()
-    np.testing.assert_allclose(cell(xs[0]).npvalue(), (xs[0] - mean) / np.sqrt(var + 1e-3), rtol=1e-4)
-
-
 def test_dropout_draws_for_every_example_and_backward_uses_the_same(setting):
     cell, x = dy.cell(S.Dropout(X, p=0.5), None), np.ones(40, "f")
     for _ in range(2):  # the first backward computes again, the second time forward has kept it
         with dy.training():
             dy.renew_cg()
-            shared, own = dy.inputTensor(x), dy.inputTensor(x)
+            shared = dy.inputTensor(x)
             first, second = cell(shared), cell(shared)
-            dy.sum_elems(cell(own) + first + second).backward(full=True)
+            dy.sum_elems(first + second).backward(full=True)
         a, b = first.npvalue(), second.npvalue()
-        assert set(np.unique(a)) == {0.0, 2.0}
         assert (a != b).any()
         np.testing.assert_array_equal(shared.gradient(), a + b)
-    assert cell.keeps_history
-    assert (cell(x).npvalue() == x).all()
+    found = [(cell(x).npvalue() == 0).any()]
     with mx.autograd.train_mode():
-        assert (cell(x).npvalue() == 0).any()
-        cell.is_train = False
-        assert (cell(x).npvalue() == x).all()
-    cell.is_train = True
-    assert (cell(x).npvalue() == 0).any()
+        found.append((cell(x).npvalue() == 0).any())
+    for mode in (False, True):
+        cell.is_train = mode
+        found.append((cell(x).npvalue() == 0).any())
+    assert found == [False, True, False, True]
 
 
-@pytest.mark.parametrize("is_fixed", [False, True])
-def test_parameters_are_the_same_memory(setting, is_fixed):
+def test_parameters_are_the_same_memory_and_may_be_fixed(setting):
     w, b = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,))
-    if is_fixed:
-        w.attach_grad("null")
+    w.attach_grad("null")
     cell = dy.cell(S.FullyConnected(X, num_hidden=1, name="f"), {"f_weight": w, "f_bias": b})
-    assert cell([1.0, 1.0]).scalar_value() == 3.0
-    w[:] = 5
-    dy.renew_cg()
-    cell([1.0, 1.0]).backward()
-    assert b.grad.asnumpy() == [1.0]
-    assert (w.grad is None) == is_fixed
-    dy.SimpleSGDTrainer(cell.collection, 0.5).update()
-    np.testing.assert_allclose(w.asnumpy(), [[5.0, 5.0]] if is_fixed else [[4.5, 4.5]])
-    assert is_fixed or not w.grad.asnumpy().any()
-
-
-def test_grad_req_is_looked_at_in_every_graph(setting):
-    weight = mx.nd.ones((2, 3))
-    weight.attach_grad("null")
-    cell = dy.cell(S.FullyConnected(X, num_hidden=2, no_bias=True, name="f"), {"f_weight": weight})
-    for request in ("null", "write"):
-        weight.attach_grad(request)
+    for request, wanted in (("null", 5.0), ("write", 4.5)):
+        w.attach_grad(request)
+        w[:] = 5
         dy.renew_cg()
-        dy.sum_elems(cell([1.0, 2.0, 3.0])).backward()
-    np.testing.assert_array_equal(weight.grad.asnumpy(), [[1, 2, 3]] * 2)
+        y, before = cell([1.0, 1.0]), b.asscalar()
+        assert y.scalar_value() == 10.0 + before
+        y.backward()
+        dy.SimpleSGDTrainer(cell.collection, 0.5).update()
+        assert (w.asnumpy().tolist(), b.asscalar()) == ([[wanted] * 2], before - 0.5)
 
 
 def test_arrays_whose_elements_lie_apart_are_read_and_trained(engine):
@@ -360,21 +243,6 @@ def test_parameters_are_made_at_the_first_call_and_shared_by_name(setting):
     assert dy.cell(DENSE, params, inputs=["x"], allow_extra=True)(x).vec_value() == [7.0, 7.0]
 
 
-def test_with_other_operations_and_minibatches(setting):
-    params, draw = params_of(step_symbol(), x=(5,), h=(4,)), np.random.RandomState(4)
-    cell = dy.cell(step_symbol(), params)
-    xs, h = draw.randn(5, 3).astype("f"), draw.randn(4).astype("f")
-    together = dy.tanh(cell(dy.inputTensor(xs, batched=True), h) * 2.0)
-    dy.sum_batches(dy.sum_elems(together)).backward()
-    values, grad = together.npvalue(), params["r_weight"].grad.asnumpy().copy()
-    params["r_weight"].grad[:] = 0
-    dy.renew_cg()
-    alone = [dy.tanh(cell(x, h) * 2.0) for x in xs.T]
-    dy.esum([dy.sum_elems(each) for each in alone]).backward()
-    np.testing.assert_allclose(values, np.stack(dy.npvalues(alone), -1), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(grad, params["r_weight"].grad.asnumpy(), rtol=1e-4, atol=1e-5)
-
-
 def test_is_forgotten_with_its_last_reference(batched):
     cell = dy.cell(step_symbol(), None, shapes={"x": (5,), "h": (4,)})
     dy.squared_norm(cell(np.ones(5), np.ones(4))).backward()
@@ -391,19 +259,3 @@ def test_a_graph_of_another_type_is_refused():
     dy.configure(dtype="float64")
     with pytest.raises(mx.base.DTypeError, match="float32, the graph computes in torch.float64"):
         cell(np.ones(5), np.ones(4))
-
-
-@pytest.mark.gpu
-def test_on_a_gpu():
-    params, found, draw = params_of(step_symbol(), x=(5,), h=(4,)), [], np.random.RandomState(3)
-    xs, hs = draw.randn(4, 5), draw.randn(4, 4)
-    for device, context in (("CPU", mx.cpu()), ("GPU:0", mx.gpu(0))):
-        dy.configure(device=device, autobatch=True)
-        there = {n: a.as_in_context(context).copy() for n, a in params.items()}
-        cell = dy.cell(step_symbol(), there)
-        loss = dy.esum([dy.squared_norm(cell(x, h)) for x, h in zip(xs, hs)])
-        loss.backward()
-        found.append((loss.scalar_value(), there["i_weight"].grad.asnumpy()))
-        dy.configure(device="CPU")
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-3, atol=1e-4)

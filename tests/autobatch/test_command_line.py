@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.session import pop_arguments
 from helpers.programs import run_program
 
 PROGRAM = """
@@ -15,32 +14,13 @@ import sys
 sys.argv = ["program", *"a --dynet-autobatch 1 --dynet-seed 7 --dynet-mem=512 b --dynet-weight-decay 0.5".split()]
 import dpmodule.autobatch as dy
 print(sys.argv[1:], dy.settings()["autobatch"], dy.settings()["weight_decay"])
-
-import torch
-torch.cuda.device_count = lambda: 0
-for name in [name for name in sys.modules if name.startswith("dpmodule.autobatch")]:
-    del sys.modules[name]
-sys.argv += ["--dynet-devices", "GPU:0"]
-for _ in range(2):
-    try:
-        import dpmodule.autobatch
-    except ValueError as error:
-        print("GPU:0" in str(error), sys.argv[1:])
 """
 
 
 @pytest.mark.timeout(120)
 def test_import_takes_arguments():
     done = run_program(PROGRAM)
-    wanted = ["['a', 'b'] True 0.5", *["True ['a', 'b', '--dynet-devices', 'GPU:0']"] * 2]
-    assert done.stdout.splitlines() == wanted, done.stderr
-
-
-def test_arguments_are_taken_from_a_list():
-    argv = ["prog", "a", "--dynet-autobatch", "1", "--dynet_seed", "7", "--dynet-mem=512", "b", "--dynet-viz"]
-    found = pop_arguments(argv)
-    assert argv == ["prog", "a", "b"]
-    assert (found["autobatch"], found["random_seed"]) == ("1", "7")
+    assert done.stdout == "['a', 'b'] True 0.5\n", done.stderr
 
 
 def test_programs_without_a_seed_draw_the_same_numbers_each_time():

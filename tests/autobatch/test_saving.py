@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule.autobatch as dy
 from dpmodule.base import FileError, FileFormatError
@@ -63,13 +62,19 @@ def test_objects_are_written_and_read_as_by_dynet(tmp_path):
                 alike(one, other)
 
 
+@pytest.mark.parametrize("name", [" a", "a\t", "\u00e4\u2028", "a\r", "{2} 3 ZERO_GRAD", "#"])
+def test_names_with_odd_characters_are_found_again(tmp_path, name):
+    m = dy.ParameterCollection()
+    p = m.add_subcollection(name).add_parameters((2, 2), name=name)
+    m.save(tmp_path / "model", name)
+    q = dy.ParameterCollection().add_parameters((2, 2))
+    q.populate(tmp_path / "model", f"{name}/{name}/{name}")
+    alike(q, p)
+
+
 def test_names_and_single_parameters(tmp_path):
     m = dy.ParameterCollection()
-    assert [m.add_parameters(3, **n).name() for n in ({}, {"name": "a"}, {"name": "a"})] == [
-        "/_0",
-        "/a",
-        "/a_1",
-    ]
+    assert [m.add_parameters(3, name=n).name() for n in ("", "a", "a")] == ["/_0", "/a", "/a_1"]
     assert [m.add_subcollection(*n).name() for n in (["z"], ["z"], [])] == ["/z/", "/z_1/", "/_0/"]
     p, table = m.add_parameters((2, 2), init=2.0), m.add_lookup_parameters((3, 2, 2), init=1.5)
     name, other = str(tmp_path / "one"), dy.ParameterCollection()
@@ -87,46 +92,26 @@ def test_names_and_single_parameters(tmp_path):
     alike(q, p)
 
 
-DAMAGES = {
-    "bytes that are no text": (b"#Parameter", b"#Par\xff\xfe"),
-    "no dimensions": (b"#LookupParameter# /emb {2,4}", b"#LookupParameter# /emb {}"),
-    "no rows": (b"#LookupParameter# /emb {2,4}", b"#LookupParameter# /emb {2,0}"),
-    "too many rows": (b"#LookupParameter# /emb {2,4}", b"#LookupParameter# /emb {4294967296,4294967296}"),
-    "a letter": (b"+7.14285731e-01", b"+7.14285731e-O1"),
-    "a line too long": (b"#LookupParameter# /emb", b"#LookupParameter# /" + b"e" * (1 << 21)),
-    "no header": (b"#LookupParameter# /emb", b"?#LookupParameter# /emb"),
-}
+DAMAGES = [
+    (b"#Parameter", b"#Par\xff\xfe"),
+    *[(b"/emb {2,4}", b"/emb " + dim) for dim in (b"{}", b"{2,0}", b"{4294967296,4294967296}")],
+    (b"+7.14285731e-01", b"+7.14285731e-O1"),
+    (b"#LookupParameter# /emb", b"#LookupParameter# /" + b"e" * (1 << 21)),
+    (b"#LookupParameter# /emb", b"?#LookupParameter# /emb"),
+]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_changes_nothing(tmp_path, damage):
-    other, (before, after) = collection()[0], DAMAGES[damage]
+@pytest.mark.parametrize(("before", "after"), DAMAGES)
+def test_a_damaged_file_changes_nothing(tmp_path, before, after):
+    other = collection()[0]
     whole = (DATA / "dynet.model").read_bytes()
     (tmp_path / "model").write_bytes(whole.replace(before, after, 1))
     for tensor in other.tensors().values():
         tensor.zero_()
-    where = f"byte {whole.index(before)}: expected the header" if damage == "no header" else "model"
+    where = f"byte {whole.index(before)}: expected the header" if after[:1] == b"?" else "model"
     with pytest.raises(FileFormatError, match=where):
         other.populate(tmp_path / "model")
     assert not any(each.any() for each in other.tensors().values())
-
-
-@pytest.mark.parametrize(
-    "name", ["a b", " a", "a\t", "\u00e4\u2028", "a\r", "{2} 3 ZERO_GRAD", "#", "\U0001f600"]
-)
-def test_names_with_odd_characters_are_found_again(tmp_path, name):
-    file, m = tmp_path / "model", dy.ParameterCollection()
-    p, table = (
-        m.add_parameters((2, 2), name=name),
-        m.add_subcollection(name).add_lookup_parameters((3, 2), name=name),
-    )
-    dy.save(file, [p, table])
-    for found, wanted in zip(dy.load(file, dy.ParameterCollection()), [p, table], strict=True):
-        alike(found, wanted)
-    q = dy.ParameterCollection().add_parameters((2, 2))
-    m.save(file, name)
-    q.populate(file, f"{name}/{name}")
-    alike(q, p)
 
 
 class Network:
@@ -165,9 +150,7 @@ def test_a_full_disk_is_told(append):
 
 ENTRIES = [
     None,
-    3,
     (),
-    {},
     ("Parameters",),
     ("Parameters", 3),
     ("Other", "/W"),
@@ -207,11 +190,8 @@ def test_files_hold_gradients(tmp_path, engine):
     other.populate(name)
     new = dy.ParameterCollection()
     dy.save(f"{name}s", saved)
-    for found in (
-        read,
-        [new.load_param(name, "/w"), new.load_lookup_param(name, "/e")],
-        dy.load(f"{name}s", new),
-    ):
+    singles = [new.load_param(name, "/w"), new.load_lookup_param(name, "/e")]
+    for found in (read, singles, dy.load(f"{name}s", new)):
         for one, two in zip(found, saved):
             np.testing.assert_allclose(one.grad_as_array(), two.grad_as_array(), rtol=1e-6)
     for each in (m, other):
@@ -219,16 +199,3 @@ def test_files_hold_gradients(tmp_path, engine):
     for one, two in zip(read, saved):
         alike(one, two)
     assert not read[1].grad_as_array().any()
-
-
-def test_memory_is_shared_with_arrays_of_the_rest():
-    memory, m = torch.ones(2, 2), dy.ParameterCollection()
-    p = m.parameter_from_tensor(memory, name="w")
-    memory.mul_(3)
-    assert dy.sum_elems(p).scalar_value() == 12.0
-    dy.squared_norm(p).backward()
-    trainer = dy.SimpleSGDTrainer(m, 0.1)
-    trainer.set_clip_threshold(0)
-    trainer.update()
-    np.testing.assert_allclose(memory, np.full((2, 2), 2.4), rtol=1e-6)
-    assert m.tensors()["/w"].data_ptr() == memory.data_ptr()

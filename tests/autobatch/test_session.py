@@ -10,47 +10,38 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine as Machine
+from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 import dpmodule.autobatch as dy
 
 SIZE, RATE = 3, 0.1
 PLACE = st.integers(0, 99)
 NUMBERS = st.lists(st.sampled_from([-1.0, -0.25, 0.0, 0.5, 1.0]), min_size=SIZE, max_size=SIZE)
-# operations on vectors, for expressions and for tensors alike: of parameters and one or two operands
+# operations on vectors, for expressions and for tensors alike: of one or two operands, a matrix and a vector
 OF_ONE = {
-    "tanh": (lambda p, x: dy.tanh(x), lambda p, x: torch.tanh(x)),
-    "sine": (lambda p, x: dy.sin(x * 2.0) - 0.5, lambda p, x: torch.sin(x * 2) - 0.5),
-    "product": (lambda p, x: dy.tanh(p["W"] * x), lambda p, x: torch.tanh(p["W"] @ x)),
-    "affine": (
-        lambda p, x: dy.logistic(dy.affine_transform([p["b"], p["W"], x])),
-        lambda p, x: torch.sigmoid(p["b"] + p["W"] @ x),
-    ),
-    "constant": (
-        lambda p, x: dy.cmult(dy.const_parameter(p["b"]), x),
-        lambda p, x: p["b"].detach() * x,
-    ),
-    "part": (lambda p, x: dy.concatenate([x[1:], x[:1]]), lambda p, x: torch.cat([x[1:], x[:1]])),
-    "norm": (
-        lambda p, x: dy.softmax(x) * dy.squared_norm(p["b"]),
-        lambda p, x: x.softmax(0) * p["b"].square().sum(),
-    ),
+    "tanh": (lambda x, W, b: dy.tanh(x), lambda x, W, b: torch.tanh(x)),
+    "sine": (lambda x, W, b: dy.sin(x * 2.0) - 0.5, lambda x, W, b: torch.sin(x * 2) - 0.5),
+    "product": (lambda x, W, b: dy.tanh(W * x), lambda x, W, b: torch.tanh(W @ x)),
+    "affine": (lambda x, W, b: dy.affine_transform([b, W, x]), lambda x, W, b: b + W @ x),
+    "constant": (lambda x, W, b: dy.cmult(dy.const_parameter(b), x), lambda x, W, b: b.detach() * x),
+    "part": (lambda x, W, b: dy.concatenate([x[1:], x[:1]]), lambda x, W, b: torch.cat([x[1:], x[:1]])),
+    "norm": (lambda x, W, b: dy.softmax(x) * dy.squared_norm(b), lambda x, W, b: x.softmax(0) * (b @ b)),
 }
 OF_TWO = {
-    "sum": (lambda p, x, y: (x + y) * 0.5, lambda p, x, y: (x + y) * 0.5),
-    "difference": (lambda p, x, y: dy.tanh(x - y), lambda p, x, y: torch.tanh(x - y)),
-    "product": (lambda p, x, y: dy.cmult(x, dy.tanh(y)), lambda p, x, y: x * torch.tanh(y)),
+    "sum": (lambda x, y, b: (x + y) * 0.5, lambda x, y, b: (x + y) * 0.5),
+    "product": (lambda x, y, b: dy.cmult(x, dy.tanh(y)), lambda x, y, b: x * torch.tanh(y)),
     "columns": (
-        lambda p, x, y: dy.concatenate_cols([x, y, p["b"]]) * dy.softmax(y),
-        lambda p, x, y: torch.stack([x, y, p["b"]], 1) @ y.softmax(0),
+        lambda x, y, b: dy.concatenate_cols([x, y, b]) * dy.softmax(y),
+        lambda x, y, b: torch.stack([x, y, b], 1) @ y.softmax(0),
     ),
 }
+
+
+def copies(arrays):
+    return {
+        name: each.detach().clone() if torch.is_tensor(each) else each.copy() for name, each in arrays.items()
+    }
 
 
 def close(found, wanted):
@@ -58,7 +49,7 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5 * max(1.0, np.abs(wanted).max(initial=0)))
 
 
-class Session(RuleBasedStateMachine):
+class Session(Machine):
     """Nodes of the graph, each with the way to compute it from tensors; and the parameters as tensors."""
 
     def __init__(self):
@@ -124,22 +115,14 @@ class Session(RuleBasedStateMachine):
         self.add(expression, lambda: (values.detach().requires_grad_() if constant else values)[row] * 1.0)
 
     @has_nodes
-    @rule(place=PLACE, name=st.sampled_from(sorted(OF_ONE)))
-    def take_one(self, place, name):
-        place = self.vector(place)
-        ours, theirs = OF_ONE[name]
-        self.add(ours(self.p, self.nodes[place][0]), lambda x: theirs(self.values, x), place)
-
-    @has_nodes
-    @rule(places=st.tuples(PLACE, PLACE), name=st.sampled_from(sorted(OF_TWO)))
-    def take_two(self, places, name):
-        places = [self.vector(place) for place in places]
-        ours, theirs = OF_TWO[name]
-        self.add(
-            ours(self.p, *[self.nodes[place][0] for place in places]),
-            lambda x, y: theirs(self.values, x, y),
-            *places,
-        )
+    @rule(places=st.tuples(PLACE, PLACE), name=st.sampled_from([*OF_ONE, *OF_TWO]), is_one=st.booleans())
+    def take(self, places, name, is_one):
+        is_one = name not in OF_TWO or is_one and name in OF_ONE
+        ours, theirs = (OF_ONE if is_one else OF_TWO)[name]
+        places = [self.vector(place) for place in places[: 2 - is_one]]
+        rest = ["W", "b"] if is_one else ["b"]
+        expression = ours(*[self.nodes[place][0] for place in places], *[self.p[each] for each in rest])
+        self.add(expression, lambda *xs: theirs(*xs, *[self.values[each] for each in rest]), *places)
 
     @has_nodes
     @rule(place=PLACE, again=st.booleans())
@@ -187,10 +170,8 @@ class Session(RuleBasedStateMachine):
     def ask_gradient(self, place):
         place %= len(self.nodes)
         expression = self.nodes[place][0]
-        if self.loss is None or place > self.loss:
-            return
-        slope = self.slopes[place]
-        if self.is_full:
+        if self.loss is not None and place <= self.loss and self.is_full:
+            slope = self.slopes[place]
             close(expression.gradient(), np.zeros(expression.dim()[0]) if slope is None else slope)
 
     @precondition(lambda self: self.loss is not None)
@@ -202,7 +183,7 @@ class Session(RuleBasedStateMachine):
     @rule()
     def reset_gradients(self):
         self.m.reset_gradient()
-        self.gradients = {name: np.zeros_like(each) for name, each in self.gradients.items()}
+        self.gradients = {name: each * 0 for name, each in self.gradients.items()}
 
     @rule()
     def checkpoint(self):
@@ -239,8 +220,7 @@ class Session(RuleBasedStateMachine):
     @rule()
     def save(self):
         self.m.save(os.path.join(self.folder.name, "model"))
-        values = {name: value.detach().clone() for name, value in self.values.items()}
-        self.saved = values, {name: each.copy() for name, each in self.gradients.items()}
+        self.saved = copies(self.values), copies(self.gradients)
 
     @precondition(lambda self: self.saved)
     @rule()
@@ -248,7 +228,7 @@ class Session(RuleBasedStateMachine):
         self.m.populate(os.path.join(self.folder.name, "model"))
         for name, value in self.saved[0].items():
             self.values[name].data.copy_(value)
-        self.gradients = {name: each.copy() for name, each in self.saved[1].items()}
+        self.gradients = copies(self.saved[1])
         dy.renew_cg()
         self.begin()
 
@@ -259,23 +239,12 @@ class Session(RuleBasedStateMachine):
             close(p.grad_as_array(), self.gradients[name])
 
 
-def play(examples):
-    options = {
-        "deadline": None,
-        "derandomize": True,
-        "suppress_health_check": list(HealthCheck),
-        "database": None,
-    }
+SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
+QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
+
+
+@pytest.mark.parametrize("examples", [25, pytest.param(3000, marks=SLOW)])
+def test_any_order_of_calls(examples):
     run_state_machine_as_test(
-        Session, settings=settings(max_examples=examples, stateful_step_count=30, **options)
+        Session, settings=settings(max_examples=examples, stateful_step_count=30, **QUIET)
     )
-
-
-def test_any_order_of_calls():
-    play(25)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_many_orders_of_calls():
-    play(3000)

@@ -3,35 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks import treebank
-from benchmarks.autobatch_tasks import TASKS, first_value
+from benchmarks.autobatch_tasks import first_value
 from benchmarks.sides import autobatch, hand_batched
-
-
-def test_examples_look_like_those_of_a_treebank():
-    found = treebank.examples("sentences", 4)
-    lengths = [len(words) for words, _ in found]
-    assert len(found) == 4 * treebank.BATCH_SIZE
-    assert (2 <= min(lengths) < 10, 40 < max(lengths) <= 80, 20 < np.mean(lengths) < 28) == (True, True, True)
-    assert all(1 <= min(words) <= max(words) < treebank.VOCABULARY for words, _ in found)
-    assert found == treebank.examples("sentences", 4)
-    for words, left, right, labels in treebank.examples("trees", 1):
-        assert len(left) == len(right) == len(labels) == 2 * len(words) - 1
-        assert all(max(a, b) < number for number, (a, b) in enumerate(zip(left, right)))
-    for words, actions in treebank.examples("parses", 1):
-        assert actions.count(treebank.SHIFT) == len(words)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_every_task_gives_its_losses(name):
-    dy = autobatch.load("native", True)
-    program = autobatch.Program(dy, name, 1)
-    (first, *_) = program.batches[0]
-    dy.renew_cg()
-    losses = program.task.losses(*first)
-    count = len(first[-1])  # tags, labels or actions; an action without an alternative has no loss
-    assert 0 < len(losses) < count if name == "parser" else len(losses) == count
-    assert all(0 < each.value() < 5 for each in losses[:3])
 
 
 @pytest.mark.parametrize(("name", "way"), [(n, way) for n, ways in hand_batched.WAYS.items() for way in ways])

@@ -1,18 +1,20 @@
-"""The parts in their quick form, and networks that are what they are said to be."""
+"""The parts in their quick form, also against others, and networks that are what they are said to be."""
 
+import ast
+import importlib.util
 import json
-import math
+import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 from benchmarks.networks import NETWORKS
-from benchmarks.report import tables_of
+from benchmarks.report import BEFORE, tables_of
 from benchmarks.sides import plain_networks
-from benchmarks.workloads import WORKLOADS, examples, first_value
+from benchmarks.workloads import WORKLOADS
 from helpers.programs import run_module
 
 ROOT = Path(__file__).parents[2]
@@ -30,20 +32,6 @@ def test_both_forms_of_a_network_have_the_same_parameters(name):
         del symbol[key]
     plain = plain_networks.named_values(plain_networks.NETWORKS[name](workload.classes))
     assert {key: tuple(value.shape) for key, value in plain.items()} == symbol
-
-
-def test_examples_and_first_values_repeat_and_stay_in_range():
-    workload = WORKLOADS["lstm"]
-    images, classes = examples(workload, 2)
-    assert images.shape == (8, 35, 16)
-    assert classes.shape == (8, 35)
-    assert 0 <= images.min() <= images.max() < 1
-    assert 0 <= classes.min() <= classes.max() < 10
-    np.testing.assert_array_equal(images, examples(workload, 2)[0])
-    weight = first_value("fc_weight", (20, 50))
-    assert 0.9 * math.sqrt(6 / 50) < abs(weight).max() <= math.sqrt(6 / 50)
-    assert abs(weight - first_value("other_weight", (20, 50))).max() > 0.1
-    assert set(first_value("fc_bias", (3,))) == {0}
 
 
 QUICK = {
@@ -97,3 +85,64 @@ def test_quick_forms_of_programs(part, tmp_path, monkeypatch):
         assert "DyNet: not compared" in " ".join(found["notes"])
     else:
         assert len(targets) == COUNTS[name]
+
+
+SHARED = """
+workloads corpus networks operator_cases autobatch_tasks treebank settings sides/serve sides/module sides/language
+sides/operators sides/autobatch sides/exported
+"""
+
+
+@pytest.mark.parametrize("name", SHARED.split())
+def test_what_other_packages_run_is_valid_for_their_python(name):
+    text = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 8))
+    assert "from __future__ import annotations" in text
+    assert not any(later in text for later in ("strict=", "removeprefix", "removesuffix", "randbytes("))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_quick_comparison_under_another_interpreter(tmp_path, monkeypatch):
+    """The package named mxnet is ours here, so that all goes its way without MXNet."""
+    (tmp_path / "mxnet.py").write_text("import sys, dpmodule\nsys.modules[__name__] = dpmodule\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    line = ["fit", "--quick", "--rounds", "1", "--against", f"mxnet={sys.executable}"]
+    done = run_module("benchmarks", *line, "--output", tmp_path / "found.md", cwd=ROOT, fresh=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = tables_of(tmp_path / "found.md").read_text(encoding="utf-8")
+    text, _, columns = text.partition("## Processors and settings")
+    assert "ours against mxnet, NCHW/fused/slices" in text
+    assert text.count("| MXNet |") == columns.count("| MXNet |") == 7
+    assert text.count("| torch.compile |") == 2
+    assert "these figures are meaningless" in text
+
+
+BEFORE_ROWS = {"fit": 7, "bucketing": 1, "startup": 8, "streams": 23, "autobatch": 55}
+"""Parts that compare with another revision, and how many rows their quick forms have, without uvloop and GPU."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_quick_forms_of_the_parts_that_compare(tmp_path):
+    shutil.copytree(Path(mx.__file__).parent, tmp_path / "copy" / "dpmodule")  # compiled files and all
+    options = [
+        "--quick",
+        "--rounds",
+        1,
+        "--against",
+        f"before={tmp_path / 'copy'}",
+        "--output",
+        tmp_path / "found.md",
+    ]
+    done = run_module("benchmarks", *BEFORE_ROWS, *options, seconds=1700, cwd=ROOT, fresh=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    rows = {name: len(part["tables"][BEFORE]) - 2 for name, part in found.items()}
+    rows["streams"] -= 2 * (importlib.util.find_spec("uvloop") is not None)
+    rows["autobatch"] -= 5 * torch.cuda.is_available()
+    assert rows == BEFORE_ROWS
+    for part in found.values():
+        held = [each for each in part["targets"] if "before over now, upper quartile" in each["what"]]
+        assert {(each["must"], each["at_most"]) for each in held} == {(1.0, False)}
+        assert len(held) == len(part["tables"][BEFORE]) - 2

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sides.way import stations
-from structure import Package, sources_in
 
 ROOT = Path(__file__).parents[2]
 MOST_CALLS, MOST_FILES = 93, 19
@@ -45,14 +44,3 @@ def test_stations_that_are_told_are_called_in_this_order(way):
     assert [station for station in told() if short(station) not in first] == []
     places = [first[short(station)] for station in told()]
     assert places == sorted(places)
-
-
-def test_stations_that_are_told_are_functions_of_their_files():
-    package = Package(sources_in(ROOT, *{f"dpmodule/{file.partition('/')[0]}" for file, _ in told()}))
-    for file, name in told():
-        module = package.modules["dpmodule." + file.removesuffix(".py").replace("/", ".")]
-        owner, _, function = name.rpartition(".")
-        if owner:
-            assert function in package.classes[f"{module.name}.{owner}"].given, (file, name)
-        else:
-            assert module.names[function] == f"{module.name}.{function}", (file, name)

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import resource
 import shutil
 import signal
 import time
@@ -81,42 +80,6 @@ def test_without_a_graph_the_prefix_has_it(prefix):
     network(5).save(f"{prefix}-symbol.json")
     checkpoint.save_checkpoint(prefix, 1, None, params(), {}, format="safetensors")
     assert checkpoint.load_checkpoint(prefix, 1)[0].tojson() == network(5).tojson()
-
-
-def test_next_save_sweeps_left_overs_of_its_prefix_only(prefix):
-    folder = Path(prefix).parent
-    for name in ("net-0001.params", "net-symbol.json", "net-0002", "net-a-0001.params", "net"):
-        (folder / f".{name}.0123abcd.tmp").write_bytes(b"torn")
-    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    assert names(prefix) == [
-        ".net-a-0001.params.0123abcd.tmp",
-        ".net.0123abcd.tmp",
-        "net-0003.params",
-        "net-symbol.json",
-    ]
-
-
-def test_missing_files_are_named(prefix):
-    checkpoint.save_checkpoint(prefix + "-a", 1, network(), params(), {})
-    assert checkpoint.epochs(prefix) == []  # which begins like the other one
-    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    with pytest.raises(FileError, match="epochs? 3") as caught:
-        checkpoint.load_checkpoint(prefix, 1)
-    assert caught.value.filename == f"{prefix}-0001.params"
-
-
-def test_what_is_saved_in_the_middle_of_an_epoch(prefix):
-    word, position = checkpoint.LAST, {f"{prefix}-last.run": b"{}"}
-    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
-    checkpoint.save_checkpoint(prefix, word, network(), params(), {}, states=b"states", more=position)
-    assert checkpoint.epochs(prefix) == [3]
-    assert checkpoint.load_checkpoint(prefix, word)[1].keys() == params().keys()
-    assert checkpoint.load_states(prefix, word) == b"states"
-    assert mx.mod.Module.load(prefix, word, label_names=None).symbol.tojson() == network().tojson()
-    for stray in ("-0004", "-2024.txt", "-other-0003.params", "2-0003.params"):
-        Path(prefix + stray).write_text("not ours")
-    endings = ["-0003.params", "-last.params", "-last.run", "-last.states", "-symbol.json"]
-    assert checkpoint.files(prefix) == [prefix + ending for ending in endings]
 
 
 def test_names_without_prefixes_as_gluon_writes_them(prefix):
@@ -226,7 +189,7 @@ def test_error_at_every_step_keeps_the_old_set(prefix, how):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("count", "seed"), [(30, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "seed"), [(8, 1), pytest.param(1000, 2, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(count, seed, prefix):
     def save_on():
         for version in range(last + 1, 1 << 30):
@@ -249,24 +212,6 @@ def test_killed_at_random_moments(count, seed, prefix):
     assert (last > 3, leftovers(prefix)) == (True, set())
 
 
-def test_file_size_limit_keeps_the_old_set(prefix):
-    checkpoint.save_checkpoint(prefix, 1, network(), params(1), {}, states=b"1")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    try:
-        with pytest.raises(FileError, match=r"net-0001\.params"):
-            checkpoint.save_checkpoint(prefix, 1, network(3), {"w": mx.nd.ones((9999,))}, {}, states=b"2")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
-    symbol, arg_params, _ = checkpoint.load_checkpoint(prefix, 1)
-    assert symbol.tojson() == network().tojson()
-    assert sorted(arg_params) == ["fc_bias", "fc_weight"]
-    assert checkpoint.load_states(prefix, 1) == b"1"
-    assert names(prefix) == ["net-0001.params", "net-0001.states", "net-symbol.json"]
-
-
 def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
     checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {}, states=b"1")
     checkpoint.save_checkpoint(prefix + "x", 1, network(5), params(2), {}, states=b"2")
@@ -286,27 +231,6 @@ def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
         checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {}, states=b"1")
 
 
-def test_reads_what_mxnet_wrote():
-    data = Path(__file__).parents[1] / "data" / "goldens" / "module"
-    symbol, arg_params, aux_params = checkpoint.load_checkpoint(str(data / "mlp"), 10)
-    assert symbol.list_outputs() == ["softmax_output"]
-    assert aux_params == {}
-    with np.load(data / "module.npz") as expected:
-        for name, array in arg_params.items():
-            np.testing.assert_array_equal(array.asnumpy(), expected[f"mlp@1ctx/final/{name}"])
-    assert len(checkpoint.load_states(str(data / "mlp"), 10)) > 1000
-
-
-def test_both_formats_under_one_prefix(prefix):
-    checkpoint.save_checkpoint(prefix, 1, network(), params(1), {})
-    checkpoint.save_checkpoint(prefix, 2, network(4), params(2), {}, format="safetensors")
-    assert checkpoint.epochs(prefix) == [1, 2]
-    for epoch, width in ((1, 2), (2, 4)):
-        symbol, arg_params, _ = checkpoint.load_checkpoint(prefix, epoch)
-        assert symbol.tojson() == network(width).tojson()
-        assert (arg_params["fc_bias"].asnumpy() == epoch).all()
-
-
 def test_an_epoch_in_both_formats_has_to_be_the_same(prefix):
     nan = {name: value * float("nan") for name, value in params().items()}
     for values in (params(), nan):
@@ -321,33 +245,6 @@ def test_an_epoch_in_both_formats_has_to_be_the_same(prefix):
             ArgumentError, match=r"different parameters .*the newer is .*net-0001\.safetensors"
         ):
             checkpoint.load_checkpoint(prefix, 1)
-
-
-@pytest.mark.parametrize("buckets", [False, True])
-def test_modules_and_callbacks_save_and_load_safetensors(prefix, buckets):
-    net, kind = (
-        mx.sym.SoftmaxOutput(network(), name="softmax"),
-        mx.mod.BucketingModule if buckets else mx.mod.Module,
-    )
-    shapes = [("data", (2, 3))], [("softmax_label", (2,))]
-    module = kind(lambda key: (net, ["data"], ["softmax_label"]), 3) if buckets else kind(net)
-    module.bind(*shapes)
-    module.init_params()
-    module.init_optimizer()
-    wanted = {"net-0001.safetensors"}
-    module.save_checkpoint(prefix, 1, save_optimizer_states=not buckets, format="safetensors")
-    if not buckets:
-        mx.callback.module_checkpoint(module, prefix, format="safetensors")(1)
-        mx.callback.do_checkpoint(prefix, format="safetensors")(2, module.symbol, *module.get_params())
-        wanted |= {"net-0001.states", "net-0002.safetensors", "net-0003.safetensors"}
-    assert {name for name in names(prefix) if name.endswith(("tensors", "states", "params"))} == wanted
-    for epoch in (1,) if buckets else (1, 2, 3):
-        again = kind.load(prefix, epoch, **({} if buckets else {"load_optimizer_states": epoch == 1}))
-        again.bind(*shapes)
-        again.init_params()
-        again.init_optimizer()
-        for name, value in module.get_params()[0].items():
-            np.testing.assert_array_equal(again.get_params()[0][name].asnumpy(), value.asnumpy())
 
 
 def test_a_save_replaces_the_graph_of_a_killed_one(prefix):

@@ -46,10 +46,8 @@ VALUES = {
     "paths that are equal": {"a": {"b.c": np.ones(2)}, "a.b": {"c": np.zeros(3)}, "a.b.c": np.ones(1)},
     "paths of lists": {"a": [np.ones(2)], "a.0": np.zeros(3), "__metadata__": np.ones(1), "\ud800": FLOATS},
     "keys by text": {1: np.ones(2), "1": np.zeros(3), False: 0} | {"$tuple": [1], "$": 2, "": 3},
-    "keys": {1: 2, None: 3, (1, "a"): 4, 1.5: 5, b"x": 6, np.int64(7): 7, frozenset({1}): 8},
     "plain": [None, True, False, 0, -(2**70), 10**5000, "", "a\0b\ud800"],
     "numbers": [0.1, -0.0, float("inf"), float("nan"), 2 - 1j],
-    "bytes": [2 - 1j, b"\x00\xff", b"", bytearray(b"ab"), bytearray()],
     "collections": [
         (),
         [],
@@ -57,7 +55,7 @@ VALUES = {
         set(),
         (1, [2, (3,)]),
         {1, (2, "a"), "b"},
-        frozenset({"x"}),
+        frozenset("x"),
         torch.Size([2, 3]),
     ],
     "mappings": [
@@ -67,7 +65,6 @@ VALUES = {
         defaultdict(list),
         defaultdict(),
     ],
-    "deques": [deque([1, (2,)], maxlen=3), deque()],
     "floating scalars": [k(1.5) for k in (np.float16, np.float32, np.float64, np.longdouble, np.complex64)],
     "whole scalars": [k(3) for k in (np.int8, np.int64, np.uint8, np.uint64, np.bool_)],
     "scalars": [np.float64("nan"), *map(np.str_, ("é", "")), np.bytes_(b"x"), *DATES, np.timedelta64(3, "s")],
@@ -94,7 +91,6 @@ VALUES = {
     ],
     "elements": [DATES, np.array([1, 2], "m8[ms]"), *map(np.array, (["a", "bcd"], [b"a"], [True, False]))],
     "integers": [np.array([1, 255], f"u{n}") for n in (1, 2, 4, 8)],
-    "other numbers": [np.array([1j]), np.array([1, np.nan], "f2"), torch.tensor(1.5, dtype=torch.bfloat16)],
     "tensors": [torch.tensor([0, 1, 1]).to(dtype) for dtype in DTYPES],
     "strided tensors": [torch.arange(6.0).reshape(2, 3).T, torch.tensor([1 + 2j]).conj()],
     "gradients": [torch.ones(2, requires_grad=True)],
@@ -127,16 +123,11 @@ def test_row_sparse_arrays_and_numbers_at_hand(tmp_path):
 DAMAGED = [
     '{"$array": "9"}',
     '{"$numpy": "0", "dtype": "<f4", "shape": [9], "order": "C"}',
-    '{"$numpy": "0", "dtype": "O", "shape": [1], "order": "C"}',
     '{"$tensor": "0", "dtype": "load", "shape": [1]}',
     '{"$tensor": "0", "dtype": "float32", "shape": [9]}',
-    '{"$tensor": "0", "dtype": "float99", "shape": [1]}',
     '{"$scalar": "00", "dtype": "<f4"}',
-    '{"$bytes": "0g", "as": "bytes"}',
-    '{"$list": [], "as": "system"}',
     '{"$list": [[]], "as": "set"}',
     '{"$dict": [[1]], "as": "dict"}',
-    '{"$int": 3}',
     '{"$strange": 1}',
 ]
 

@@ -5,8 +5,8 @@ import json
 import os
 import re
 import shlex
-import signal
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -117,60 +117,13 @@ def test_options_of_training(words, printed, epochs, run):
     assert written() == (["m", "m.opt"] if "-mf" in words else [])
 
 
-def test_a_metric_that_no_report_has(run):
+def test_a_missed_target_is_exit_code_1_and_an_unknown_metric_is_an_error(run):
+    assert run("eval-agent", "-t", COPY, "-m", "repeat_label", "--target", 1.0).code == 0
+    done = run("eval-agent", "-t", COPY, "-m", f"{__name__}:Table", "--learns", "no", "--target", 0.5)
+    assert (done.code, done.err) == (1, "the target of 0.5000 was missed\n")
+    assert run(*TRAIN, "-eps", 1, "--learns", "no", "--target", 0.9).code == 1
     line = run(*TRAIN, "-eps", 1, "-vmt", "lost").error
     assert "--validation-metric is 'lost', expected one of total, accuracy, f1, loss" in line
-
-
-@pytest.mark.parametrize("command", [("train-agent", "-eps", 1, "-ve", 0), ("eval-agent",)])
-def test_a_missed_target_is_exit_code_1(command, run):
-    assert run(*command, "-t", COPY, "-m", "repeat_label", "--target", 1.0).code == 0
-    done = run(*command, "-t", COPY, "-m", f"{__name__}:Table", "--learns", "no", "--target", 0.5)
-    assert (done.code, done.err) == (1, "the target of 0.5000 was missed\n")
-
-
-@pytest.mark.parametrize(
-    ("fails", "number", "words", "left"),
-    [
-        (
-            lambda: signal.raise_signal(signal.SIGINT),
-            150,
-            ("-bs", 100, "-bsrt", "no", "-eps", 2),
-            ["m.trainstats"],
-        ),
-        (lambda: (_ for _ in ()).throw(OSError(28, "no space left")), 4, ("-bs", 32, "-eps", 1), []),
-    ],
-)
-def test_an_interrupted_or_failed_training_prints_the_command_that_resumes(
-    fails, number, words, left, run, monkeypatch
-):
-    parley, calls = BatchWorld.parley, []
-
-    def failing(self):
-        calls.append(1)
-        if len(calls) == number:
-            next(found) if (found := fails()) else None
-        parley(self)
-
-    monkeypatch.setattr(BatchWorld, "parley", failing)
-    words = (*TRAIN, "-mf", "m", *words, "-ve", 0)
-    done = run(*words)
-    monkeypatch.setattr(BatchWorld, "parley", parley)
-    program, *again = shlex.split(re.search(r"to resume: (.*)", done.err)[1])
-    assert program == "dpmodule"
-    if left:
-        assert (done.code, "saved: m.trainstats\n" in done.err) == (130, True)
-        assert done.err.endswith("dpmodule: interrupted\n")
-        assert written() == ["m", "m.checkpoint-0", "m.checkpoint-0.opt", "m.opt", "m.trainstats"]
-        assert again == [*map(str, words), "--resume"]
-        done = run(*again)
-        assert (done.code, "epoch 2: total=5,000" in done.out) == (0, True)
-        assert written() == ["m", "m.opt"]
-    else:
-        assert "no space left" in done.error
-        assert "saved: m.checkpoint-0" in done.err
-        assert re.search(r" --num-epochs [01].* --init-model m.checkpoint-0", " ".join(again))
-        assert written() == ["m.checkpoint-0", "m.checkpoint-0.opt"]
 
 
 def test_display_data_prints_examples(run):
@@ -225,13 +178,13 @@ def test_bad_lines_are_an_error_or_counted(run):
     assert done.err.startswith("note: talk: 1 malformed line skipped, the first: line 2: ")
 
 
-@pytest.mark.parametrize("workers", [pytest.param((), marks=pytest.mark.slow), ("-nt", 2)])
-def test_seq2seq_learns_to_reverse(workers, run):
-    train = ("-t", "reverse:size=2000:length=3:letters=4", "-bs", 32, "-mf", "m", "--hiddensize", 32)
-    done = run("train-agent", *train, *workers, "-m", "seq2seq", "-eps", 6, "--quiet", "-lr", 0.01)
-    assert done.code == 0, done
-    assert written() == ["m-0000.params", "m-symbol.json", "m.dict", "m.opt"]
-    done = run(
-        "eval-agent", "-t", "reverse:valid:length=3:letters=4", "-mf", "m", "-bs", 100, "--target", 0.9
-    )
-    assert done.code == 0, done
+def test_a_failed_training_prints_the_command_that_resumes(run, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchWorld, "parley", mock.Mock(side_effect=[None, None, None, OSError(28, "full")]))
+        done = run(*TRAIN, "-mf", "m", "-bs", 32, "-eps", 1, "-ve", 0)
+    program, *again = shlex.split(re.search(r"to resume: (.*)", done.err)[1])
+    assert program == "dpmodule"
+    assert "full" in done.error
+    assert "saved: m.checkpoint-0" in done.err
+    assert re.search(r" --num-epochs [01].* --init-model m.checkpoint-0", " ".join(again))
+    assert written() == ["m.checkpoint-0", "m.checkpoint-0.opt"]

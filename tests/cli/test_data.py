@@ -1,13 +1,11 @@
 """The samples of the command line: files that are read, and what is for validation."""
 
-import itertools
-
 import numpy as np
 import pytest
 
 from dpmodule.base import ArgumentError
 from dpmodule.cli import data, option_types, options
-from dpmodule.cli.data import format_of, read_csv, read_npz, read_sparse
+from dpmodule.cli.data import read_csv, read_npz, read_sparse
 
 
 def arguments(*words):
@@ -16,51 +14,13 @@ def arguments(*words):
     return parser.parse_args([str(word) for word in words])
 
 
-def test_digits_are_images_from_0_to_1():
-    samples = data.read(arguments())
-    assert (samples.x.shape, samples.x.min(), samples.x.max()) == ((1797, 1, 8, 8), 0, 1)
-    assert samples.x.dtype == samples.y.dtype == np.float32
-    assert data.num_classes([samples], None) == 10
-
-
 def test_shape_and_scale(tmp_path):
     np.savez(tmp_path / "d.npz", x=np.arange(8).reshape(2, 4), y=[1, 0])
     samples = data.read(arguments("--data", tmp_path / "d.npz", "--shape", "1,2,2", "--scale", 0.5))
     np.testing.assert_array_equal(samples.x[1, 0], [[2, 2.5], [3, 3.5]])
     np.testing.assert_array_equal(samples.y, [1, 0])
-
-
-@pytest.mark.parametrize(
-    ("classes", "labels", "found"),
-    [
-        (None, [[0, 2], [1]], 3),
-        (7, [[0, 5]], 7),
-        (
-            None,
-            [[5, 0, 10**7]],
-            "3 different numbers, the smallest 0 and the largest 10000000; expected 0 to 2",
-        ),
-        (None, [[1, 2, 10**7]], "3 different numbers, the smallest 1 .*--classes 10000001"),
-        (5, [[0, 5]], "--classes is 5, but d.csv has a label 5; expected at least 6"),
-    ],
-)
-def test_labels_must_be_counted_from_0_without_a_gap(classes, labels, found):
-    samples = [data.Samples(np.ones((len(each), 1)), np.array(each), "d.csv") for each in labels]
-    if isinstance(found, int):
-        assert data.num_classes(samples, classes) == found
-    else:
-        with pytest.raises(ArgumentError, match=found):
-            data.num_classes(samples, classes)
-
-
-def test_split_keeps_every_sample_once():
-    for count, share in itertools.product((1, 2, 3, 10, 59, 60), (0, 0.01, 0.2, 0.5, 1 / 3, 0.99, 1)):
-        samples = data.Samples(np.arange(count), np.arange(count))
-        training, validation = data.split(samples, share)
-        assert len(validation.x) == round(count * share)
-        assert sorted([*training.x, *validation.x]) == list(range(count))
-        np.testing.assert_array_equal(training.x, training.y)
-        np.testing.assert_array_equal(validation.x, data.split(samples, share)[1].x)
+    samples = data.read(arguments())
+    assert (samples.x.shape, samples.x.min(), samples.x.max()) == ((1797, 1, 8, 8), 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +41,6 @@ def test_validation_by_share_column_or_file(words, sizes, tmp_path, monkeypatch)
     assert [len(each.x) for each in parts] == sizes
     if "part" in words:
         assert sorted(parts[1].x[:, 0]) == [0, 1, 2]
-
-
-def test_formats_go_by_the_ending():
-    names = ["a.csv", "a.NPZ", "a.libsvm", "a.svm", "a.svmlight", "a", "a.txt"]
-    assert [format_of(name) for name in names] == ["csv", "npz", "libsvm", "libsvm", "libsvm", "csv", "csv"]
 
 
 @pytest.fixture

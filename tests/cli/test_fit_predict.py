@@ -19,10 +19,6 @@ def accuracy(done):
     return re.search(r"final validation accuracy: (\S+)", done.out)[1]
 
 
-def params(prefix, epoch=2):
-    return {k: v.asnumpy() for k, v in mx.nd.load(f"{prefix}-{epoch:04d}.params").items()}
-
-
 def test_it_reaches_97_percent_and_writes_a_checkpoint(run):
     done = run("fit", "--target", "0.97")
     assert (done.code, done.err) == (0, "")  # no bar outside of a terminal
@@ -31,25 +27,14 @@ def test_it_reaches_97_percent_and_writes_a_checkpoint(run):
     assert sorted(os.listdir()) == names
 
 
-@pytest.mark.parametrize("network", ["mlp", "lenet", "resnet"])
+@pytest.mark.parametrize("network", ["lenet", "resnet"])
 def test_every_network_learns_on_two_contexts(network, run):
     words = ["--network", network, "--epochs", "6", "--contexts", "cpu(0),cpu(1)", "--workload", "1,3"]
     assert run("fit", *words, "--target", "0.9").code == 0
-
-
-def test_a_seed_and_contexts_give_the_same_parameters(run):
-    ways = {"a": ["--seed", 3], "b": ["--seed", 3], "c": ["--seed", 4]}
-    ways["two"] = ["--seed", 3, "--contexts", "cpu(0),cpu(1)", "--kvstore", "device"]
-    a, b, c, two = (run(*QUICK, "--prefix", name, *words) and params(name) for name, words in ways.items())
-    for name, value in a.items():
-        np.testing.assert_array_equal(value, b[name])
-        np.testing.assert_allclose(value, two[name], atol=1e-3)
-    assert not np.array_equal(a["arg:fc1_weight"], c["arg:fc1_weight"])
-
-
-def test_the_last_epoch_is_saved_whatever_save_every_says(run):
-    assert run(*QUICK, "--epochs", "3", "--save-every", "2").code == 0
-    assert sorted(map(str, Path().glob("*.params"))) == ["model-0002.params", "model-0003.params"]
+    done = run(
+        "fit", "--network", network, "--epochs", "1", "--target", "1.0", "--lr", "0.0001", "--overwrite"
+    )
+    assert (done.code, "missed" in done.err) == (1, True)
 
 
 def test_load_epoch_resumes_the_schedule(run, monkeypatch):
@@ -72,24 +57,6 @@ def test_all_optimizers_have_defaults(name, run):
     assert run(*QUICK, "--epochs", "1", "--optimizer", name).code == 0
 
 
-def test_missed_target_exits_with_1(run):
-    done = run(*QUICK, "--target", "1.0", "--lr", "0.0001")
-    assert (done.code, "missed" in done.err) == (1, True)
-
-
-def test_a_symbol_of_ones_own_and_a_csv(run):
-    x = np.random.RandomState(0).normal(size=(300, 2))
-    table = np.column_stack([x, x[:, 0] > x[:, 1]])
-    np.savetxt("data.csv", table, delimiter=",", header="a,b,truth", comments="")
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    mx.sym.SoftmaxOutput(net, name="softmax").save("net-symbol.json")
-    words = ["--data", "data.csv", "--label-column", "truth"]
-    assert run("fit", "--symbol", "net-symbol.json", *words, "--target", "0.9").code == 0
-    assert run("predict", *words, "--output", "out.csv").code == 0
-    lines = Path("out.csv").read_text().splitlines()
-    assert (lines[0], len(lines)) == ("sample,class,p0,p1", 301)
-
-
 def test_too_few_rows_for_validation_are_noted(run):
     np.savez("d.npz", x=[[1.0], [2.0]], y=[0, 1])
     words = (*QUICK, "--data", "d.npz", "--overwrite")
@@ -104,11 +71,9 @@ def test_nan_is_an_error_a_warning_or_nothing(run, caplog):
     error = run(*words, "raised").error
     assert "'softmax_output' is not finite in batch 0 of epoch 0" in error
     assert "--on-nonfinite skip skips such batches, warn and ignore continue" in error
-    assert run(*words, "warned", "--on-nonfinite", "warn").code == 0
-    assert "is not finite in batch 0 of epoch 1" in caplog.text
-    caplog.clear()
-    assert run(*words, "ignored", "--on-nonfinite", "ignore").code == 0
-    assert "not finite" not in caplog.text
+    for choice in ("ignore", "warn"):
+        assert run(*words, choice, "--on-nonfinite", choice).code == 0
+        assert ("is not finite in batch 0 of epoch 1" in caplog.text) is (choice == "warn")
 
 
 # predict
@@ -172,29 +137,7 @@ def test_networks_that_give_no_classes_are_refused(make, left, told, run):
     assert all(each in error for each in told.split(".*"))
 
 
-@pytest.mark.parametrize("marks", [[0, 1] * 10, ["train", "validation"] * 10])
-def test_predictions_of_the_part_that_a_column_keeps_apart(marks, run):
-    x = np.random.RandomState(0).rand(20, 2)
-    lines = "".join(f"{a},{mark},{b},{int(a > b)}\n" for (a, b), mark in zip(x, marks))
-    Path("d.csv").write_text("a,part,b,kind\n" + lines)
-    words = ("--data", "d.csv", "--validation-column", "part")
-    trained = run(*QUICK, *words)
-    assert trained.code == 0
-    done = run("predict", *words)
-    assert len(rows(done.out)) == 11
-    assert accuracy(trained) == done.err.split()[1]
-
-
 # lines of epochs, the bar and the curve
-
-
-def test_every_epoch_prints_a_line(run, monkeypatch):
-    lines = run(*QUICK).out.splitlines()
-    values = r"accuracy=\d\.\d{4}, cross-entropy=\d\.\d{4}"
-    pattern = rf"epoch (\d): {values}, validation {values.replace(', ', ', validation ')}, \d+\.\d\d s"
-    assert [re.fullmatch(pattern, line)[1] for line in lines[:2]] == ["1", "2"]
-    alone = run(*QUICK, "--validation", "0").out.splitlines()
-    assert re.fullmatch(rf"epoch 1: {values}, \d+\.\d\d s", alone[0])
 
 
 def test_a_bar_is_shown_in_a_terminal(capsys, monkeypatch, tmp_path):
@@ -206,24 +149,16 @@ def test_a_bar_is_shown_in_a_terminal(capsys, monkeypatch, tmp_path):
     assert "Epoch 1: 100%" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("--plot",), ("--plot", "svg")])
-def test_the_curve_has_a_line_for_training_and_one_for_validation(words, run):
-    done = run(*QUICK, "--prefix", "runs/net", *words)
-    assert "written: runs/net-curve.svg" in done.out
-    root = ElementTree.parse("runs/net-curve.svg").getroot()
-    text = "".join(root.itertext())
-    assert "train-accuracy" in text
-    assert "validation-accuracy" in text
-    lines = root.iter("{http://www.w3.org/2000/svg}path")
-    assert len([path for path in lines if path.get("stroke") != "#808080"]) == 2
-
-
 def test_the_curve_of_a_resumed_run_has_all_epochs(run):
     run(*QUICK, "--resume", "--plot")
     first = Path("model-curve.svg").read_text()
-    run("fit", "--network", "mlp", "--epochs", "4", "--resume", "--plot")
+    run("fit", "--network", "mlp", "--epochs", "4", "--resume", "--plot", "svg")
     both = Path("model-curve.svg").read_text()
     assert [">2</text>" in first, ">4</text>" in both, ">1</text>" in both] == [True] * 3
+    root = ElementTree.fromstring(both)
+    assert {"train-accuracy", "validation-accuracy"} <= {*root.itertext()}
+    lines = root.iter("{http://www.w3.org/2000/svg}path")
+    assert len([path for path in lines if path.get("stroke") != "#808080"]) == 2
 
 
 def test_the_curve_as_png(run, monkeypatch):

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
-from dpmodule.cli.networks import NETWORKS
 
 DATA = Path(__file__).parents[1] / "data"
-DET2 = DATA / "checkpoints" / "mtcnn_det2" / "mtcnn_det2"
 FC = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
 PARAMS = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.array([1, float("nan"), 2])}
 
@@ -19,20 +17,6 @@ def shown(run, *words, code=0):
     done = run(*words)
     assert done.code == code, done
     return done.out
-
-
-def test_a_published_network_with_its_parameters(run):
-    text = shown(run, "check", f"{DET2}-symbol.json", f"{DET2}-0001.params")
-    lines = text.splitlines()
-    assert lines[1] == (
-        "operators: Convolution 3, FullyConnected 3, LeakyReLU 4, Pooling 2, SoftmaxOutput 1 (none missing)"
-    )
-    assert {"input: data (1, 3, 24, 24) (assumed)", "parameters: 100,178 numbers in 16 arrays"} <= {*lines}
-    assert any(line.startswith("output: prob1_output (1, 2) float32 min ") for line in lines)
-    assert "not finite" not in text
-    text = shown(run, "check", f"{DET2}-symbol.json", "--shape", "data=2,3,24,24")
-    assert "input: data (2, 3, 24, 24)\n" in text
-    assert "output: conv5_2_output (2, 4)" in text
 
 
 @pytest.mark.parametrize("path", sorted((DATA / "symbols").glob("*resnet*-symbol.json")))
@@ -103,55 +87,26 @@ def test_every_model_of_a_folder_is_tried(run, tmp_path):
 # --- explain
 
 
-@pytest.mark.parametrize("net", sorted(NETWORKS))
-def test_networks_that_come_along(net, run):
-    text = shown(run, "explain", net)
+def test_networks_that_come_along(run):
+    text = shown(run, "explain", "mlp")
     assert text.startswith("input: data (1, 1, 8, 8) (assumed)\ninput: softmax_label (1,) (assumed)\n")
     assert text.count("def forward(values, env, shaped):") == 2
     assert "\npredict: " in text
-    assert "\nparameters: " in text
-
-
-def test_a_file_and_a_prefix(run):
-    shape = ("--shape", "data=1,3,24,24", "--no-source")
-    by_file = shown(run, "explain", f"{DET2}-symbol.json", *shape)
-    assert "def forward" not in by_file
-    assert "input: data (1, 3, 24, 24)\n" in by_file
-    assert "parameters: 100,178\n" in by_file
-    assert shown(run, "explain", DET2, *shape) == by_file
-    assumed = by_file.replace("data (1, 3, 24, 24)", "data (1, 3, 24, 24) (assumed)")
-    assert shown(run, "explain", DET2, "--no-source") == assumed
+    assert f"\nparameters: {64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10:,}" in text
+    assert "(64, 128)" in shown(run, "summary", "--network", "mlp")
 
 
 @pytest.mark.parametrize(
     ("words", "told", "absent"),
     [
-        (
-            ("lenet", "--shape", "data=2,1,20,20"),
-            [
-                "input: data (2, 1, 20, 20)\n",
-                "\ntraining: ",
-                "(2, 16, 20, 20)",
-                " with backward (about)",
-                "nhwc",
-            ],
-            "as a whole",
-        ),
-        (
-            ("mlp", "--times", "--measure-memory"),
-            ["backward\n---", " backward, measured as a whole", "memory of a run (measured): "],
-            "off: ",
-        ),
-        (
-            ("lenet", "--disable", "channels_last, pooling_first"),
-            ["off: pooling_first, channels_last"],
-            "nhwc",
-        ),
+        ("lenet --shape data=2,1,20,20", "data (2, 1, 20, 20)\n|(2, 16, 20, 20)|with backward (about)|nhwc", "whole"),
+        ("mlp --times --measure-memory", "backward\n---|backward, measured as a whole|run (measured): ", "off: "),
+        ("lenet --disable channels_last,pooling_first", "off: pooling_first, channels_last", "nhwc"),
     ],
-)
+)  # fmt: skip
 def test_options_of_explain(words, told, absent, run):
-    text = shown(run, "explain", *words, "--train", "--no-source")
-    assert [each for each in told if each not in text] == []
+    text = shown(run, "explain", *words.split(), "--train", "--no-source")
+    assert [each for each in told.split("|") if each not in text] == []
     assert absent not in text
     assert "channels_last" not in mx.executor.passes.settings()
 
@@ -159,19 +114,9 @@ def test_options_of_explain(words, told, absent, run):
 # --- summary and info
 
 
-def test_summary_counts_parameters(run):
-    text = shown(run, "summary", "--network", "mlp")
-    assert f"{64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10:,}" in text
-    assert "fc1" in text
-    assert "(64, 128)" in text
-
-
 def test_help_version_and_info(run):
-    text = shown(run, "--help")
-    assert all(
-        name in text for name in ("fit", "predict", "check", "summary", "explain", "info", "examples:")
-    )
+    assert {"fit", "predict", "check", "summary", "explain", "info"} <= {*shown(run, "--help").split()}
     assert shown(run, "--version") == f"dpmodule {mx.__version__}\n"
-    lines = shown(run, "info").splitlines()
+    lines = shown(run, "info")
     for name in ("dpmodule", "native", "Python", "torch", "NumPy", "CPU", "GPU"):
-        assert any(line.startswith(name) for line in lines), name
+        assert f"\n{name}" in f"\n{lines}", name

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -25,32 +26,22 @@ def names(pattern="*"):
     return sorted(map(str, Path().glob(pattern)))
 
 
-def test_folders_are_made(run):
-    assert run(*FIT, "--prefix", "a/b/net").code == 0
-    assert os.path.exists("a/b/net-0001.params")
-    assert run("predict", "a/b/net", "--output", "c/d/out.csv").code == 0
-    assert Path("c/d/out.csv").read_text().startswith("sample,class,p0")
-
-
 def test_files_of_another_network_are_refused_with_the_command_that_removes_them(run, tmp_path):
-    np.savez("small.npz", x=np.eye(4).repeat(5, 0), y=np.arange(20) % 2)
     run(*FIT, "--prefix", "my net")
-    for name in ("my net-2024.txt", "my net-2024", "my net-other-0001.params"):
+    others = ["my net-2024", "my net-2024.txt", "my net-other-0001.params"]
+    for name in others:
         Path(name).write_text("mine")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    lenet = ("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net")
-    small = (*MLP, "3", "--prefix=my net", "--data", "small.npz")
-    for words, reason in ((lenet, "its fc1_weight has shape (128, 64)"), (small, "its fc1_weight")):
-        error = run(*words).error
-        assert reason in error
-        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    words = ("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net")
+    error = run(*words).error
+    assert "its fc1_weight has shape (128, 64)" in error
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     program, *command = shlex.split(re.search(r"remove the saved files: (dpmodule .*)", error)[1])
     assert command == [*words, "--overwrite"]
     assert run(*command).code == 0
     written = [f"my net-0003.{ending}" for ending in ("params", "run", "states")]
-    others = ["my net-2024", "my net-2024.txt", "my net-other-0001.params", "my net-symbol.json", "small.npz"]
-    assert names() == [*written, *others]
-    assert run(*command[:-1]).code == 0  # the same network again
+    assert names() == sorted([*written, *others, "my net-symbol.json"])
+    assert run(*words).code == 0  # the same network again
 
 
 def test_a_graph_with_other_operators_is_another_network(run):
@@ -58,11 +49,10 @@ def test_a_graph_with_other_operators_is_another_network(run):
         net = mx.sym.Activation(mx.sym.Variable("data"), act_type=act, name="act")
         net = mx.sym.FullyConnected(mx.sym.Flatten(net, name="flat"), num_hidden=10, name="fc")
         mx.sym.SoftmaxOutput(net, name="softmax").save(f"{act}-symbol.json")
+    words = ("fit", "--epochs", "1", "--prefix", "a/b/net", "--symbol")  # folders are made
     for _ in range(2):
-        assert run("fit", "--symbol", "relu-symbol.json", "--epochs", "1").code == 0
-    assert (
-        "other operators or attributes" in run("fit", "--symbol", "tanh-symbol.json", "--epochs", "1").error
-    )
+        assert run(*words, "relu-symbol.json").code == 0
+    assert "other operators or attributes" in run(*words, "tanh-symbol.json").error
 
 
 def test_load_epoch_resumes_with_the_saved_network_only(run):
@@ -80,25 +70,17 @@ def test_load_epoch_resumes_with_the_saved_network_only(run):
     assert "left epoch" not in run(*FIT, "--overwrite").err
 
 
-OUT_OF_MEMORY = (
-    MemoryError("Unable to allocate 1 TiB"),
-    OSError(12, "Cannot allocate"),
-    RuntimeError("can't allocate memory"),
+@pytest.mark.parametrize(
+    "error", [MemoryError("1 TiB"), OSError(12, "full"), RuntimeError("can't allocate memory"), TypeError()]
 )
-
-
-@pytest.mark.parametrize("error", [*OUT_OF_MEMORY, RuntimeError("never seen")])
 def test_short_memory_names_its_option_and_unexpected_errors_keep_their_traceback(error, run, monkeypatch):
-    def fail(*args, **kwargs):
-        raise error
-
-    monkeypatch.setattr(mx.mod.Module, "bind", fail)
+    monkeypatch.setattr(mx.mod.Module, "bind", mock.Mock(side_effect=error))
     words = ("summary", "--batch-size=999999", "--classes", "10")
-    if error in OUT_OF_MEMORY:
-        assert "not enough memory, with --batch-size 999999; try smaller numbers: " in run(*words).error
-    else:
-        with pytest.raises(RuntimeError, match="never seen"):
+    if isinstance(error, TypeError):
+        with pytest.raises(TypeError):
             run(*words)
+    else:
+        assert "not enough memory, with --batch-size 999999; try smaller numbers: " in run(*words).error
 
 
 def test_a_reader_that_goes_away_is_no_error():
@@ -108,10 +90,7 @@ from dpmodule.cli.__main__ import main
 reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)
-code = main(["info"])
-sys.stdout.flush()
-sys.exit(code)
-"""
+sys.exit(main(["info"]) or sys.stdout.flush())"""
     done = run_program(code)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -150,23 +129,20 @@ def assert_same(first, second):
         np.testing.assert_array_equal(value.asnumpy(), second[name].asnumpy(), err_msg=name)
 
 
-WHOLE = (*MLP, "3", "--prefix", "my run/net")
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Return the parameters' file of a run that was not interrupted."""
     prefix = tmp_path_factory.mktemp("whole") / "net"
-    assert run_command(*WHOLE[:-1], prefix).code == 0
+    assert run_command(*MLP, "3", "--prefix", prefix).code == 0
     return f"{prefix}-0003.params"
 
 
 @pytest.mark.parametrize(
     ("place", "count", "times"),
-    [("first batch", 1, 1), ("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2), ("evaluation", 1, 1)],
+    [("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2)],
 )
 def test_an_interrupted_fit_resumes(place, count, times, run, tmp_path, whole):
-    words = interrupted(tmp_path, place, count, times, *WHOLE)
+    words = interrupted(tmp_path, place, count, times, *MLP, "3", "--prefix", "my run/net")
     assert ("--resume" in words) is (times == 1 or place == "save")
     assert "--load-epoch" not in words
     if place == "batch":
@@ -179,12 +155,13 @@ SMALL = ("-m", "seq2seq", "-hs", "8", "-esz", "8", "-bs", "8", "-opt", "adam", "
 AGENT = ("train-agent", "-t", "helpers.small_tasks:Dialogues", *SMALL, "--batch-sort", "false", "-mf")
 
 
-@pytest.mark.parametrize(("count", "more"), [(11, ("-dt", "train:ordered", "-ve", "0")), (9, ()), (1, ())])
+@pytest.mark.parametrize(("count", "more"), [(11, ("-dt", "train:ordered", "-ve", "0")), (9, ())])
 def test_an_interrupted_agent_resumes(count, more, run, tmp_path):
-    """Within an episode, at the end of an epoch, and at the very beginning."""
+    """Within an episode, and at the end of an epoch."""
     assert run(*AGENT, "whole", *more).code == 0
     words = interrupted(tmp_path, "parley", count, 1, *AGENT, "part", *more)
-    assert (words[-1], os.path.exists("part.trainstats")) == ("--resume", True)
+    assert words == [*AGENT, "part", *more, "--resume"]
+    assert os.path.exists("part.trainstats")
     assert run(*words).code == 0
     assert_same("whole-0000.params", "part-0000.params")
     assert names("part*") == ["part-0000.params", "part-symbol.json", "part.dict", "part.opt"]
@@ -207,7 +184,6 @@ def test_a_run_that_a_signal_ends_resumes(number, run, monkeypatch, whole):
     assert (code, len(seen), os.path.exists("part-last.run")) == (128 + number, 31, True)
     assert run(*resumed).code == 0
     assert_same(whole, "part-0003.params")
-    assert {*names("part-*.run")} >= {"part-0002.run", "part-0003.run"}
 
 
 def test_a_finished_run_stays_as_it_is_and_can_be_removed(run):
@@ -237,9 +213,7 @@ def test_every_command_takes_a_prefix_or_files(run):
     symbol, params, predict = "four-symbol.json", "four-0002.params", ("predict", "--data", "four.npz")
     outputs = {run(*predict, "four", "--epoch", 2).out}
     for way in (
-        ("four",),
         ("--prefix", "four"),
-        ("four", "--epoch", "2"),
         (symbol, params),
         ("--symbol", symbol, "--params", params),
         ("four", params),
@@ -247,7 +221,8 @@ def test_every_command_takes_a_prefix_or_files(run):
         for command in (("summary",), ("check",), ("explain", "--no-source")):
             done = run(*command, *way)
             assert (done.code, f"{FOUR:,}" in done.out, " 4) (as saved)" in done.out) == (0, True, True), done
-        outputs.add(run(*predict, *way).out)
+        assert run(*predict, *way, "--output", "c/d/out.csv").code == 0
+        outputs.add(Path("c/d/out.csv").read_text())
     assert len(outputs) == 1
     assert run(*predict, "four", "--epoch", 1).out not in outputs
 
@@ -260,10 +235,8 @@ def test_a_graph_tells_its_shapes_or_they_are_asked_for(run):
         assert "parameters: 16" in run(command, "net", "--shape", "7").out
         assert "parameters: 16" in run(command, "net", "--shape", "data=5,7").out
     mx.nd.save("net-0000.params", {"arg:fc_weight": mx.nd.ones((2, 75)), "arg:fc_bias": mx.nd.ones(2)})
-    for command in ("summary", "explain", "check"):
-        shown = run(command, "net").out
-        assert "parameters: 152" in shown
-        assert ", 75) (assumed)" in shown
+    for command in ("explain", "check"):
+        assert ", 75) (assumed)" in run(command, "net").out
         assert "does not fit the parameters" in run(command, "net", "--shape", "7").error
 
 

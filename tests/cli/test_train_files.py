@@ -45,8 +45,6 @@ def test_every_net_learns_with_workers_of_the_native_engine(net, run):
     assert len(aucs(done)) == 30
     assert aucs(done)[-1] > 0.9
     assert done.out.endswith("written: runs/net-symbol.json, runs/net-0030.params and its .states\n")
-    names = ["net-0030.params", "net-0030.states", "net-symbol.json"]
-    assert sorted(path.name for path in Path("runs").iterdir()) == names
 
 
 @pytest.mark.parametrize("net", sorted(networks.FILE_NETWORKS))
@@ -61,13 +59,17 @@ def test_slots_of_floats_and_of_several_ids(net, run, tmp_path):
     done = run("train-files", *words, "--net", net, "--mode", "serial", "--epochs", 12, "--lr", RATES[net])
     assert aucs(done)[-1] > 0.8
     shapes = {name: value.shape for name, value in params("model-0012.params").items()}
-    tables = {shape[0] for name, shape in shapes.items() if "user_" in name or "pages_" in name}
-    assert tables == {3, 5}
+    assert {shape[0] for name, shape in shapes.items() if "user_" in name or "pages_" in name} == {3, 5}
 
 
 @NATIVE
 def test_a_saved_network_is_served_by_a_module(run):
-    run(*NATIVE_RUN, "--workers", 2, "--epochs", 3, "--width", 4, "--hidden", 5)
+    text = described(16, **BAGS).desc().replace('"cat"', '"head -n 30"')
+    Path("data.prototxt").write_text(text)
+    done = run(
+        *NATIVE_RUN, "--workers", 2, "--epochs", 3, "--width", 4, "--hidden", 5, "--allow-pipe-command"
+    )
+    assert "120 lines in" in done.out
     served = mx.mod.Module.load("model", 3, data_names=["words"], label_names=["label"])
     served.bind([mx.io.DataDesc("words", (3,), "int64", stype="ragged")], None, for_training=False)
     rows = [[1, 2, 3], [], [7]]
@@ -109,9 +111,8 @@ def test_a_symbol_of_ones_own(run):
 
 def test_a_seed_gives_the_same_bits_and_quiet_prints_the_last_epoch_only(run):
     for prefix, seed in (("1", 1), ("2", 2), ("again", 1)):
-        assert run(*QUICK, "--epochs", 2, "--prefix", prefix, "--seed", seed, "--quiet").out.startswith(
-            "epoch 2: auc="
-        )
+        done = run(*QUICK, "--epochs", 2, "--prefix", prefix, "--seed", seed, "--quiet")
+        assert done.out.startswith("epoch 2: auc=")
     one, two, again = (params(f"{prefix}-0002.params") for prefix in ("1", "2", "again"))
     assert all(np.array_equal(one[name], again[name]) for name in one)
     assert not np.array_equal(one["arg:fc1_weight"], two["arg:fc1_weight"])
@@ -140,18 +141,8 @@ def test_epochs_are_saved_at_intervals_and_patterns_reach_subfolders(run, tmp_pa
 def test_a_feed_of_floats_needs_no_sizes(run, tmp_path):
     write_dense(tmp_path)
     (tmp_path / "dense.prototxt").write_text(described(**DENSE).desc())
-    words = (
-        "train-files",
-        "--feed",
-        "dense.prototxt",
-        "--files",
-        "part-*",
-        "--mode",
-        "serial",
-        "--epochs",
-        1,
-    )
-    assert run(*words, "--label", "label").code == 0
+    words = ("--feed", "dense.prototxt", "--files", "part-*", "--mode", "serial", "--label", "label")
+    assert run("train-files", *words, "--epochs", 1).code == 0
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -192,12 +183,6 @@ def test_fewer_files_than_workers_are_noted_unless_files_are_split(run):
     if native.available():
         assert "the number of files; --split-files splits files" in run(*words).err
         assert run(*words, "--split-files").err == ""
-
-
-def test_an_allowed_pipe_command_runs(run):
-    text = described(16, **BAGS).desc().replace('"cat"', '"head -n 3"')
-    Path("data.prototxt").write_text(text)
-    assert "12 lines in" in run(*QUICK, "--epochs", 1, "--allow-pipe-command").out
 
 
 def test_another_network_under_the_prefix_is_refused(run):

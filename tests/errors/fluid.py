@@ -6,18 +6,8 @@ from functools import partial, wraps
 import numpy as np
 
 import dpmodule.fluid as fluid
+from dpmodule import base
 from dpmodule import symbol as sym
-from dpmodule.base import (
-    ArgumentError,
-    BoundsError,
-    DeviceError,
-    DTypeError,
-    FileError,
-    FileFormatError,
-    OpError,
-    ShapeError,
-    StateError,
-)
 from dpmodule.context import cpu
 from helpers.fluid_programs import PROTOTXT, bow_net, programs, run, text_inputs, write_files
 
@@ -112,10 +102,6 @@ def other_program():
         layers.concat([x, dense("y")], axis=1)
 
 
-def minimized(optimizer):
-    optimizer().minimize(layers.mean(layers.fc(dense(), 1)))
-
-
 def twice():
     loss = layers.mean(layers.fc(dense(), 1))
     for _ in range(2):
@@ -137,24 +123,21 @@ def dense_lstm():
 
 ROWS = [
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         lambda call: call(),
         (lambda: layers.fc(3, 4), "fc: input is 3"),
         (lambda: layers.fc(dense(), 4, act="tahn"), "did you mean tanh"),
-        (lambda: layers.fc([], 4), "empty list"),
         (lambda: layers.fc(dense(), 4, num_flatten_dims=2), "num_flatten_dims is 2"),
         (lambda: layers.fc([dense()], 4, param_attr=[None, None]), "2 entries for 1 inputs"),
         (lambda: layers.data("a", [1], lod_level=2), "lod_level is 2"),
         (lambda: (dense(), dense(width=4)), "already has <Data x"),
         (lambda: layers.data(layers.tanh(dense()).name, [3]), "already has a variable 'tanh_0'"),
         (lambda: layers.embedding(dense(), [3, 2], padding_idx=3), "padding_idx is 3"),
-        (lambda: layers.embedding(dense(), [3, 2], param_attr=3), "param_attr is 3"),
         (lambda: layers.sequence_pool(dense(), "sum"), "does not hold sequences"),
         (lambda: layers.sequence_pool(words(), "median"), "'median'"),
         (lambda: layers.accuracy(dense(), dense("y"), k=7), "k is 7"),
         (lambda: layers.dropout(dense(), 0.5, seed=1), "mx.random.seed"),
         (lambda: fluid.Executor().run(fluid.default_startup_program(), scope=1), "scope is not supported"),
-        (lambda: fluid.io.save_params(fluid.Executor(), "folder", 3), "main_program is 3"),
         (lambda: layers.reshape(words(), [0, 1]), "holds sequences; pool them first"),
         (lambda: layers.sums([dense()], out=dense()), "out is not supported"),
         (
@@ -169,13 +152,11 @@ ROWS = [
             lambda: layers.accuracy(dense(), dense("y"), correct=dense()),
             "correct and total are not supported",
         ),
-        (lambda: layers.accuracy(words(), dense("y")), "holds sequences; pool them first"),
         (lambda: layers.sequence_conv(words(), 2, filter_stride=2), "filter_stride is 2, expected 1"),
         (lambda: dense() + "x", "neither a variable"),
         (lambda: layers.reduce_max(words()), "pool them first"),
         (lambda: fluid.program_guard(3).__enter__(), "main_program is 3"),
         (lambda: fluid.ParamAttr(name=""), "name is ''"),
-        (lambda: fluid.ParamAttr(initializer=3), "initializer is 3"),
         (lambda: fluid.ParamAttr(regularizer=3), "regularizer is 3"),
         (lambda: fluid.initializer.Uniform(2, 1), "low <= high"),
         (lambda: fluid.initializer.Normal(0, -1), "from 0"),
@@ -194,14 +175,14 @@ ROWS = [
         (lambda: decay(-1), "from 0"),
     ),
     *rows(
-        StateError,
+        base.StateError,
         lambda call: call(),
         (lambda: fluid.Program().symbol, "no layers"),
         (other_startup, "another startup program"),
         (twice, "has an optimizer"),
     ),
     *rows(
-        ShapeError,
+        base.ShapeError,
         lambda call: call(),
         (lambda: layers.data("a", 3), "shape is 3"),
         (lambda: layers.data("a", [-1, 0]), "sizes from 1"),
@@ -212,17 +193,17 @@ ROWS = [
         ),
         (lambda: fluid.create_lod_tensor(np.zeros((3, 1)), [[1, 1]]), "the sum of lengths is 2"),
     ),
-    (lambda: fluid.Executor("gpu"), DeviceError, "place is 'gpu'"),
-    *rows(ShapeError, lstm, (7, {}, "4H features"), (12, {}, "4H features")),
+    (lambda: fluid.Executor("gpu"), base.DeviceError, "place is 'gpu'"),
+    *rows(base.ShapeError, lstm, (7, {}, "4H features")),
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         lstm,
         (8, {"h_0": 1}, "initial states are zeros"),
         (8, {"bias_attr": False}, "bias_attr"),
     ),
-    (dense_lstm, OpError, "sequence_lstm takes ragged data"),
+    (dense_lstm, base.OpError, "sequence_lstm takes ragged data"),
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         fed,
         ({"words": [[1]]}, "label is missing"),
         ({**BATCH, "lable": 1}, "no data 'lable'; did you mean label"),
@@ -231,39 +212,37 @@ ROWS = [
         (BATCH, 3, "neither a variable"),
     ),
     *rows(
-        ShapeError,
+        base.ShapeError,
         fed,
         ({"words": [], "label": np.zeros((0, 1))}, "is empty"),
         ({**BATCH, "label": [0, 1, 0]}, r"'label' has shape \(3,\)"),
         ({**BATCH, "label": [[0], [1]]}, "different sizes"),
     ),
     *rows(
-        DTypeError,
+        base.DTypeError,
         fed,
-        ({**BATCH, "label": "zero"}, "'label' is not an array"),
         ({**BATCH, "label": [[0], [0.5], [1]]}, "'label' is not an array of int64: it has fractions"),
-        ({**BATCH, "words": 3}, "list of sequences"),
         ({**BATCH, "words": [[1], ["a"], []]}, "'words' is not an array"),
         (BATCH, "words", "return_numpy=False"),
     ),
     *rows(
-        BoundsError,
+        base.BoundsError,
         fed,
         ({**BATCH, "words": [[1], [40], []]}, "'words' has the value 40, but the table 'embedding_0_weight'"),
     ),
     *[
         row
         for error, *case in (
-            (StateError, "unstarted", None, "mean_0", "startup program first"),
-            (StateError, False, None, [], "no optimizer"),
-            (ArgumentError, True, None, ["nothing"], "no variable 'nothing'"),
-            (ShapeError, True, None, ["fc_2"], r"'fc_2' has shape \(2, 2\)"),
-            (ArgumentError, True, "data.prototxt", [], "data_feed is 'data.prototxt'"),
+            (base.StateError, "unstarted", None, "mean_0", "startup program first"),
+            (base.StateError, False, None, [], "no optimizer"),
+            (base.ArgumentError, True, None, ["nothing"], "no variable 'nothing'"),
+            (base.ShapeError, True, None, ["fc_2"], r"'fc_2' has shape \(2, 2\)"),
+            (base.ArgumentError, True, "data.prototxt", [], "data_feed is 'data.prototxt'"),
         )
         for row in rows(error, on_files, case)
     ],
     *rows(
-        ArgumentError,
+        base.ArgumentError,
         saved,
         (
             {"feeded_var_names": ["words", "label"]},
@@ -274,15 +253,14 @@ ROWS = [
         ({"model_filename": "__model__"}, "file names are not supported"),
         ({"dirname": None}, "dirname is None"),
     ),
-    *rows(StateError, without_values, ("have no values",)),
-    *rows(ArgumentError, lacking, ("lacks fc_3_weight, fc_3_bias",)),
-    *rows(FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
-    *rows(ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
-    *rows(DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
+    *rows(base.StateError, without_values, ("have no values",)),
+    *rows(base.ArgumentError, lacking, ("lacks fc_3_weight, fc_3_bias",)),
+    *rows(base.FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
+    *rows(base.ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
+    *rows(base.DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
     *rows(
-        FileFormatError,
+        base.FileFormatError,
         damaged,
-        ("__feed__", "x", "input 'a' has __feed__='x', expected its index"),
         ("__feed__", "1", "input 'b' has __feed__='1', expected its index"),
     ),
 ]

@@ -31,7 +31,7 @@ def load(folder, content):
     return S.load(str(path))
 
 
-NUMBERS = ["", "x", "1 2", "(" * 5000, "9" * 5000, "1e400", "__import__('os')", "[1", "-1", "3.5"]
+NUMBERS = ["", "(" * 5000, "9" * 5000, "__import__('os')", "3.5"]
 CLIP = S.clip(S.Variable("x"), 0, 1, name="node").tojson()
 LINES = r"named 'x' .*graph.py:\d+; .*graph.py:\d+"
 
@@ -42,8 +42,6 @@ ROWS = [
             ("", "not a symbol file"),
             ("<html><body>404</body></html>", "HTML page"),
             ("[]", "JSON object"),
-            ("{}", "no 'nodes'"),
-            ("3", "JSON object"),
             ('{"nodes": {}}', "no 'nodes' of type list"),
             ('{"nodes": [3]}', "node 0 has no 'op'"),
             ('{"nodes": [{"op": "null"}]}', "node 0 has no 'name'"),
@@ -52,7 +50,6 @@ ROWS = [
     ],
     (lambda: read(op("relu", [[1, 0]])), FileFormatError, "only 1 nodes come before"),
     (lambda: read(op("relu", [[0, 1, 0]])), FileFormatError, "output 1 of 'x'"),
-    (lambda: read(op("relu", [["0", 0]])), FileFormatError, r"expected \[node, output"),
     (lambda: read(op("relu", [[False, 0]])), FileFormatError, r"expected \[node, output"),
     (lambda: read(op("relu", 3)), FileFormatError, "no 'inputs' of type list"),
     (lambda: read(op("relu", [], attrs=3)), FileFormatError, "'attrs' of node 1"),

@@ -4,21 +4,14 @@ import gzip
 from functools import partial
 
 import dpmodule as mx
-from dpmodule.base import (
-    ArgumentError,
-    BoundsError,
-    FileError,
-    FileFormatError,
-    ShapeError,
-    SignatureError,
-    StateError,
-)
-from dpmodule.hogwild import FileBatches, FileRange, UnknownSlotError, check_files
+from dpmodule.base import ArgumentError, BoundsError, FileError, FileFormatError, ShapeError, StateError
+from dpmodule.hogwild import FileBatches, FileRange, check_files
 from helpers.hogwild import bag_net, counting_net, dense_module, dense_net, described, train, write_dense
 
 ONE = 'multi_slot_desc { slots { name: "a" type: "float" } }'
 SLOT = "multi_slot_desc { slots { "
 DENSE = described(x="float dense", label="uint64 dense")
+BAGS = described(words="uint64", label="uint64 dense")
 
 
 def rows(error, make, *cases):
@@ -34,8 +27,7 @@ def describe(text):
 
 
 PLACES = [
-    ("{", 1, 1, "found '{', expected a field of the description"),
-    ("}", 1, 1, "found '}'"),
+    ("{", 1, 1, r"found '\{', expected a field of the description"),
     ("\n\n  nam: 'x'\n", 3, 3, r"found 'nam', expected a field .*\(name, .*did you mean name\?"),
     ("name 'x'\n", 1, 6, "found \"'x'\", expected ':' after name"),
     ("name: x\n", 1, 7, "found 'x', expected a string in quotes for name"),
@@ -43,33 +35,21 @@ PLACES = [
     ("name: 'x\n", 1, 7, "expected a closing ' on the same line"),
     ("batch_size: 0\n", 1, 13, "found '0', expected a batch_size of 1 or more"),
     ("batch_size: 1.5\n", 1, 13, "found '1.5', expected an integer of 32 bits for batch_size"),
-    ("batch_size: '4'\n", 1, 13, "expected an integer of 32 bits"),
     ("batch_size: 2147483648\n", 1, 13, "expected an integer of 32 bits"),
-    ("batch_size: 09\n", 1, 13, "expected an integer of 32 bits"),
-    ("batch_size: " + "9" * 5000 + "\n", 1, 13, "expected an integer of 32 bits"),
     ("batch_size: 4\nbatch_size: 4\n", 2, 1, "found 'batch_size', expected batch_size only once"),
     ("batch_size:\n", 2, 1, "found the end of the text, expected an integer"),
     ("batch_size: 4\n@", 2, 1, "found '@', expected a name, number, string or brace"),
     (SLOT + "\n  name: 'a\\q' } }", 2, 11, "expected an escape such as"),
     (SLOT + "name: '\\377' } }", 1, 33, "expected UTF-8 in the string"),
     (SLOT + "name: 'a' type: 'int' } }", 1, 43, 'expected the type "uint64" or "float" of slot \'a\''),
-    (SLOT + "name: 'a' } }", 1, 37, "found '}', expected the type"),
     (SLOT + "type: 'float' } }", 1, 41, "found '}', expected the name of the slot"),
-    (SLOT + "name: '' type: 'float' } }", 1, 33, "expected the name of the slot"),
     (SLOT + "is_used: yes } }", 1, 36, "found 'yes', expected true or false for is_used"),
-    (SLOT + "is_used: 'true' } }", 1, 36, "expected true or false for is_used"),
     (SLOT + "name: 'a' type: 'float' > }", 1, 51, "found '>', expected a field of slots or '}'"),
     (SLOT + "name: 'a' type: 'float' }", 1, 52, "found the end of the text, expected a field of"),
     (SLOT + "name: 'a' type: 'float' shape: [1 2] } }", 1, 61, "found '2', expected ','"),
-    ("multi_slot_desc: 3\n", 1, 18, "found '3', expected '{' after multi_slot_desc"),
-    ("multi_slot_desc { }", 1, 19, "found '}', expected multi_slot_desc { slots"),
-    ("batch_size: 4\n", 2, 1, "found the end of the text, expected multi_slot_desc { slots"),
-    (
-        ONE[:-1] + "\nslots { type: 'float' name: 'a' } }",
-        2,
-        29,
-        "expected another name, since an earlier slot",
-    ),
+    ("multi_slot_desc: 3\n", 1, 18, r"found '3', expected '\{' after multi_slot_desc"),
+    ("multi_slot_desc { }", 1, 19, r"found '}', expected multi_slot_desc \{ slots"),
+    (ONE[:-1] + "\nslots { type: 'float' name: 'a' } }", 2, 29, "another name, since an earlier slot"),
     (ONE + "\npipe_command: 'a \"b'", 2, 15, "expected a command in shell syntax"),
     (ONE + "\npipe_command: 'a\\000b'", 2, 15, "expected a command without the character 0"),
 ]
@@ -80,10 +60,6 @@ def from_file(content, folder):
     mx.DataFeedDesc(folder / "data.prototxt")
 
 
-def use(call, names):
-    getattr(describe(ONE), call)(names)
-
-
 DESCRIPTIONS = [
     *[
         (
@@ -91,41 +67,26 @@ DESCRIPTIONS = [
             FileFormatError,
             f"^DataFeedDesc text: line {line}, column {column}: .*{told}",
         )
-        for text, line, column, told in [(*place[:3], place[3].replace("{", r"\{")) for place in PLACES]
+        for text, line, column, told in PLACES
     ],
-    *rows(
+    (
+        partial(from_file, b"name: 'x'\n# \xff"),
         FileFormatError,
-        from_file,
-        (b"\nbatch_size: x {", "data.prototxt: line 2, column 13: found 'x'"),
-        (b"name: 'x'\n# \xff", "data.prototxt: line 2, column 3: found a byte 0xff, expected text in UTF-8"),
+        "prototxt: line 2, column 3: found a byte 0xff",
     ),
-    *rows(FileError, describe, *((path, "cannot read the description") for path in ("none", "/", "a\0b"))),
-    *rows(ArgumentError, describe, *((it, "expected a path or the text of") for it in (7, None, b"x", ""))),
+    *rows(FileError, describe, *((path, "cannot read the description") for path in ("none", "a\0b"))),
+    *rows(ArgumentError, describe, *((it, "expected a path or the text of") for it in (7, ""))),
     *rows(
         ArgumentError,
         lambda size: describe(ONE).set_batch_size(size),
-        *(
-            (size, "set_batch_size: batch_size is .*, expected")
-            for size in (0, -1, "3", 2.0, True, None, 2**31)
-        ),
+        *((size, "set_batch_size: batch_size is .*, expected") for size in (0, True, 2**31)),
     ),
-    *[
-        row
-        for call in ("set_use_slots", "set_dense_slots")
-        for row in (
-            (
-                partial(use, call, "a"),
-                ArgumentError,
-                rf"{call}: got 'a', expected a list of names, such as \['a'\]",
-            ),
-            (partial(use, call, 7), ArgumentError, "got 7"),
-            (
-                partial(use, call, ["a", "b"]),
-                UnknownSlotError,
-                f"{call}: there is no slot 'b'; the slots are a",
-            ),
-        )
-    ],
+    *rows(
+        ArgumentError,
+        lambda call, names: getattr(describe(ONE), call)(names),
+        ("set_use_slots", "a", r"set_use_slots: got 'a', expected a list of names, such as \['a'\]"),
+        ("set_dense_slots", 7, "set_dense_slots: got 7"),
+    ),
     (
         lambda: mx.DataFeedDesc(ONE + "\npipe_command: 'python clean.py'"),
         ArgumentError,
@@ -148,7 +109,7 @@ def read(name, content, folder, command=None, mode="error", span=()):
 
 
 WHOLE = gzip.compress(b"1 5\n" * 1000)
-DAMAGED = (b"plain", WHOLE[:-3], WHOLE[:40], WHOLE[:40] + b"xxxx" + WHOLE[44:], WHOLE + b"rest")
+DAMAGED = (b"plain", WHOLE[:-3], WHOLE[:40] + b"xxxx" + WHOLE[44:], WHOLE + b"rest")
 LINES = b"1 5\n"
 FILES = [
     (partial(read, "a", LINES, mode="ignore"), ArgumentError, "on_bad_line is 'ignore', expected 'error' or"),
@@ -160,32 +121,19 @@ FILES = [
     (
         partial(read, "a.gz", WHOLE, span=(3,)),
         ArgumentError,
-        "bytes 3 to None cannot be read alone, since the file is compressed",
+        "cannot be read alone, since the file is compressed",
     ),
     (partial(read, "a", LINES, command="tac", span=(0, 7)), ArgumentError, "is read by a program"),
     (partial(read, "none", None), FileError, "No such file.*none"),
-    (
-        partial(read, "a", LINES, command="no-such-program -x"),
-        FileError,
-        "a: pipe_command .* cannot be started",
-    ),
+    (partial(read, "a", LINES, command="no-such -x"), FileError, "a: pipe_command .* cannot be started"),
     *[(partial(read, "a.gz", data), FileFormatError, r"a\.gz: not a complete gzip file") for data in DAMAGED],
     *rows(
         ArgumentError,
         check_files,
-        *(
-            (it, r"filelist is .*, expected a list of paths, such as \[")
-            for it in ("part-0", b"part-0", 7, None)
-        ),
-        ([], "filelist is empty"),
-        *(([it], "filelist contains .*, expected paths") for it in (7, b"a", None, "")),
+        *((it, r"filelist is .*, expected a list of paths, such as \[") for it in ("part-0", 7)),
+        *(([it], "filelist contains .*, expected paths") for it in (7, "")),
     ),
 ]
-
-
-def dataset(kind, call, *given):
-    made = kind(describe(ONE))
-    getattr(made, call)(*given)
 
 
 def loaded(mode, folder):
@@ -197,25 +145,12 @@ def loaded(mode, folder):
 
 DATASETS = [
     (lambda: mx.InMemoryDataset("x"), ArgumentError, "InMemoryDataset: data_feed is 'x', expected"),
-    (
-        partial(dataset, mx.QueueDataset, "reading", 2),
+    *rows(
         StateError,
-        "QueueDataset has no files yet; call set_filelist",
-    ),
-    (
-        partial(dataset, mx.InMemoryDataset, "load_into_memory"),
-        StateError,
-        "InMemoryDataset has no files yet",
-    ),
-    (
-        partial(dataset, mx.InMemoryDataset, "local_shuffle"),
-        StateError,
-        "no lines are loaded; call load_into_memory",
-    ),
-    (
-        partial(dataset, mx.InMemoryDataset, "reading", 1),
-        StateError,
-        "no lines are loaded; call load_into_memory",
+        lambda kind, call, *given: getattr(kind(describe(ONE)), call)(*given),
+        (mx.QueueDataset, "reading", 2, "QueueDataset has no files yet; call set_filelist"),
+        (mx.InMemoryDataset, "load_into_memory", "InMemoryDataset has no files yet"),
+        (mx.InMemoryDataset, "local_shuffle", "no lines are loaded; call load_into_memory"),
     ),
     (partial(loaded, "error"), FileFormatError, "a: line 3, slot 'a', count: found 'x'"),
 ]
@@ -237,10 +172,6 @@ def one(net, content, feed, folder, **more):
         executor.run_from_files(net, feed, [folder / "part"], 1, **more)
 
 
-def bags(**more):
-    return described(words="uint64", label="uint64 dense", **more)
-
-
 def executor(call, *given, **more):
     with mx.AsyncExecutor() as made:
         list(getattr(made, call)(*given, **more))
@@ -260,10 +191,6 @@ def two_contexts():
     return mx.mod.Module(dense_net(), ["x"], ["label"], context=[mx.cpu(0), mx.cpu(1)])
 
 
-def regression(data):
-    return mx.sym.LinearRegressionOutput(mx.sym.FullyConnected(data, num_hidden=1), mx.sym.Variable("label"))
-
-
 def own(optimizer):
     from dpmodule.params import ParamStore
 
@@ -278,15 +205,6 @@ def averaged(name, value, folder):
         train(executor, counting_net(5), [folder / "lines"], 1, "serial", **{name: value})
 
 
-def slots(call, names, pattern):
-    feed = described(**names)
-    return (
-        partial(executor, call, bag_net(), feed, *([[__file__], 1, []] if "from" in call else [])),
-        ArgumentError,
-        pattern,
-    )
-
-
 X = mx.sym.Variable("x")
 RUNS = [
     *[
@@ -298,58 +216,34 @@ RUNS = [
             ({"program": "net"}, ArgumentError, "of type str"),
             ({"program": two_contexts()}, ArgumentError, "one CPU"),
             ({"program": own(None)}, StateError, "no optimizer"),
-            (
-                {"program": regression(mx.sym.broadcast_mul(X, mx.sym.Variable("y")))},
-                ArgumentError,
-                "no slot y; .* slots x, label, the network the variables x, y, label",
-            ),
             ({"fetch": ["fc2"]}, ShapeError, r"'fc2' has shape \(8, 2\)"),
-            ({"fetch": ["x"]}, ShapeError, r"'x' has shape \(8, 4\)"),
             ({"fetch": ["lable"]}, ArgumentError, "did you mean label"),
             ({"fetch": mx.sym.Group([X, X])}, ArgumentError, "has 2 outputs; give one output"),
             ({"fetch": [3]}, ArgumentError, "of type int"),
             ({"fetch": mx.sym.Variable("other")}, ArgumentError, "depends on other"),
             ({"mode": "fast"}, ArgumentError, "mode is 'fast'"),
-            ({"on_bad_line": "ignore"}, ArgumentError, "on_bad_line is 'ignore'"),
-            (
-                {"check_labels": "stop"},
-                ArgumentError,
-                "check_labels is 'stop', expected one of raise, warn, ignore",
-            ),
+            ({"check_labels": "stop"}, ArgumentError, "check_labels is 'stop', expected one of raise, warn"),
             ({"callback": 1}, ArgumentError, "callback is 1"),
-            ({"callback_s": 0}, ArgumentError, "callback_s is 0"),
             ({"eval_metric": "acuracy"}, ArgumentError, "acuracy"),
-            ({"optimizer": "no"}, ArgumentError, "no"),
             ({"resume": 3}, ArgumentError, "resume is 3, expected the prefix"),
             ({"resume": "other"}, FileError, "no snapshot is saved under this prefix"),
-            (
-                {"data_feed": described(x="float dense")},
-                ArgumentError,
-                "there is no slot label; the feed has the slots x,",
-            ),
         )
     ],
     *[
-        slots(call, names, told)
-        for call in ("run_from_files", "explain", "infer_from_files")
-        for names, told in (
-            (
-                {"word": "uint64", "label": "uint64 dense"},
-                "no slot words; .* slots word, label,.*; did you mean word",
-            ),
-            (
-                {"words": "uint64", "lable": "uint64 dense"},
-                "no slot label; .* variables words, label; did you mean lable",
-            ),
-            (
-                {"a": "uint64", "b": "uint64 dense"},
-                "no slot words or label; the feed has the slots a, b, the network the",
-            ),
+        (
+            partial(executor, call, bag_net(), described(word="uint64", label="uint64 dense"), *more),
+            ArgumentError,
+            "no slot words; .* slots word, label,.*; did you mean word",
+        )
+        for call, *more in (
+            ("run_from_files", [__file__], 1, []),
+            ("explain",),
+            ("infer_from_files", [__file__], 1, []),
         )
     ],
     (
-        partial(executor, "train_from_dataset", bag_net(), mx.QueueDataset(bags()), 1, eval_metrik="acc"),
-        SignatureError,
+        partial(executor, "train_from_dataset", bag_net(), mx.QueueDataset(BAGS), 1, eval_metrik="acc"),
+        mx.base.SignatureError,
         "did you mean eval_metric",
     ),
     (partial(executor, "train_from_dataset", bag_net(), ["a"], 1), ArgumentError, "QueueDataset"),
@@ -362,14 +256,10 @@ RUNS = [
     (lambda: mx.AsyncExecutor(timeout_s=-1), ArgumentError, "timeout_s"),
     (lambda: mx.AsyncExecutor(start_method="thread"), ArgumentError, "start_method"),
     (lambda: mx.AsyncExecutor(mx.gpu(0)), ArgumentError, "train on the CPU"),
-    *rows(
-        ArgumentError,
-        averaged,
-        ("average_every_n_batches", 0, "average_every_n_batches"),
-        ("average_every_s", 0, "average_every_s"),
-    ),
+    (partial(averaged, "average_every_n_batches", 0), ArgumentError, "average_every_n_batches"),
+    (partial(averaged, "average_every_s", 0), ArgumentError, "average_every_s"),
     (
-        partial(one, bag_net(), "2 1 2 1 0\n1 3 1 0\n3 4 50 2 1 1\n", bags(), mode="serial"),
+        partial(one, bag_net(), "2 1 2 1 0\n1 3 1 0\n3 4 50 2 1 1\n", BAGS, mode="serial"),
         BoundsError,
         "slot 'words' has the value 50, .* 'table_weight' with 50 rows.* row 2 ",
     ),

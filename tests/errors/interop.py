@@ -9,15 +9,10 @@ import dpmodule as mx
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 
 S = mx.sym
-NET = S.SoftmaxOutput(
-    S.BatchNorm(S.FullyConnected(S.Variable("data"), num_hidden=3, name="fc"), name="bn"), name="softmax"
-)
-PARAMS = {
-    "fc_weight": mx.nd.ones((3, 5)),
-    "fc_bias": mx.nd.ones(3),
-    "bn_gamma": mx.nd.ones(3),
-    "bn_beta": mx.nd.ones(3),
-}
+HIDDEN = S.FullyConnected(S.Variable("data"), num_hidden=3, name="fc")
+NET = S.SoftmaxOutput(S.BatchNorm(HIDDEN, name="bn"), name="softmax")
+PARAMS = {name: mx.nd.ones(3) for name in ("fc_bias", "bn_gamma", "bn_beta")}
+PARAMS["fc_weight"] = mx.nd.ones((3, 5))
 STATES = {"bn_moving_mean": mx.nd.ones(3), "bn_moving_var": mx.nd.ones(3)}
 
 
@@ -37,9 +32,8 @@ def config(**changes):
 
 
 def index(places):
-    return lambda folder: saved(
-        folder, "model.safetensors.index.json", {"weight_map": places}, max_shard_bytes=48
-    )
+    name, change = "model.safetensors.index.json", {"weight_map": places}
+    return lambda folder: saved(folder, name, change, max_shard_bytes=48)
 
 
 def torch_file(content):
@@ -68,9 +62,8 @@ def nd_load(folder):
 
 def misfit(folder):
     params = {"fc_weight": PARAMS["fc_weight"], "old": mx.nd.ones((1,)), "data": mx.nd.ones((1,))}
-    mx.interop.save_pretrained(
-        folder / "net", NET, params, {}, [("data", (1, 5)), ("x", (1,))], ["softmax_label"]
-    )
+    data = [("data", (1, 5)), ("x", (1,))]
+    mx.interop.save_pretrained(folder / "net", NET, params, {}, data, ["softmax_label"])
 
 
 ROWS = [
@@ -83,7 +76,6 @@ ROWS = [
     (lambda folder: mx.interop.load_pretrained(folder / "a"), FileError, "no such folder, and no repo"),
     (config(format_version=2), FileFormatError, "format_version is 2, expected 1"),
     (config(data=[{"name": "data"}]), FileFormatError, "data is not a list"),
-    (config(data=[{"name": "data", "shape": [1], "dtype": "f7"}]), FileFormatError, "data is not a list"),
     (config(data=[{"name": "data", "shape": [1], "dtype": "(1,"}]), FileFormatError, "data is not a list"),
     (config(label_names=3), FileFormatError, "label_names is not a list"),
     (config(label_names=[]), FileFormatError, "no parameters for softmax_label"),
@@ -91,28 +83,19 @@ ROWS = [
     (lambda folder: saved(folder, "symbol.json", {"nodes": 3}), FileFormatError, r"symbol\.json"),
     *[
         (lambda folder, text=text: saved(folder, "config.json", text), FileFormatError, r"config\.json")
-        for text in ("[]", "{", "[" * 10**5)
+        for text in ("[]", "[" * 10**5)
     ],
     (lambda folder: saved(folder, "model.safetensors"), FileError, r"model\.safetensors"),
     (index(3), FileFormatError, "not an index of parameters"),
     (index({"fc_weight": "../model-00001-of-00009.safetensors"}), FileFormatError, "files of its own folder"),
-    (index({"fc_weight": 3}), FileFormatError, "files of its own folder"),
     (index({"x": "model-00001-of-00003.safetensors"}), FileFormatError, "'x' is not in model-00001-of-00003"),
-    (index({}), FileFormatError, "no parameters for bn_beta"),
     # files of torch
     (torch_file(ODD), FileFormatError, r"'a' is .* torch\.complex64.*'b' is of type int, 4 is a tensor"),
     (torch_file([torch.ones(2)]), FileFormatError, "holds of type list"),
     *[
         (torch_file(content), FileFormatError, r"net\.pt")
-        for content in (
-            of_torch({"a": torch.ones(200)})[:400],
-            b"",
-            b"<!DOCTYPE html>",
-            b"PK\x03\x04",
-            b"x" * 99,
-        )
+        for content in (of_torch({"a": torch.ones(200)})[:400], b"")
     ],
-    (torch_file(b"\x80\x02}q\x00"), FileFormatError, r"net\.pt"),
     (lambda folder: mx.interop.load_torch_state(folder / "missing.pt"), FileError, r"missing\.pt"),
     (nd_load, FileFormatError, "interop.load_torch_state"),
 ]

@@ -21,7 +21,7 @@ from dpmodule.base import (
 )
 from dpmodule.streams.errors import UnpicklableError
 from helpers import datasets, iterators
-from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, options, write_records
+from helpers.pictures import FOLDER, FORMATS, NAMES, OPTIONS, file_of, write_records
 
 DataDesc, ResizeIter, refuse = mx.io.DataDesc, mx.io.ResizeIter, datasets.refuse
 PrefetchingIter, ProcessPrefetchingIter = mx.io.PrefetchingIter, mx.io.ProcessPrefetchingIter
@@ -76,7 +76,7 @@ def images(name="images_l1", **options):
 
 
 def objects(folder, labels=None, **given):
-    labels = labels or options()["objects"]
+    labels = labels or OPTIONS["objects"]
     files = [file_of(name) for name in NAMES[: len(labels)]]
     path = write_records(folder / "a.rec", files, labels)
     given = {"data_shape": (3, 12, 14), "batch_size": 1, "verbose": False, **given}
@@ -84,9 +84,8 @@ def objects(folder, labels=None, **given):
 
 
 def listed(*labels):
-    return mx.image.ImageIter(
-        1, (3, 2, 2), imglist=[[i, f"{NAMES[0]}.png"] for i in labels], path_root=FOLDER
-    )
+    rows = [[i, f"{NAMES[0]}.png"] for i in labels]
+    return mx.image.ImageIter(1, (3, 2, 2), imglist=rows, path_root=FOLDER)
 
 
 def each(call, error, *rows):
@@ -138,10 +137,6 @@ def as_iter(batches):
     return mx.io.as_data_iter([X] * batches)
 
 
-def counted(batches):
-    return workers(partial(iterators.Slow, batches=batches, seconds=0.0), 2)
-
-
 class Nothing(mx.io.DataIter):
     provide_data = provide_label = ()
 
@@ -172,10 +167,8 @@ ROWS = [
         arrays,
         ArgumentError,
         ("data is None", None),
-        ("at least one array", []),
         ("data '_0_data' is int", [1, 2]),
         (r"label '_0_softmax_label' is int.*pass numpy.array\(list\)", X, [0, 1]),
-        ("data 'data' is str", "text"),
     ),
     *each(
         arrays,
@@ -189,7 +182,6 @@ ROWS = [
     (lambda: arrays(last_batch_handle="keep"), ArgumentError, "'keep', expected one of pad, discard"),
     (lambda: arrays(layout="TC"), ArgumentError, "axis 'N'"),
     (lambda: arrays(num_parts=5, part_index=4), ArgumentError, "part 4 of 5 has no examples.*only 4"),
-    (lambda: arrays().getdata(), StateError, "no current batch"),
     (lambda: read_all(arrays(last_batch_handle="roll_over")).getdata(), StateError, "no current batch"),
     (lambda: setattr(arrays(), "data", [("a", X), ("b", X[:3])]), ShapeError, "differ in their number"),
     # descriptions and batches
@@ -197,9 +189,13 @@ ROWS = [
     (lambda: DataDesc.get_list([("a", (1,))], [("b", "float16")]), ArgumentError, r"no entry for \['a'\]"),
     (lambda: mx.io.DataBatch(mx.nd.zeros((2, 3))), ArgumentError, r"data is NDArray of .*\(2, 3\).*\[data\]"),
     (lambda: mx.io.DataBatch([], mx.nd.zeros((2,))), ArgumentError, r"label is NDArray of .*\[label\]"),
+    (lambda: mx.io.DataBatch([], mx.nd.zeros((2,))), ArgumentError, r"label is NDArray of .*\[label\]"),
+    (lambda: mx.io.DataBatch([], mx.nd.zeros((2,))), ArgumentError, r"label is NDArray of .*\[label\]"),
     # DataIter, ResizeIter, to_torch
     (lambda: Nothing().next(), NotImplementedError, "Nothing defines neither next nor iter_next"),
     (lambda: Nothing().state_dict(), NotImplementedError, "Nothing does not define state_dict"),
+    (lambda: Nothing().load_state_dict({}), NotImplementedError, "Nothing does not define load_state_dict"),
+    (lambda: Nothing().load_state_dict({}), NotImplementedError, "Nothing does not define load_state_dict"),
     (lambda: Nothing().load_state_dict({}), NotImplementedError, "Nothing does not define load_state_dict"),
     (lambda: ResizeIter(Nothing(), 2).take_part(2, 0), NotImplementedError, "Nothing does not.*take_part"),
     (lambda: ResizeIter(Empty(), 2).next(), StateError, "Empty has no batches"),
@@ -226,16 +222,12 @@ ROWS = [
         mx.io.as_data_iter,
         ArgumentError,
         ("one ndarray, expected an iterable of batches; wrap arrays in NDArrayIter", X),
-        ("one Tensor", torch.zeros(4)),
         ("a tuple of 2 arrays", (Y, Y)),
         ("data is dict", {"data": Y}),
-        ("data is NoneType", None),
         ("list yields no batches", []),
-        ("yields no batches", iter([])),
         ("a tuple of 3 parts", [(1, 2, 3)]),
         (r"a dict with \['softmax_label'\]", [{"softmax_label": Y}]),
         ("a batch's data is str", [("text", Y)]),
-        ("a list of 0 parts", [[]]),
         ("without data", [mx.io.DataBatch([])]),
         ("holds 2 arrays, expected 1", [((Y, Y), Y)], ["data"]),
         (r"expected the data \['b'\]", [{"a": Y}], ["a", "b"]),
@@ -247,7 +239,6 @@ ROWS = [
     (lambda: loader(TABLE, batch_size=2, batch_sampler=[[1]]), ArgumentError, "replaces"),
     (lambda: loader(TABLE, batch_size=2, sampler=[1], shuffle=True), ArgumentError, "contradict"),
     (lambda: loader(TABLE, batch_size=2, num_workers=-1), ArgumentError, "num_workers is -1"),
-    (lambda: loader(TABLE, batch_size=2, slots=0), ArgumentError, "slots is 0"),
     (lambda: loader(datasets.Numbers(3), batch_size=2, shuffle=True), ArgumentError, "its own order"),
     (lambda: loader(DataLoader(TABLE), batch_size=2), ArgumentError, "batch_size given.*is a DataLoader"),
     (lambda: loader([X], shuffle=True, drop_last=True), ArgumentError, "shuffle, drop_last given"),
@@ -260,29 +251,21 @@ ROWS = [
     (lambda: PrefetchingIter([]), ArgumentError, "iters is empty"),
     (lambda: PrefetchingIter(arrays(), depth=0), ArgumentError, "depth is 0"),
     (lambda: PrefetchingIter(arrays(), rename_data=[{}, {}]), ArgumentError, "a list of 1 dicts"),
-    (lambda: PrefetchingIter(arrays(), rename_label={"a": "b"}), ArgumentError, "a list of 1 dicts"),
-    (
-        lambda: first(PrefetchingIter([arrays(X[:n], batch_size=4) for n in (3, 2)])),
-        StateError,
-        r": \[1, 2\]",
-    ),
+    (lambda: first(PrefetchingIter([arrays(X[:n], batch_size=4) for n in (3, 2)])), StateError, r": \[1, 2"),
     (lambda: first(PrefetchingIter([arrays(), Empty()])), StateError, r"iterators \[1\] ended"),
     # ProcessPrefetchingIter
     *each(
         workers,
         ArgumentError,
         ("num_workers is 0", iterators.rows, 0),
-        ("factory is", []),
         ("factory is", [iterators.rows, 5]),
         ("factory is 3, expected a function", 3),
         ("num_workers is 2, but there are 1 factories", [iterators.rows], 2),
         (r"differ; worker 0 provides .*\(2, 3\).*worker 1 .*\(3, 3\)", differing, 2),
         ("factory returned 3, expected an iterator", three),
     ),
-    (lambda: workers(iterators.rows, slots=0), ArgumentError, "slots is 0"),
     (lambda: workers(iterators.rows, slots=65), ArgumentError, "slots is 65"),
     (lambda: workers(iterators.rows, timeout_s=0), ArgumentError, "timeout_s is 0"),
-    (lambda: workers(iterators.rows, num_threads=0), ArgumentError, "num_threads is 0"),
     (lambda: ProcessPrefetchingIter(iterators.rows, start_method="x"), ArgumentError, "start_method is 'x'"),
     (lambda: ProcessPrefetchingIter(lambda **part: None), UnpicklableError, "lambda"),
     # states of other iterators
@@ -290,26 +273,21 @@ ROWS = [
     (lambda: load(images(), images(round_batch=False)), ArgumentError, "wraps is True, here False"),
     (lambda: load(listed(1, 2, 3), listed(1, 2)), ArgumentError, "examples is 3, here 2"),
     (lambda: load(listed(1, 2), listed(1, 2), seq=["1", "7"]), ArgumentError, "over other images"),
-    (lambda: load(mx.mod.ExampleIter([1], [1], 1), arrays()), ArgumentError, "'ExampleIter', here"),
     (lambda: arrays().load_state_dict(3), ArgumentError, "is int, expected the result of state_dict"),
     (lambda: load(PrefetchingIter([arrays()] * 2), PrefetchingIter(arrays())), ArgumentError, "2 iterators"),
     (lambda: with_workers(1, 2), ArgumentError, "with 1 workers, but here are 2; give num_workers=1"),
-    (lambda: with_workers(2, 0), ArgumentError, "with 2 workers, but here are 0; give num_workers=2"),
     (lambda: load(as_iter(4), as_iter(2), 4), StateError, "yielded only 2 batches, but .* saved after 4"),
-    (lambda: load(counted(3), counted(1), 5), StateError, "yielded only 2 batches, but .* saved after 5"),
     # CSVIter
     *in_folder(
         csv,
         FileFormatError,
         (r"a\.csv: line 2: 'x' is not a number of type float32", "1,2\n3,x\n"),
         (r"a\.csv: line 3: 1 numbers, expected 2", "1,2\n\n3\n"),
-        ("HTML page", "<!DOCTYPE html>\n"),
         (r"CSVIter: .*a\.csv is empty", ""),
     ),
     (lambda folder: csv(folder, "1,2.5\n", dtype="int32"), FileFormatError, "'2.5' is not .* of type int32"),
     (lambda folder: csv(folder, data_csv="missing.csv"), FileError, "missing"),
     (lambda: mx.io.CSVIter(data_shape=(2,), batch_size=1), ArgumentError, "data_csv is required"),
-    (lambda folder: csv(folder, batch_size=0), ArgumentError, "batch_size is 0"),
     (lambda folder: csv(folder, label_csv=file(folder, "1\n"), text="1,2\n3,4\n"), ShapeError, "1 rows"),
     (lambda folder: csv(folder, batch_size=9).next(), MXNetError, "1 examples, too few to pad a batch of 9"),
     (lambda folder: csv(folder).getdata(), StateError, "no current batch"),
@@ -318,15 +296,12 @@ ROWS = [
         libsvm,
         FileFormatError,
         (r"a\.svm: line 2: '8:1': columns are whole numbers from 0 to 7", "1 0:1\n2 8:1\n"),
-        (r"a\.svm: line 2: 'a:1'", "1 0:1\n2 a:1\n"),
         (r"a\.svm: line 1: '-1:2'", "1 -1:2\n"),
         (r"a\.svm: line 1: 'x'", "x\n"),
-        (r"a\.svm: line 1: '0:'", "1 0:\n"),
         (r"LibSVMIter: .*a\.svm is empty", ""),
     ),
     (lambda folder: libsvm(folder, data_shape=(2, 4)), ArgumentError, "LibSVMIter: "),
     (lambda folder: libsvm(folder, round_batch=False), ArgumentError, "LibSVMIter: "),
-    (lambda folder: libsvm(folder, label_shape=(3,)), ArgumentError, "LibSVMIter: "),
     (lambda folder: libsvm(folder, label_libsvm="x"), ArgumentError, "LibSVMIter: "),
     (lambda folder: libsvm(folder, num_parts=2, part_index=2), ArgumentError, "part_index is 2"),
     # MNISTIter
@@ -337,7 +312,6 @@ ROWS = [
         ("byte 9: the file ends within its head", IMAGES.read_bytes()[:9]),
         ("byte 0: .*expected an idx file of bytes with 3 axes", LABELS.read_bytes()),
         ("byte 0: the file is empty", b""),
-        ("byte 0: ", b"<html>"),
         ("gzip stream is damaged", gzip.compress(IMAGES.read_bytes())[:-20]),
     ),
     (lambda: digits(image="nothing"), FileError, "nothing"),
@@ -348,26 +322,20 @@ ROWS = [
         for given in (
             {"path_imgrec": ""},
             {"data_shape": (2, 20, 20)},
-            {"data_shape": (20, 20)},
             {"batch_size": 0},
-            {"part_index": 1},
             {"inter_method": 7},
             {"random_resized_crop": True, "rand_crop": True},
             {"min_random_scale": 2.0},
             {"max_crop_size": 5},
             {"max_aspect_ratio": 1.5},
-            {"dtype": "float64"},
         )
     ],
     (lambda: images("images_l3").next(), ShapeError, r"l3\.rec: byte 0: image \d+ has 3 labels, but .* is 1"),
-    (lambda: images(batch_size=20).next(), MXNetError, "has 5 examples, too few to pad a batch of 20"),
     (lambda: images(data_shape=(4, 20, 20)).next(), FileFormatError, "has 3 channels, expected 4"),
-    (lambda: images(path_imgrec="nothing.rec"), FileError, "nothing"),
     *in_folder(
         lambda folder, content: [*images(path_imgrec=file(folder, content), prefetch_buffer=1)],
         FileFormatError,
         ("ImageRecordIter: .*a: the file is empty", ""),
-        ("byte 0: .*HTML page", "<!DOCTYPE html><html></html>"),
         ("byte 1132: .*cut short", (FORMATS / "images_l1.rec").read_bytes()[:2000]),
     ),
     (lambda folder: images(path_imglist=file(folder, "0\t1\n"), label_width=2), FileFormatError, "number, 2"),
@@ -376,5 +344,4 @@ ROWS = [
     (lambda folder: objects(folder, min_crop_scales=(0.1, 0.2, 0.3)), ArgumentError, "expected 1 or 1"),
     (lambda folder: objects(folder, min_crop_overlaps=0.9, max_crop_overlaps=0.5), ArgumentError, "is above"),
     (lambda folder: objects(folder, [[2, 5, 0]]).next(), FileFormatError, r"a\.rec: byte 0: "),
-    (lambda folder: objects(folder, [1.0]).next(), FileFormatError, r"a\.rec: byte 0: "),
 ]

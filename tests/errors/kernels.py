@@ -9,14 +9,12 @@ COUNTS |= {"conv3x3": 17, "conv3x3_gradients": 15}
 CONVOLVE = [
     ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
     ((1, 1, 2), TypeError, "expected bytes"),
-    ((b"", "1", 2), TypeError, "int"),
     ((bytes(175), 1, 0), ValueError, "rows has 175 bytes, expected 176 for each"),
     ((bytes(176), 1), IndexError, "a place is 0, expected one among 0 addresses"),
     ((bytes(176), 1, "0"), TypeError, "int"),
 ]
 MISFITS = [
     ((numbers(8, 300), numbers(300, 299)), "shapes cannot be multiplied"),
-    ((numbers(8, 300), numbers(300, 300), numbers(7)), "size"),
     ((numbers(8, 300), numbers(300, 300), numbers(300).double()), "dtype"),
 ]
 
@@ -42,10 +40,7 @@ if hasattr(native.core, "dense"):
     ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 10, 89)]
     ROWS += [with_text("dense", 9, 8)]
     ROWS += [(lambda given=given: multiply(*given), RuntimeError, text) for given, text in MISFITS]
-    ROWS += [
-        (lambda given=given: multiply_few_rows(given[0][:2], *given[1:]), RuntimeError, text)
-        for given, text in MISFITS
-    ]
+    ROWS += [(lambda: multiply_few_rows(MISFITS[0][0][0][:2], MISFITS[0][0][1]), RuntimeError, MISFITS[0][1])]
 if hasattr(native.core, "convolve"):
     ROWS += [(called("convolve", *given), error, text) for given, error, text in CONVOLVE]
     ROWS += [(called("convolution_block", "many"), TypeError, "")]

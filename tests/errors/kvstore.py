@@ -127,7 +127,6 @@ ROWS = [
         for kind in ("local", "device")
     ],
     (lambda: mx.kv.create("dist_device_async"), ArgumentError, "expected one of local, .*dist_async"),
-    (lambda: mx.kv.create("nonsense"), ArgumentError, "expected one of local, "),
     *[(lambda n=n: mx.kv.create(n), DTypeError, "expected a name") for n in (3, None)],
     (nccl, DeviceError, "needs a GPU"),
     (lambda: mx.kv.KVStoreBase.register(dict), ArgumentError, "not a subclass"),
@@ -139,37 +138,13 @@ ROWS = [
     (lambda: mx.kv.KVStoreBase().load_optimizer_states("f"), NotImplementedError, "KVStoreBase"),
     # processes
     (servers, ArgumentError, "DMLC_PS_ROOT_URI, DMLC_ROLE are set.* torchrun --standalone"),
-    (
-        lambda: joining(RANK="x"),
-        ArgumentError,
-        "RANK=x, expected a whole number from 0 to WORLD_SIZE - 1 = 1",
-    ),
-    (lambda: joining(RANK="2"), ArgumentError, "RANK=2, expected"),
+    (lambda: joining(RANK="x"), ArgumentError, "RANK=x, expected a whole number from 0 to WORLD_SIZE - 1"),
     (lambda: joining(RANK="-1"), ArgumentError, "RANK=-1, expected"),
     (lambda: joining(WORLD_SIZE="two"), ArgumentError, "WORLD_SIZE=two, expected a whole number from 1"),
-    (lambda: joining(WORLD_SIZE="0"), ArgumentError, "WORLD_SIZE=0, expected"),
-    (
-        lambda: joining(MASTER_PORT="http"),
-        ArgumentError,
-        "MASTER_PORT=http, expected a whole number from 1 to 65535",
-    ),
-    (lambda: joining(MASTER_PORT="65536"), ArgumentError, "MASTER_PORT=65536, expected"),
-    (
-        lambda: joining(MASTER_ADDR=""),
-        ArgumentError,
-        "RANK, WORLD_SIZE, MASTER_PORT, but not MASTER_ADDR; set all of",
-    ),
-    (
-        lambda: joining(RANK="", MASTER_PORT=""),
-        ArgumentError,
-        "WORLD_SIZE, MASTER_ADDR, but not RANK, MASTER_PORT",
-    ),
+    (lambda: joining(MASTER_PORT="http"), ArgumentError, "MASTER_PORT=http, expected a whole number from 1"),
+    (lambda: joining(MASTER_ADDR=""), ArgumentError, "RANK, WORLD_SIZE, MASTER_PORT, but not MASTER_ADDR"),
     (lambda: used_port("0"), ArgumentError, r"the port is in use .*MASTER_PORT=\d+.*choose another"),
-    (
-        lambda: used_port("1"),
-        ArgumentError,
-        r"the listener at the port is not rank 0 .*MASTER_PORT=\d+.*choose anoth",
-    ),
+    (lambda: used_port("1"), ArgumentError, r"the listener at the port is not rank 0 .*MASTER_PORT=\d"),
     (lambda: mx.kv.create("dist_sync", timeout_s=0), ArgumentError, "timeout_s is 0"),
     (lambda: mx.kv.create("dist_async", average_every=0), ArgumentError, "average_every is 0"),
     (lambda: mx.kv.create("dist_sync", speed=3), ArgumentError, "does not accept speed"),
@@ -183,15 +158,10 @@ ROWS = [
     # compression
     *[(lambda p=p: compress(p), ArgumentError, "expected a dict") for p in (None, {}, {"threshold": 0.5})],
     *[(lambda t=t: compress({"type": t}), ArgumentError, f"'{t}' is unknown") for t in ("1bit", "none")],
-    *[
-        (lambda t=t: compress({"type": "2bit", "threshold": t}), ArgumentError, f"threshold is {t!r}")
-        for t in (0, -1, "x", float("nan"))
-    ],
+    (lambda: compress({"type": "2bit", "threshold": 0}), ArgumentError, "threshold is 0"),
+    (lambda: compress({"type": "2bit", "threshold": "x"}), ArgumentError, "threshold is 'x'"),
     (lambda: compress({"type": "2bit", "thresh": 1}), ArgumentError, r"has \['thresh'\]"),
-    *[
-        (lambda k=k: compress({"type": "2bit"}, k), ArgumentError, "not supported")
-        for k in ("local", "local_update_cpu", "local_allreduce_cpu")
-    ],
+    (lambda: compress({"type": "2bit"}, "local_update_cpu"), ArgumentError, "not supported"),
     (whole_numbers, DTypeError, "only floats"),
     (lambda: module({"type": "3bit"}), ArgumentError, "'3bit' is unknown"),
     (lambda: module({"type": "2bit"}, "local"), ArgumentError, "not supported by kvstore 'local'"),

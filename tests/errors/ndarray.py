@@ -76,7 +76,6 @@ ROWS = [
     # loops and branches
     (lambda: foreach(data=3), ArgumentError, "data must be one array or symbol"),
     (lambda: foreach(data=[]), ArgumentError, "data is empty"),
-    (lambda: foreach(data={"a": 1}), ArgumentError, "data must be one array or symbol"),
     (lambda: foreach(data=[two, nd.ones((3,))]), ShapeError, r"lengths \[2, 3\]"),
     (lambda: foreach(lambda x, s: ("x", s)), ArgumentError, "output of body must be"),
     (lambda: repeat(lambda s: (s, s), [two], None), ArgumentError, "max_iterations should be specified"),
@@ -84,18 +83,10 @@ ROWS = [
     (lambda: repeat(lambda s: (s, [s, s]), [two]), ArgumentError, "returned 2 loop variables"),
     (lambda: repeat(lambda s: (s, s), [two], cond=lambda s: s), ShapeError, "not a scalar"),
     (lambda: repeat(lambda s: (s, s), [two], "?"), ArgumentError, r"max_iterations is '\?'"),
-    (
-        lambda: repeat(lambda s: (s, nd.concat(s, s, dim=0)), [two]),
-        ShapeError,
-        "output 0 of func changes its shape",
-    ),
+    (lambda: repeat(lambda s: (s, nd.concat(s, s, dim=0)), [two]), ShapeError, "output 0 of func changes"),
     (lambda: nd.contrib.cond(two, lambda: 1, lambda: 2), ShapeError, "not a scalar"),
-    (lambda: nd._internal._foreach(two), OpError, "num_args is required"),
     # creation
-    *[
-        (lambda v=v: nd.array(v), DTypeError, "")
-        for v in ([1, "a"], [[1, 2], [3]], "abc", b"abc", {1: 2}, None, 1j, object(), iter([1]))
-    ],
+    *[(lambda v=v: nd.array(v), DTypeError, "") for v in ([1, "a"], [[1, 2], [3]], "abc", {1: 2}, None)],
     (lambda: nd.array([1, float("nan")], dtype="int32"), NonFiniteError, ""),
     (lambda: nd.array(["1", "a"]), DTypeError, "float32 array of texts.*'a'"),
     (lambda: nd.array(["1.5"], dtype="int32"), DTypeError, "int32 array of texts"),
@@ -109,13 +100,11 @@ ROWS = [
     (lambda: nd.arange(None), OpError, "start is None"),
     (lambda: nd.concatenate([]), ShapeError, ""),
     (lambda: nd.concatenate([weight, one]), ShapeError, ""),
-    (lambda: nd.concatenate([weight, weight], axis=2), ShapeError, ""),
     (lambda: nd.concatenate([weight, weight.astype("int32")]), DTypeError, ""),
     *[(lambda a=a: nd.moveaxis(six, *a), ShapeError, "") for a in ((0, 5), ([0, 0], [0, 1]), ([0], [0, 1]))],
     (lambda: nd.onehot_encode(ints, weight), ShapeError, ""),
     (lambda: nd.random.uniform(0, 1, (2,), out=weight), ShapeError, ""),
     (lambda: nd.random.uniform(two, 4), ArgumentError, "low is NDArray, high is int"),
-    (lambda: nd.random.uniform("a", 1), ArgumentError, ""),
     (lambda: nd.random.exponential(0), ArgumentError, ""),
     (lambda: nd.random.uniform(2, 1), OpError, "at most high"),
     (lambda: nd.random.randint(3, 3), OpError, "less than high"),
@@ -125,7 +114,6 @@ ROWS = [
     (lambda: nd.from_torch([1, 2]), DTypeError, ""),
     (lambda: nd.from_torch(torch.zeros(2, dtype=torch.complex64)), DTypeError, ""),
     (lambda: nd.from_torch(torch.zeros(2).to_sparse()), ArgumentError, ""),
-    (lambda: nd.from_torch(torch.zeros(2, device="meta")), ArgumentError, ""),
     (lambda: nd.from_numpy(np.arange(6).reshape(2, 3).T), ArgumentError, "zero_copy=False"),
     (lambda: nd.from_numpy(np.frombuffer(b"12345678", "int32")), ArgumentError, "memory is read-only"),
     (lambda: nd.from_numpy([1, 2]), DTypeError, ""),
@@ -139,16 +127,14 @@ ROWS = [
     # shapes
     *[
         (lambda c=c: six.reshape(c), ShapeError, "")
-        for c in ((4,), (7,), (2, 1), (), (-1, -1), (0, 0, 0), (2, -5), "ab", (1.5, 4), None)
+        for c in ((4,), (), (-1, -1), (0, 0, 0), (2, -5), "ab", (1.5, 4))
     ],
     (lambda: six.reshape(), ShapeError, ""),
     (lambda: six.reshape((6,), order="C"), DTypeError, "got order"),
     (lambda: six.head_view((13,)), ShapeError, ""),
     (lambda: six.squeeze(axis=0), ShapeError, ""),
-    (lambda: six.squeeze(axis=5), ShapeError, ""),
     (lambda: six.expand_dims(5), ShapeError, ""),
     (lambda: six.broadcast_to((3, 3)), ShapeError, ""),
-    (lambda: six.broadcast_to((3,)), ShapeError, ""),
     *[(lambda n=n: six.split_v2(n, axis=1), ShapeError, "") for n in (5, 0)],
     *[(lambda n=n: six.split_v2(n, axis=1), ArgumentError, "") for n in ([1], 2.0)],
     (lambda: six.slice_assign_scalar(1, (0,), (1, 2), None), ArgumentError, ""),
@@ -164,23 +150,15 @@ ROWS = [
         for k in (1.0, "x", np.float32(1), [0.5], [[0], [0, 1]], slice(0.5, 2))
     ],
     (lambda: six[nd.array([0.5])], ArgumentError, ""),
-    *[
-        (lambda k=k, v=v: put(k, nd.zeros(v)), ShapeError, "cannot write an array of shape")
-        for k, v in (
-            (slice(None), (3, 2)),
-            (slice(None), (6,)),
-            (slice(0, 1), (2, 3)),
-            ((slice(None), 0), (2, 1)),
-            ([0, 1], (3, 3)),
-        )
-    ],
+    (lambda: put(slice(None), nd.zeros((3, 2))), ShapeError, "cannot write an array of shape"),
+    (lambda: put([0, 1], nd.zeros((3, 3))), ShapeError, "cannot write an array of shape"),
     *[(lambda v=v: put(slice(None), v), DTypeError, "") for v in (None, "text", {}, object())],
     (lambda: put(0, float("nan"), ints), NonFiniteError, ""),
     # arithmetic
     *[
         (lambda f=f, o=o: f(two.copy(), o), TypeError, "")
-        for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd)
-        for o in (None, "a", [1, 2], object(), {})
+        for f in (operator.add, operator.truediv, operator.iadd)
+        for o in (None, [1, 2])
     ],
     *[(lambda o=o: o + two, TypeError, "") for o in (None, object(), {})],
     *[(lambda o=o: operator.eq(two, o), DTypeError, "") for o in ("a", [1, 2], object())],
@@ -190,32 +168,22 @@ ROWS = [
     *[(lambda f=f: f(two, two), TypeError, "") for f in (operator.matmul, operator.floordiv, divmod)],
     (lambda: operator.iadd(nd.ones((3,)), weight), ShapeError, ""),
     (lambda: operator.iadd(ints, nd.ones((3,))), DTypeError, ""),
-    (lambda: operator.iadd(nd.ones((3,)), ints), DTypeError, ""),
     (lambda: nd.add("x", two), DTypeError, ""),
-    (lambda: nd.add(None, None), DTypeError, ""),
     # operators
     (lambda: nd.relu(), OpError, "'data' is missing"),
     (lambda: nd.relu(5), OpError, "data is int 5, expected NDArray"),
-    (lambda: nd.relu([1, 2]), OpError, "data is list"),
     (lambda: nd.relu(np.zeros(2)), OpError, "ndarray, expected NDArray; convert it with nd.array"),
     (lambda: nd.relu(torch.zeros(2)), OpError, "nd.from_torch"),
     (lambda: nd.relu(six, six), OpError, "at most 1"),
     (lambda: nd.clip(six, 0, 1, slope=1), OpError, "unknown attribute 'slope'"),
     (lambda: nd.clip(six, 0, 1, ctx=mx.cpu(1)), OpError, "ctx was passed"),
     (lambda: nd.elemwise_add(six, 2), OpError, "rhs is int 2"),
-    (lambda: nd.elemwise_add(six), OpError, "'rhs' is missing"),
-    (lambda: nd.elemwise_add(six, None), OpError, "rhs"),
-    (lambda: nd.concat(six, 2), OpError, "input 1 is int 2"),
     (lambda: nd.concat(six, six, num_args=3), OpError, "num_args is 3, but 2 inputs"),
     (lambda: nd.FullyConnected(six, weight, num_hidden=2), OpError, "'bias' is missing"),
     (lambda: nd.FullyConnected(six, weight, two, 2, True), OpError, "bias was passed"),
     (lambda: nd.FullyConnected(six, weight, no_bias=True), OpError, "num_hidden is required"),
     (lambda: nd.FullyConnected(six, data=six, num_hidden=2), OpError, "given twice"),
-    (
-        lambda: nd.FullyConnected(six, nd.ones((2, 4)), num_hidden=2, no_bias=True),
-        ShapeError,
-        "FullyConnected",
-    ),
+    (lambda: nd.FullyConnected(six, six.T, num_hidden=2, no_bias=True), ShapeError, "FullyConnected"),
     (lambda: nd.clip(six, 1, a_max="x"), OpError, "a_"),
     (lambda: nd.sum(six, axis=5), OpError, "axis is 5"),
     (lambda: nd.relu(six, out=3), OpError, "out is int"),
@@ -223,11 +191,8 @@ ROWS = [
     (lambda: nd.transpose(six, out=six), ShapeError, "out has shape"),
     (lambda: nd.relu(six, out=six.astype("int32")), DTypeError, "out has type int32"),
     (lambda: nd.elemwise_add(six, one), ShapeError, "elemwise_add takes inputs of one shape"),
-    (lambda: nd.elemwise_add(six, six.astype("int32")), DTypeError, "one type"),
     (lambda: nd.broadcast_add(six, two), ShapeError, r"broadcast_add.*\(2, 3\).*\(2,\)"),
-    (lambda: nd.slice_axis(six), OpError, "axis is required"),
     (lambda: nd.rellu, AttributeError, "did you mean relu"),
-    (lambda: nd.op.no_such_operator, AttributeError, "no operator 'no_such_operator'"),
     # compressed rows
     (lambda: sparse.csr_matrix(nd.ones((2, 2)), shape=(3, 2)), ShapeError, ""),
     (lambda: sparse.csr_matrix((2, 2), shape=(3, 2)), ShapeError, ""),
@@ -248,25 +213,15 @@ ROWS = [
         for p, error, said in (
             (([7, 8, 9], [0, 2, 1], [0, 5, 2, 3]), ArgumentError, "descend"),
             (([7, 8, 9], [1, 2, 1], [0, 2, 2, 4]), ArgumentError, "expected 0 to 3"),
-            (([7, 8, 9], [0, 2, 1], [0, -2, 2, 3]), ArgumentError, "descend"),
             (([7, 8, 9], [0, 4, 1], [0, 2, 2, 3]), BoundsError, "outside of 4 columns"),
-            (([7, 8, 9], [0, -1, 1], [0, 2, 2, 3]), BoundsError, "outside"),
         )
         for use in (sparse.CSRNDArray.check_format, sparse.CSRNDArray.asnumpy)
     ],
     # rows
     (lambda: sparse.row_sparse_array((3,)), ArgumentError, "neither"),
-    (
-        lambda: sparse.row_sparse_array((3, 2), shape=(4, 2)),
-        ShapeError,
-        r"shape \(3, 2\), but shape is \(4, 2\)",
-    ),
-    (lambda: sparse.row_sparse_array([[1, 2]], shape=(4, 2)), ShapeError, "shape is"),
-    (lambda: sparse.row_sparse_array(rsp(), shape=(5, 2)), ShapeError, "shape is"),
+    (lambda: sparse.row_sparse_array((3, 2), shape=(4, 2)), ShapeError, r"shape \(3, 2\), but shape is"),
     (lambda: sparse.row_sparse_array(csr), ArgumentError, "CSRNDArray"),
     (lambda: rsp([[1, 2]], (0, 1)), ShapeError, r"expected data of shape \(2"),
-    (lambda: rsp([[1, 2]], (0,), (4, 3)), ShapeError, "expected data"),
-    (lambda: rsp([[1, 2]], [[0]]), ShapeError, "indices"),
     (lambda: sparse.row_sparse_array(([], [])), ShapeError, "pass shape="),
     (lambda: rsp([[]], (0,), (2, 0)), ShapeError, "have no elements"),
     (lambda: sparse.row_sparse_array(([["a"]], [0])), DTypeError, "expected numbers"),
@@ -276,7 +231,6 @@ ROWS = [
     (lambda: sparse.empty("default", (2, 2)), ArgumentError, "expected 'row_sparse' or 'csr'"),
     (lambda: sparse.array(two), ArgumentError, "tostype"),
     (lambda: nd.zeros((2, 3), stype="row_sparse", out=weight), ArgumentError, "without out"),
-    (lambda: rsp().tostype("csr"), ArgumentError, "row_sparse to csr"),
     (lambda: rsp().tostype("coo"), ArgumentError, "expected one of"),
     (lambda: nd.from_torch(torch.tensor(1.0)).tostype("row_sparse"), ShapeError, "without axes"),
     (
@@ -289,43 +243,33 @@ ROWS = [
         (lambda r=r, use=use: use(rsp(rows=r, shape=(3, 2))), error, said)
         for r, error, said in (
             ((1, 4), BoundsError, "index 4 is outside of its 3 rows"),
-            ((1, -2), BoundsError, "index -2"),
             ((1, 1), ArgumentError, "row 1 twice"),
         )
         for use in (
             lambda a: a.check_format(),
-            lambda a: a.asnumpy(),
             lambda a: a + a,
             lambda a: a.retain([0]),
-            lambda a: nd.ones((3, 2)) + a,
+            lambda a: weight.T + a,
         )
     ],
     *[(lambda n=n: setattr(rsp(), n, 1), AttributeError, "") for n in ("data", "indices", "colour")],
     (lambda: rsp().copyto(nd.ones((2, 4))), ShapeError, "shape"),
-    (lambda: rsp().copyto(sparse.zeros("csr", (4, 2))), DTypeError, "csr"),
     (lambda: rsp().copyto([1]), DTypeError, "list"),
     *[(lambda k=k: rsp()[k], ArgumentError, "") for k in (0, slice(0, 1), (0, 1))],
     (lambda: list(rsp()), ArgumentError, ""),
     *[(lambda k=k: rsp().__setitem__(k, 3), ArgumentError, "") for k in (1, slice(0, 1))],
     (lambda: rsp().__setitem__(slice(None), [1]), DTypeError, ""),
     (lambda: rsp().__setitem__(slice(None), nd.ones((3, 2))), ShapeError, "expected"),
-    *[
-        (lambda call=call: call(rsp()), NotSupportedForSparseNDArray, "")
-        for call in (
-            lambda a: a.reshape((2, 4)),
-            lambda a: a.torch(),
-            torch.utils.dlpack.from_dlpack,
-            lambda a: a.expand_dims(0, inplace=True),
-        )
-    ],
+    (lambda: rsp().reshape((2, 4)), NotSupportedForSparseNDArray, ""),
+    (lambda: rsp().torch(), NotSupportedForSparseNDArray, ""),
+    (lambda: torch.utils.dlpack.from_dlpack(rsp()), NotSupportedForSparseNDArray, ""),
+    (lambda: rsp().expand_dims(0, inplace=True), NotSupportedForSparseNDArray, ""),
     (lambda: bool(rsp()), ShapeError, ""),
     (lambda: rsp().retain([-1]), BoundsError, "row -1"),
-    (lambda: rsp().retain([4]), BoundsError, "outside"),
     (lambda: rsp().retain(["a"]), DTypeError, "row numbers"),
     (lambda: sparse.retain(rsp(), invalid_arg="garbage_value"), OpError, "input .indices. is missing"),
     (lambda: nd.cast_storage(rsp(), "row_sparse", out=nd.ones((4, 2))), ArgumentError, "out is default"),
     *[(lambda n=n: update(rows=n), ShapeError, r"sgd_update.*\(5, 2\)") for n in (4, 6)],
-    (lambda: update(None, "sgd_mom_update", nd.zeros((4, 2))), ShapeError, r"sgd_mom_update.*\(4, 2\)"),
     (lambda: update(rsp(rows=(1, 3), shape=(5, 2), dtype="float64")), DTypeError, "float64"),
     (lambda: update(out=nd.ones((5, 2), dtype="float64")), DTypeError, "out has type float64"),
     (lambda: update(out=5), OpError, "out is int"),
@@ -339,14 +283,11 @@ ROWS = [
     (lambda: nd.load_frombuffer("text"), DTypeError, ""),
     (lambda: nd.load_frombuffer(SAME_NAMES), FileFormatError, "two arrays have the name 'a'"),
     (lambda folder: nd.load(folder / "missing.safetensors"), FileError, r"missing\.safetensors"),
-    *[
-        (
-            lambda folder, e=e: nd.save(folder / f"x.{e}", {"a": two}),
-            ArgumentError,
-            "extension of another format; .* wri",
-        )
-        for e in ("npz", "NPY", "pt", "pth", "pt2", "onnx", "h5", "hdf5", "pkl", "mat", "tflite")
-    ],
+    (
+        lambda folder: nd.save(folder / "x.NPY", {"a": two}),
+        ArgumentError,
+        "extension of another format; .* wri",
+    ),
 ]
 if np.__version__ >= "2":  # NumPy 1 copies where it has to
     ROWS += [

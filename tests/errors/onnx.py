@@ -4,7 +4,6 @@ from functools import partial
 from unittest import mock
 
 import numpy as np
-from onnx import TensorProto
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, ShapeError
@@ -48,40 +47,22 @@ def without_converter(folder):
         return set_opset(5)(folder)
 
 
-def make_external(**entries):
-    def change(model):
-        tensor = model.graph.initializer[0]
-        tensor.ClearField("raw_data")
-        tensor.data_location = TensorProto.EXTERNAL
-        for key, text in {"location": "net.data", "offset": "4", "length": "16", **entries}.items():
-            tensor.external_data.add(key=key, value=text)
-
-    return change
-
-
 def external(**entries):
-    call = loaded(ADD, make_external(**entries), w=np.zeros(4, "f"))
-
-    def written(folder):
-        (folder / "net.data").write_bytes(bytes(20))
-        return call(folder)
-
-    return written
+    return lambda folder: load(folder, files.with_external(folder, **entries)[0])
 
 
 def linked(folder):
     (folder / "inner").mkdir()
-    (folder / "net.data").write_bytes(bytes(20))
+    model, _ = files.with_external(folder)
     (folder / "inner" / "net.data").symlink_to(folder / "net.data")
-    return loaded(ADD, make_external(), w=np.zeros(4, "f"))(folder / "inner")
+    return load(folder / "inner", model)
 
 
 def doubling(levels):
     """Return functions that double their nodes at every level."""
     head = '<domain: "own", opset_import: ["": 17, "own": 1]>'
-    functions = [
-        f"{head} f{i} (a) => (b) {{ t = own.f{i + 1}(a)  b = own.f{i + 1}(t) }}" for i in range(levels)
-    ]
+    step = "{} f{} (a) => (b) {{ t = own.f{}(a)  b = own.f{}(t) }}"
+    functions = [step.format(head, i, i + 1, i + 1) for i in range(levels)]
     functions.append(f"{head} f{levels} (a) => (b) {{ b = Relu(a) }}")
     text = "(float[2] x) => (float[2] y) { y = own.f0(x) }"
     return loaded(text, functions=" ".join(functions), domains='"own": 1')
@@ -141,10 +122,8 @@ def pooling(**attrs):
 
 
 def projected():
-    rnn = S.RNN(
-        X, Y, S.Variable("z"), S.Variable("c"), state_size=4, num_layers=1, mode="lstm", projection_size=3
-    )
-    size = vector_size("lstm", 1, 2, 4, False, 3)
+    attrs, size = {"state_size": 4, "num_layers": 1, "mode": "lstm"}, vector_size("lstm", 1, 2, 4, False, 3)
+    rnn = S.RNN(X, Y, S.Variable("z"), S.Variable("c"), projection_size=3, **attrs)
     arrays = {"x": (5, 3, 2), "y": (size,), "z": (1, 3, 3), "c": (1, 3, 4)}
     return exported(rnn, {name: np.ones(shape, "f4") for name, shape in arrays.items()}, ["y"])
 
@@ -177,15 +156,12 @@ PROBLEMS = (
 )
 FILES = [
     (set_opset(0), "opset 0 of ai.onnx, expected 7 to"),
-    (set_opset(99), "opset 99 of ai.onnx, expected 7 to"),
     (without_converter, "opset 5, .* cannot upgrade to 7: No Adapter From Version 5"),
     (loaded(CYCLE), r"a cycle: .* each other: node 'first' \(Add\), node 'second'"),
     (relu(lambda model: model.graph.ClearField("output")), "it has no outputs"),
     (lambda folder: mx.onnx.import_model(files.from_sklearn("tree", folder).path), "TreeEnsembleClassifier"),
     (lambda folder: load(folder, dense()[:40]), r"bad\.onnx"),
     (lambda folder: load(folder, b""), r"bad\.onnx.*the file is empty"),
-    (lambda folder: load(folder, b"\x89PNG\r\n\x1a\n" + bytes(40)), r"bad\.onnx"),
-    (lambda folder: load(folder, b'{"a": 1}'), r"bad\.onnx"),
     (
         loaded(ADD, lambda model: model.graph.initializer[0].dims.__setitem__(0, 2**40), w=np.zeros(4, "f")),
         r"initializer 'w': 16 bytes for \(1099511627776,\)",
@@ -197,22 +173,18 @@ FILES = [
         "functions call each other too deeply",
     ),
     (doubling(30), "more than 250000 nodes after expanding functions"),
-    (doubling(100), "functions call each other too deeply"),
     (many_nodes, "more than 2500 nodes"),
     (loaded(REACHED), r"node 'y' \(Reshape\): shape depends on the data"),
     (loaded(SEQUENCE), "a sequence of 1073741824 arrays"),
 ]
 EXPORTS = [
     (export(opset=12), "opset is 12, expected one from 13 to 21"),
-    (export(opset=22), "opset is 22"),
     (export(opset="17"), "opset is '17'"),
     (export(params={"fc1_weight": PARAMS["fc1_weight"]}), "'fc1_bias'.*missing there"),
     (export(params={"fc1_weight": np.ones((4, 3), "f")}), "'fc1_weight' of ndarray"),
     (export(params=[1, 2]), "params is list, expected arrays by name"),
-    (export(params=5), "params is int"),
     (export(sym=5), "sym is int"),
     (export(in_shapes=None), r"got none, expected a shape for each of the inputs \['data'\]"),
-    (export(in_shapes=[(2, 3), (2,)]), "got 2, expected a shape for each"),
     (export(in_shapes=(2,)), "expected a list of shapes"),
     (export(in_shapes=[(0, 3)]), "expected lengths of at least 1"),
     (export(in_shapes=[(2, 4)]), r"'fc1_weight' of shape \(4, 3\), but .* expects \(4, 4\)"),
@@ -221,7 +193,6 @@ EXPORTS = [
     (export(dynamic={"data": {0: 5}}), r"dynamic\['data'\]\[0\] is 5, expected a name"),
     (export(dynamic="data"), "dynamic is 'data'"),
     (export(onnx_file_path=""), "expected the name of a file"),
-    (export(onnx_file_path="."), "expected the name of a file"),
     (export(in_types=["float32", "int32"]), "in_types has 2 types"),
 ]
 OPERATORS = [
@@ -262,9 +233,7 @@ ROWS = [
         for entries, pattern in (
             ({"location": "none.data"}, "there is no such file"),
             ({"location": "../net.data"}, "expected a file in the model's own folder"),
-            ({"location": "/etc/hostname"}, "expected a file in the model's own folder"),
             ({"offset": "8"}, "expected bytes 8 to 24"),
-            ({"offset": "-4"}, "expected bytes -4 to 12"),
             ({"length": "12"}, "12 bytes for"),
             ({"length": "many"}, "offset or length is not a number"),
         )
@@ -274,28 +243,14 @@ ROWS = [
     (export(sym="nowhere-symbol.json"), FileError, "nowhere-symbol.json"),
     (export(sym=CONV, params={}, in_shapes=[(2, 3), (2,)]), ShapeError, "conv"),
     (export(dynamic={"data": {1: "width"}}), Untranslatable, "the length 'width' cannot be dynamic"),
-    *[
-        (export(dynamic=True, dynamic_input_shapes=[shape]), ArgumentError, r"input_shapes has \('N', ")
-        for shape in (("N", 3, 1), ("N", 5))
-    ],
+    (export(dynamic=True, dynamic_input_shapes=[("N", 5)]), ArgumentError, r"input_shapes has \('N', "),
     (export(in_types="float31"), DTypeError, "float31"),
     (export(in_types="float16"), DTypeError, "inputs of one type, got data float16, fc1_weight float32"),
     (export(onnx_file_path="nowhere/net.onnx"), FileError, "nowhere"),
-    *[
-        (refused(operator(X), (9, 9)), Untranslatable, "have 9 rows.*at most 8 rows can be written out")
-        for operator in (S.linalg.inverse, S.linalg.potrf, S.linalg.potri, S.linalg.gelqf)
-    ],
-    # rows of different lengths
-    *[
-        (
-            lambda make=make: exported(make(WORDS), RAGGED, ["table_weight"]),
-            ArgumentError,
-            f"{name} .*works on rows of different lengths, which ONNX lacks",
-        )
-        for make, name in (
-            (lambda rows: S.sequence_pool(rows, pool_type="max"), "sequence_pool"),
-            (lambda rows: S.sequence_pool(S.sequence_softmax(rows)), "sequence_softmax"),
-            (lambda rows: S.FullyConnected(rows, num_hidden=2, no_bias=True), "FullyConnected"),
-        )
-    ],
+    (refused(S.linalg.inverse(X), (9, 9)), Untranslatable, "have 9 rows.*at most 8 rows can be written out"),
+    (
+        lambda: exported(S.sequence_pool(WORDS, pool_type="max"), RAGGED, ["table_weight"]),
+        ArgumentError,
+        "sequence_pool .*works on rows of different lengths, which ONNX lacks",
+    ),
 ]

@@ -23,6 +23,7 @@ from helpers.pictures import file_of
 
 I = mx.nd._internal  # noqa: E741
 ONES, BLOCK, PIXEL = mx.nd.ones, (2, 3, 4), (1, 2, 1)
+ROIS = {"pooled_size": (2, 2), "spatial_scale": 1.0}
 
 
 def rule(pattern, name, *ins, error=ShapeError, **attrs):
@@ -39,21 +40,22 @@ def both(pattern, name, *ins, error=ShapeError, **attrs):
     return [rule(pattern, name, *ins, **attrs), (zeros(name, *ins, **attrs), error, pattern)]
 
 
+def imperative(name, *ins):
+    return lambda: getattr(mx.nd, name, getattr(I, name, None))(*map(ONES, ins))
+
+
 def zeros_at(name, image):
     """Return a pooling of a region of an image that does not exist."""
-    return lambda: run(
-        name, np.ones((2, 1, 4, 4)), f8([[image, 0, 0, 2, 2]]), pooled_size=(2, 2), spatial_scale=1.0
-    )
+    return lambda: run(name, np.ones((2, 1, 4, 4)), f8([[image, 0, 0, 2, 2]]), **ROIS)
 
 
 CODES = [
-    (-1, -1), (0, 0, 0, 0), (-4, 2, 3, 0, 0), (-4, -1, -1, 0, 0), (-3, -3), (-3,), (5, -1), (25,), (0, -5), (-2, 0),
-    (-4, 2), (-4, -2, 1, -2), (24, -2), (-4, 2, 2, -2),
+    (-1, -1), (0, 0, 0, 0), (-4, 2, 3, 0, 0), (-4, -1, -1, 0, 0), (-3, -3), (5, -1), (25,), (0, -5), (-2, 0), (-4, 2),
 ]  # fmt: skip
 
 ARRAY = [
-    *[row for a in [(0, 0, 1), (0, 1), (0, 1, 3)] for row in both("axes", "transpose", BLOCK, error=OpError, axes=a)],
-    *[row for axis in (1, 3, (0, 0)) for row in both("axis", "squeeze", PIXEL, error=OpError, axis=axis)],
+    *[row for a in [(0, 1), (0, 1, 3)] for row in both("axes", "transpose", BLOCK, error=OpError, axes=a)],
+    *[row for axis in (1, 3) for row in both("axis", "squeeze", PIXEL, error=OpError, axis=axis)],
     rule("multiple", "depth_to_space", (2, 6, 3, 2), block_size=2),
     (zeros("space_to_depth", (1, 1, 3, 4), block_size=2), OpError, "multiples of 2"),
     (lambda: I._set_value(3), ArgumentError, "out"),
@@ -63,48 +65,40 @@ ARRAY = [
     (lambda: run("_arange", start=2, infer_range=True), OpError, "infer_range"),
     (lambda: mx.nd.broadcast_like(ONES((1, 2)), ONES((3, 2)), lhs_axes=(), rhs_axes=()), OpError, "are empty"),
     rule("equal lengths", "broadcast_like", PIXEL, (5, 6), lhs_axes=(0, 2), rhs_axes=(0,)),
-    *[row for to in [(2, 2), (3, 1, 4), (2, 3, 3)] for row in both("_to", "broadcast_to", (2, 1, 4), shape=to)],
+    *[row for to in [(2, 2), (3, 1, 4)] for row in both("_to", "broadcast_to", (2, 1, 4), shape=to)],
     rule("reps", "tile", (2, 3), reps=(0, 1)),
     (lambda: mx.nd.tile(ONES((4, 4)), (1, 2, -3)), OpError, "positive numbers"),
-    (lambda: mx.nd.tile(ONES((4, 4)), (1, 0, 3)), OpError, "positive numbers"),
-    rule("repeats", "repeat", (2, 3), repeats=0, error=OpError),
-    rule("axis is 3", "repeat", (2, 3), repeats=2, axis=3),
-    (zeros("reverse", (2, 3), axis=3), OpError, "axis is 3"),
     *both("8 numbers", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(0, 0, 0, 0, 1, 1)),
     *both("at least 0", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(0, 0, 0, 0, -1, 1, 0, 0)),
     *both("first two", "Pad", (1, 1, 3, 3), error=OpError, mode="edge", pad_width=(1, 0, 0, 0, 1, 1, 0, 0)),
     *both("reflection", "Pad", (1, 1, 3, 3), error=OpError, mode="reflect", pad_width=(0, 0, 0, 0, 3, 1, 0, 0)),
     (lambda: run("take", f4([1, 2, 3]), i4([-1, 2]), mode="raise"), BoundsError, "expected 0 to 2"),
-    (lambda: run("take", f4([1, 2, 3]), i4([0, 3]), mode="raise"), BoundsError, "expected 0 to 2"),
     (zeros("pick", (2, 3), (1,), axis=None), OpError, "axis is None"),
     *both(r"\(1, 3\)", "pick", BLOCK, (1, 3)),
     (zeros("where", (2, 1), (2, 2), (2, 2)), ShapeError, "one shape"),
-    (zeros("where", (2,), (2,), (1,)), ShapeError, "one shape"),
     rule("3", "where", (3,), (2, 2), (2, 2)),
     (lambda: run("gather_nd", np.zeros(BLOCK), f8([[5]])), BoundsError, r"\(2, 3, 4\)"),
     rule("4 axes", "gather_nd", BLOCK, (4, 2)),
     *both("no diagonal", "diag", (2, 3), k=5),
-    rule("Concat", "Concat", BLOCK, (2, 2, 3), dim=1),
     rule("Concat", "Concat", (2, 3), BLOCK, dim=1),
-    rule("Concat", "Concat", (2,), (2,), dim=1),
     (lambda: shapes("Concat", [(2, 3), None], [(2, 3)], dim=1), ShapeError, "leave no equal sizes"),
-    (lambda: shapes("Concat", [(2, 3), (2, 1)], [(2, 5)], dim=1), ShapeError, "5"),
     rule("stack", "stack", (2, 3), (2, 4)),
-    rule("axis is 3", "stack", (2, 3), (2, 3), axis=3),
     *both("2 equal pieces", "SliceChannel", BLOCK, error=OpError, num_outputs=2),
     rule("expected 1", "SliceChannel", BLOCK, num_outputs=2, axis=2, squeeze_axis=True),
     rule("_split_v2", "_split_v2", BLOCK, indices=(0, 3, 1), axis=2),
-    rule("_split_v2", "_split_v2", BLOCK, indices=(0, 1, 9), axis=2),
-    rule("expected 1", "_split_v2", BLOCK, indices=(0, 1), axis=1, squeeze_axis=True),
     *[row for codes in CODES for row in both("reshape codes", "Reshape", BLOCK, shape=codes)],
     (zeros("Reshape", (2, 3)), OpError, "shape is"),
     rule("7", "reshape_like", (2, 3), (7,)),
     rule("step", "slice", BLOCK, begin=(0,), end=(2,), step=(0,)),
     rule("equal lengths", "slice", BLOCK, begin=(0, 1), end=(2,)),
-    rule("equal lengths", "slice", BLOCK, begin=(0, 0), end=(2, 2), step=(1,)),
     rule("at most 3", "slice", BLOCK, begin=(0,) * 4, end=(1,) * 4),
     rule("is empty", "slice", BLOCK, begin=(1,), end=(1,)),
     *both(r"\(1, 2\)", "_slice_assign", (3, 3), (1, 2), begin=(0, 1), end=(2, 3)),
+    rule("select nothing", "slice_axis", BLOCK, axis=1, begin=0, end=4),
+    *[
+        (lambda b=b, e=e: run("slice_axis", np.zeros(BLOCK), axis=1, begin=b, end=e), OpError, "select nothing")
+        for b, e in [(-4, None), (2, 2)]
+    ],
     rule("equal ranks", "slice_like", BLOCK, (1, 2)),
     (zeros("slice_like", BLOCK, (1, 5, 1)), OpError, "shorter"),
     (lambda: mx.nd.ravel_multi_index(ONES((2, 3))), OpError, "shape is None"),
@@ -116,7 +110,6 @@ ARRAY = [
 ]  # fmt: skip
 MATH = [
     rule(r"\(2, 3\).*\(2, 4\)", "broadcast_add", (2, 3), (2, 4)),
-    rule(r"\(2, 3\)", "elemwise_add", (2, 3), (2, 1)),
     rule("4 and 5", "dot", BLOCK, (5, 2)),
     rule("at least 3", "batch_dot", (1, 3), (3, 1)),
     *both("batch_dot", "batch_dot", (2, 1, 3), (1, 3, 1)),
@@ -133,26 +126,13 @@ MATH = [
             ("_linalg_maketrian", (4,)),
             ("khatri_rao", (2, 3), (2, 4)),
         ]
-        for row in (
-            rule(name, name, *ins),
-            (
-                lambda name=name, ins=ins: getattr(mx.nd, name, getattr(I, name, None))(*map(ONES, ins)),
-                ShapeError,
-                "expected|contracted axes",
-            ),
-        )
+        for row in (rule(name, name, *ins), (imperative(name, *ins), ShapeError, "expected|contracted axes"))
     ],
     (zeros("_linalg_extractdiag", (3, 3), offset=3), ShapeError, "offset"),
-    (zeros("_linalg_extractdiag", (3, 3), offset=-3), ShapeError, "offset"),
     (lambda: mx.nd.linalg.potrf(mx.nd.array([[-4, 1], [1, 3]])), OpError, "positive definite"),
     (lambda: mx.nd.khatri_rao(), OpError, "at least one matrix"),
-    (zeros("norm", (2, 2), ord=3), OpError, "ord is '3'"),
     rule("argmax_channel", "argmax_channel", (3,)),
-    *[
-        row
-        for axis in (3, -4, (0, 0), (-1, 2))
-        for row in both("axis", "sum", BLOCK, error=OpError, axis=axis)
-    ],
+    *[row for axis in (3, (0, 0)) for row in both("axis", "sum", BLOCK, error=OpError, axis=axis)],
 ]
 FC, CONV, DECONV, BN, OUTPUT = "FullyConnected", "Convolution", "Deconvolution", "BatchNorm", "SoftmaxOutput"
 IMAGE, TINY, LINEAR = (1, 2, 4, 4), (1, 2, 3, 3), "LinearRegressionOutput"
@@ -175,14 +155,10 @@ def recurrent(data, parameters, *states, **attrs):
     return lambda: mx.nd.RNN(*map(mx.nd.zeros, (data, (parameters,), *states)), **{**GRU, **attrs})
 
 
-def recurrent_graph(mode, size, data, parameters):
-    def run():
-        net = mx.sym.RNN(mx.sym.Variable("data"), **{**CELL, "mode": mode}, name="r")
-        args = {"data": mx.nd.zeros(DATA, dtype=data), "r_parameters": mx.nd.zeros((size,), dtype=parameters)}
-        states = {name: mx.nd.zeros((1, 3, 3)) for name in net.list_arguments() if "state" in name}
-        net.bind(mx.cpu(), {**args, **states}).forward()
-
-    return run
+def mixed_types():
+    zeros = {"r_parameters": mx.nd.zeros((63,)), "r_state": mx.nd.zeros((1, 3, 3))}
+    net = mx.sym.RNN(X, **GRU, name="r")
+    net.bind(mx.cpu(), {"x": mx.nd.zeros(DATA, dtype="float64"), **zeros}).forward()
 
 
 NN = [
@@ -190,28 +166,18 @@ NN = [
     (lambda: ops.get("Dropout").parse({"p": 1.5}), OpError, "p is 1.5, expected a number from 0 to 1"),
     rule("moving_mean has shape", BN, (4, 3), None, None, (2,), None),
     rule("axis is 2", BN, (4, 3), None, None, None, None, axis=2),
-    (lambda: mx.sym.contrib.SyncBatchNorm(X), OpError, "key is required"),
     rule("kernel size 5 exceeds the input", CONV, IMAGE, None, None, num_filter=4, kernel=(5, 5)),
-    rule("expected 4 axes", CONV, (1, 2, 4), None, None, num_filter=4, kernel=(3, 3)),
     rule("stride is", CONV, IMAGE, None, None, num_filter=4, kernel=(3, 3), stride=(1,)),
     rule("num_group is 2", CONV, (1, 3, 4, 4), None, None, num_filter=4, kernel=(3, 3), num_group=2),
     (lambda: mx.sym.Convolution(X, X, X, kernel=(3,), num_filter=4, no_bias=True), OpError, "got 3 inputs"),
     rule(r"is \(9, 9\), expected 1 to \(4, 4\)", DECONV, TINY, None, **WINDOW, target_shape=(9, 9)),
-    rule("target_shape", DECONV, TINY, None, **WINDOW, target_shape=(0, 3)),
     rule("adj is", DECONV, TINY, None, **WINDOW, adj=(1, 1)),
     rule("which makes the output .* empty", DECONV, TINY, None, **WINDOW, pad=(2, 2)),
-    rule("stride is", DECONV, TINY, None, **WINDOW, stride=(2,)),
-    rule("expected 4 axes", DECONV, (1, 2, 3), None, **WINDOW),
-    rule("num_group is 2", DECONV, (1, 3, 3, 3), None, **WINDOW, num_group=2),
     rule(r"weight .*\(5, 9\), expected \(5, 3\) from data", FC, (7, 3), (5, 9), num_hidden=5, no_bias=True),
     rule(r"bias has shape \(4, 1\)", FC, (7, 3), None, (4, 1), num_hidden=5),
-    rule("num_hidden is required", FC, (7, 3), None, None, error=OpError),
-    rule("num_hidden is '?0", FC, (7, 3), None, None, num_hidden=0, error=OpError),
     rule("weight has shape", "Embedding", (2, 5), (9, 3), input_dim=4, output_dim=3),
     rule("label", LINEAR, (4, 1), (2, 2)),
-    *[rule("label", LINEAR, (2, 3, 1), label) for label in ((6,), (3, 2), (2,), (2, 4))],
     rule("flatten", "IdentityAttachKLSparseReg", BLOCK, None),
-    (lambda: mx.sym.IdentityAttachKLSparseReg(X, momentum=1.5), OpError, "momentum"),
     (ctc([[1, 2, 1, 2, 1]]), ShapeError, "at most the 4 steps"),
     (ctc([[1, 2], [1, 2]]), ShapeError, "label has shape"),
     (ctc([[1, 3]]), OpError, "label has values from 1 to 3, expected 0 to 2"),
@@ -220,33 +186,19 @@ NN = [
     rule("num_groups is 4", "GroupNorm", (2, 6, 3), None, None, num_groups=4),
     rule("at least 3 axes in mode channel", "L2Normalization", (4, 3), mode="channel"),
     rule("at least 3 axes", "InstanceNorm", (4, 3), None, None),
-    rule("kernel size 5 exceeds", "Pooling", IMAGE, kernel=(5, 5)),
     rule("one per spatial axis", "Pooling", IMAGE, kernel=(2,)),
     *both("pad is .*expected none with", "Pooling", IMAGE, kernel=(2, 2), pad=(1, 1), pooling_convention="same"),
     rule("p_value is None", "Pooling", IMAGE, kernel=(2, 2), pool_type="lp"),
     rule("expected 4 or 5 axes", "Pooling_v1", BLOCK, kernel=(2,)),
     rule("one per spatial axis", "Pooling_v1", IMAGE, kernel=(2,)),
     rule(r"data has shape \(4,\), expected \(0, 0, 0\)", "RNN", (4,), None, None, **GRU),
-    rule(r"parameters .*\(5,\), expected \(63,\) from data \(4, 3, 2\)", "RNN", DATA, (5,), None, **GRU),
-    rule(r"state has shape \(2, 3, 3\), expected \(1, 3, 3\)", "RNN", DATA, None, (2, 3, 3), **GRU),
-    rule(r"state has shape \(1, 4, 3\), expected \(1, 3, 3\)", "RNN", DATA, None, (1, 4, 3), **GRU),
     rule("parameters have 64 elements, expected 54 plus 9", "RNN", None, (64,), None, **GRU),
     rule("projection_size is 2 .*only lstm projects", "RNN", DATA, None, None, **GRU, projection_size=2),
-    (lambda: mx.sym.RNN(X, **{**GRU, "mode": "elman"}), OpError, "mode is 'elman', expected one of rnn_relu, rnn_tanh"),
-    (lambda: mx.sym.RNN(X, **{**GRU, "num_layers": 0}), OpError, "num_layers is '0', expected an integer from 1"),
-    (lambda: mx.sym.RNN(X, **GRU, p=1.5), OpError, "p is '1.5', expected a number from 0 to 1"),
     (lambda: [*rnn_weights.blocks("elman", 1, 2, 3)], OpError, "mode is 'elman', expected one of rnn_relu"),
-    *[
-        (recurrent_graph(mode, size, *types), NodeError, "RNN 'r' .*dtype")
-        for mode, size in (("gru", 63), ("lstm", 84))
-        for types in (("float64", "float32"), ("float32", "float64"))
-    ],
     (recurrent((3, 2), 63, (1, 3, 3)), ShapeError, "expected"),
+    (mixed_types, NodeError, "RNN 'r' .*dtype"),
     (recurrent(DATA, 62, (1, 3, 3)), ShapeError, r"parameters has shape \(62,\), expected \(63,\)"),
-    (recurrent(DATA, 63, (1, 4, 3)), ShapeError, r"state has shape \(1, 4, 3\), expected \(1, 3, 3\)"),
     (recurrent(DATA, 84, (1, 4, 3), (1, 3, 3), mode="lstm"), ShapeError, "state.* has shape"),
-    (recurrent(DATA, 84, (1, 3, 3), (2, 3, 3), mode="lstm"), ShapeError, "state.* has shape"),
-    (recurrent(DATA, 84, (1, 3, 2), (1, 3, 3), mode="lstm"), ShapeError, "state.* has shape"),
     *[
         (lambda n=n: run("RNN", *map(np.zeros, (DATA, 63, (1, 3, 3))), i8(n), **GRU, use_sequence_length=True), OpError,
          r"sequence_length is \[\d, \d, \d\], expected lengths from 1 to 4")
@@ -266,13 +218,11 @@ NN = [
             rule(r"sequence_length .*\(4,\), expected \(3,\)", name, (5, 3, 2), (4,), use_sequence_length=True),
             *both("at least 2 axes", name, (5,)),
             (zeros(name, (3, 2), (1,), use_sequence_length=True), ShapeError, r"shape \(1,\), expected \(2,\)"),
-            (lambda name=name: getattr(mx.sym, name)(X, axis=2), OpError, "axis is '2', expected an integer"),
         ]
     ],
     *[(zeros(n, (2, 3), use_length=True), OpError, f"{n} takes no length") for n in ("log_softmax", "softmin")],
     rule(r"label has shape \(5,\), expected \(4,\) from data \(4, 3\)", OUTPUT, (4, 3), (5,)),
     rule("at least 2 axes with multi_output", OUTPUT, (4,), None, multi_output=True),
-    rule("target_shape is", "GridGenerator", (1, 6), transform_type="affine"),
     rule("data has shape", "GridGenerator", (1, 5), **AFFINE),
     rule("data has shape", "GridGenerator", (1, 3, 4, 4), transform_type="warp"),
     rule("grid has shape", "BilinearSampler", TINY, (2, 2, 3, 3)),
@@ -281,18 +231,14 @@ NN = [
     rule(r"size \(6, 1\), .* within \(5, 5\)", "Crop", (1, 1, 5, 5), h_w=(6, 1)),
     rule("h_w is", "Crop", (1, 1, 5, 5)),
     rule(r"offset is \(4, 0\)", "Crop", (1, 1, 5, 5), h_w=(2, 2), offset=(4, 0)),
-    rule(r"offset is \(0, -1\)", "Crop", (1, 1, 5, 5), (1, 1, 2, 2), offset=(0, -1)),
     rule("the second input has shape", "Crop", (1, 1, 5, 5), (1, 2, 2)),
     rule("data has shape", "Crop", (1, 5, 5), h_w=(1, 1)),
     rule("expected 4 axes", "UpSampling", BLOCK, scale=2, sample_type="nearest"),
-    rule("exceeds the input", "im2col", (1, 1, 2, 2), kernel=(3, 3)),
     rule("one per axis", "im2col", (1, 1, 4), kernel=(2, 2)),
     rule("expected", "col2im", (1, 4, 5), kernel=(2, 2), output_size=(3, 3)),
-    rule("multiple of 4", "col2im", (1, 5, 4), kernel=(2, 2), output_size=(3, 3)),
     rule("3 axes", "col2im", (4, 4), kernel=(2, 2), output_size=(3, 3)),
     rule("raise pad_size", "Correlation", (1, 2, 5, 5), (1, 2, 5, 5), max_displacement=3),
     rule("odd number", "Correlation", (1, 2, 5, 5), (1, 2, 5, 5), kernel_size=2),
-    rule("stride1", "Correlation", (1, 2, 5, 5), (1, 2, 5, 5), stride1=0, error=OpError),
     rule("5, 6", "Correlation", (1, 2, 5, 5), (1, 2, 5, 6)),
 ]  # fmt: skip
 C, NMS, PRIOR, ROI_ALIGN = mx.nd.contrib, "_contrib_box_nms", "_contrib_MultiBoxPrior", "_contrib_ROIAlign"
@@ -303,7 +249,7 @@ TARGET, DETECTION, DEFORMABLE = (
 )
 RESIZE, POOL, PROPOSAL = "_contrib_BilinearResize2D", "_contrib_AdaptiveAvgPooling2D", "_contrib_Proposal"
 SCALES = {"scales": (1.0,), "ratios": (1.0,), "feature_stride": 16, "rpn_min_size": 0}
-ROIS, PSROI = {"pooled_size": (2, 2), "spatial_scale": 1.0}, "_contrib_PSROIPooling"
+PSROI = "_contrib_PSROIPooling"
 FEATURES, DEFORMED = (2, 4, 8, 9), {"kernel": (3, 3), "pad": (1, 1), "num_filter": 2}
 
 
@@ -339,12 +285,9 @@ CONTRIB = [
     (lambda: C.boolean_mask(ONES((2, 3)), mx.nd.zeros((3,))), ShapeError, "index"),
     (lambda: C.index_copy(mx.nd.zeros((3, 2)), one(3), ONES((1, 2))), BoundsError, "expected 0 to 2"),
     (lambda: C.index_copy(mx.nd.zeros((3, 2)), one(1), ONES((2, 2))), ShapeError, "new_tensor"),
-    (lambda: C.index_array(ONES((2, 3)), axes=(2,)), OpError, "axes"),
     rule("getnnz", "_contrib_getnnz", BLOCK),
     rule("score_index is 3", NMS, (4, 6), score_index=3),
-    rule("id_index is 9", NMS, (4, 6), id_index=9),
     rule("must be different positions", NMS, (4, 6), id_index=1),
-    rule("must be different positions", NMS, (4, 6), coord_start=3),
     rule("lhs has shape", "_contrib_box_iou", (3, 5), (5, 4)),
     rule(r"offset has shape .* expected \(2, 18, 8, 9\)", DEFORMABLE, FEATURES, (2, 17, 8, 9), None, None, **DEFORMED),
     rule("num_deformable_group 3", DEFORMABLE, FEATURES, None, None, None, num_deformable_group=3, **DEFORMED),
@@ -353,7 +296,6 @@ CONTRIB = [
     (lambda: C.count_sketch(ONES((2, 2)), ONES((1, 2)) * 3, ONES((1, 2)), out_dim=3), BoundsError, "expected 0 to 2"),
     (hawkes, OpError, "marks"),
     (zeros(PRIOR, (1, 1, 2, 2), offsets=(0.5, 1.5)), OpError, "expected offsets within"),
-    (zeros(PRIOR, (1, 1, 2, 2), steps=(0.1, -1.0)), OpError, "expected offsets within"),
     (zeros(PRIOR, (1, 1, 2, 2), steps=(0.1,)), OpError, "expected 2 numbers"),
     rule("expected 7 anchors", TARGET, (1, 7, 4), (2, 3, 5), (2, 4, 8)),
     rule("differ in the number of anchors", DETECTION, (2, 4, 7), (2, 27), (1, 7, 4)),
@@ -362,27 +304,20 @@ CONTRIB = [
     (proposals(images=2), OpError, "2 images, expected 1"),
     rule("expected 4 axes", PROPOSAL, (1, 2, 3), None, None),
     rule("expected both", RESIZE, (1, 1, 4, 4), scale_height=2.0),
-    rule("expected both", RESIZE, (1, 1, 4, 4), mode="odd_scale"),
     rule("expected positive sizes", RESIZE, (1, 1, 4, 4), scale_height=0.1, scale_width=1.0),
     rule("4 axes", RESIZE, (1, 4, 4)),
     rule("4 axes", RESIZE, (1, 1, 4, 4), (4, 4), mode="like"),
-    rule("height", RESIZE, (1, 1, 4, 4), height=0, error=OpError),
-    rule("4 axes", POOL, (1, 4, 4)),
     rule("one or two positive numbers", POOL, (1, 1, 4, 4), output_size=(1, 2, 3)),
-    rule("one or two positive numbers", POOL, (1, 1, 4, 4), output_size=0),
     (lambda: run(ROI_ALIGN, PIXELS, f8([[0, 2, 2, 2, 3]]), aligned=True, **ROIS), OpError, "has no area"),
     (lambda: run(ROI_ALIGN, PIXELS, f8([[1, 2, 2, 2, 3]]), **ROIS), BoundsError, "has image 1"),
     rule("multiple of 4", ROI_ALIGN, (1, 3, 4, 4), (1, 5), position_sensitive=True, **ROIS),
     rule(r"group_size \*\* 2 = 8", PSROI, (1, 3, 4, 4), (1, 5), **{**ROIS, "pooled_size": 2}, output_dim=2),
     *attention("selfatt_qk", (5, 2, 35)),
-    *attention("selfatt_qk", (5, 36)),
     *attention("selfatt_valatt", (5, 2, 36), (6, 5, 4)),
     *attention("encdec_qk", (5, 2, 12), (7, 3, 24)),
     *attention("encdec_valatt", (7, 2, 24), (6, 5, 5)),
     (lambda: C.quantize(whole([1]), one(0), one(1)), DTypeError, "expected"),
     (lambda: C.dequantize(ONES((2,)), one(0), one(1)), DTypeError, "expected"),
-    (lambda: C.requantize(ONES((2,)), one(0), one(1)), DTypeError, "expected"),
-    (lambda: C.quantized_act(ONES((2,)), one(0), one(1), act_type="relu"), DTypeError, "expected"),
     (lambda: C.quantized_elemwise_mul(whole([1], "uint8"), whole([1]), *[one(1)] * 4), DTypeError, "expected"),
     (lambda: C.quantized_act(whole([1]), one(0), one(1), act_type="tanh"), OpError, "act_type"),
     (lambda: C.quantized_pooling(whole([[[[1]]]]), one(0), one(1), pool_type="sum"), OpError, "pool_type"),
@@ -393,21 +328,14 @@ CONTRIB = [
 ]  # fmt: skip
 HALF, FULL, RATES = mx.nd.ones((2,), dtype="float16"), ONES((2,)), {"lrs": (0.5, 0.25), "wds": (0.0, 0.5)}
 RANDOM = [
-    (
-        lambda: run("_random_uniform", shape=(0, 3), env=environment(seed=1)),
-        OpError,
-        "expected known positive dimensions",
-    ),
-    (lambda: run("_random_uniform", env=environment(seed=1)), OpError, "expected known positive dimensions"),
+    (lambda: run("_random_uniform", shape=(0, 3), env=environment(seed=1)), OpError, "positive dimensions"),
     (lambda: run("_random_randint", low=5, high=5, shape=1), OpError, "low is 5, expected less than high 5"),
     *[
         (lambda name=name, attrs=attrs: run(f"_random_{name}", shape=(1,), **attrs), OpError, text)
         for name, attrs, text in [
             ("uniform", {"low": 2, "high": 1}, "low is 2"),
             ("normal", {"scale": -1}, "scale is -1"),
-            ("poisson", {"lam": -1}, "lam is -1"),
             ("negative_binomial", {"p": 0}, "p is 0"),
-            ("negative_binomial", {"p": 1.5}, "p is 1.5"),
         ]
     ],
     rule("first", "_random_pdf_dirichlet", (2, 5, 3), (2, 4)),
@@ -420,37 +348,23 @@ UPDATE = [
     (lambda: mx.nd.multi_sgd_update(*[FULL] * 4, num_weights=2, lrs=(1, 1), wds=(1,)), OpError, "2 numbers and wds 1"),
     (lambda: mx.nd.mp_sgd_update(HALF, HALF, HALF, lr=0.1), DTypeError, "float32"),
     (lambda: mx.nd.mp_sgd_update(HALF, FULL, FULL, lr=0.1), DTypeError, "grad is float32"),
-    (lambda: mx.nd.mp_sgd_update(HALF, HALF, ONES((1, 2)), lr=0.1), ShapeError, "shape"),
     (lambda: mx.nd.sgd_mom_update(FULL, FULL, ONES((3,)), lr=0.1), ShapeError, "sgd_mom_update"),
-    (lambda: mx.nd.sgd_update(FULL, FULL), OpError, "lr is required"),
 ]  # fmt: skip
 SPARSE = [
     (zeros("cast_storage", (2, 2), stype="coo"), OpError, "stype"),
-    (lambda: mx.nd.cast_storage(ONES((2, 2)).tostype("csr"), "row_sparse"), ArgumentError, "not supported"),
-    (lambda: C.SparseEmbedding(one(5), ONES((5, 2)), input_dim=5, output_dim=2), BoundsError, "0 to 4"),
-    (
-        lambda: mx.nd.dot(ONES((2, 2)).tostype("csr"), ONES((2, 2), dtype="float64")),
-        DTypeError,
-        "convert with astype",
-    ),
+    (lambda: mx.nd.dot(ONES((2, 2)).tostype("csr"), ONES((2, 2), dtype="f8")), DTypeError, "with astype"),
     (lambda: mx.nd.sparse.retain(ONES((4, 2)).tostype("row_sparse"), one(9)), BoundsError, "row 9"),
 ]
-ATTRIBUTES = [
-    row
-    for text in ["16LL", "L", "0x1L", "16 L", "1.5L", "1e5L", "u16", "u'16"]
-    for row in [
-        (
-            lambda text=text: mx.sym.FullyConnected(X, num_hidden=text),
-            OpError,
-            "num_hidden is .*, expected an integer",
-        ),
-        (
-            lambda text=text: mx.sym.Variable("x", __shape__=f"({text},)").infer_shape(),
-            ShapeError,
-            "__shape__ is",
-        ),
-    ]
-]
+
+
+def texts(text):
+    """Return the rows of an attribute that is not what it should be."""
+    shape = mx.sym.Variable("x", __shape__=f"({text},)")
+    dense = lambda: mx.sym.FullyConnected(X, num_hidden=text)  # noqa: E731
+    return [(dense, OpError, "num_hidden is .*, expected"), (shape.infer_shape, ShapeError, "__shape__ is")]
+
+
+ATTRIBUTES = [row for text in ["16LL", "1.5L", "u'16"] for row in texts(text)]
 BYTES, CROP = torch.zeros(2, 2, 3, dtype=torch.uint8), {"x": 5, "y": 0, "width": 3, "height": 2}
 IMAGES = [
     *[
@@ -461,7 +375,6 @@ IMAGES = [
             (b"<!DOCTYPE html><html>", "HTML page"),
             (b"nonsense", "no known image format"),
             (file_of("wide")[:400], "of 400 bytes cannot be decoded"),
-            (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n", "no known image format"),
         ]
     ],
     *[
@@ -475,30 +388,18 @@ IMAGES = [
         ]
     ],
     rule("expected .height, width, channels.", "_cvimresize", (7, 8), w=4, h=5),
-    (lambda: I._cvimdecode(mx.nd.zeros(5)), DTypeError, "expected uint8"),
     (lambda: I._cvimread("nothing.png"), FileError, "nothing.png"),
     (lambda: I._cvimresize(mx.nd.zeros((2, 2, 1), dtype="float16"), w=2, h=2), DTypeError, "float16"),
-    (
-        lambda: I._cvcopyMakeBorder(mx.nd.zeros((2, 2, 1)), 1, 1, 1, 1, values=(1, 2, 3, 4, 5)),
-        OpError,
-        "5 numbers",
-    ),
+    (lambda: I._cvcopyMakeBorder(ONES((2, 2, 1)), 1, 1, 1, 1, values=(1,) * 5), OpError, "5 numbers"),
     (lambda: make_border(BYTES, -1, 0, 0, 0), ArgumentError, "margins are -1"),
     (lambda: make_border(BYTES, 1, 0, 0, 0, 7), ArgumentError, "border type is 7"),
     (lambda: resize(BYTES[0], 2, 2, 1), ArgumentError, r"shape \(2, 3\)"),
-    (lambda: resize(BYTES[:0], 2, 2, 1), ArgumentError, r"shape \(0, 2, 3\)"),
     (lambda: resize(BYTES, 0, 2, 1), ArgumentError, "0 x 2"),
-    (lambda: resize(BYTES, 3, 2, 5), ArgumentError, "method 5"),
     (lambda: resize(BYTES.int(), 3, 2, 1), DTypeError, "cast it first"),
     *[
-        (
-            lambda n=n, shape=shape, attrs=attrs: getattr(mx.nd.image, n)(mx.nd.zeros(shape), **attrs),
-            ShapeError,
-            n,
-        )
+        (lambda n=n, shape=shape, a=attrs: getattr(mx.nd.image, n)(ONES(shape), **a), ShapeError, n)
         for n, shape, attrs in [
             ("flip_left_right", (2, 5, 7, 3), {}),
-            ("flip_top_bottom", (5, 7, 4), {}),
             ("to_tensor", (5, 7), {}),
             ("crop", (5, 7, 3), CROP),
             ("normalize", (5, 7, 4), {"mean": (0.5,), "std": (1.0,)}),

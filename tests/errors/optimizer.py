@@ -3,13 +3,11 @@
 import pickle
 import struct
 
-import numpy as np
 import torch
 
 import dpmodule as mx
 from dpmodule import optimizer
 from dpmodule.base import ArgumentError, DTypeError, FileFormatError, ShapeError, SignatureError, StateError
-from dpmodule.lr_scheduler import FactorScheduler
 
 two, three = mx.nd.ones((2,)), mx.nd.ones((3,))
 HUGE = struct.pack("<Iii2qiii", 0xF993FAC9, 0, 2, 2**20, 2**20, 1, 0, 0)
@@ -25,14 +23,6 @@ def step(grad, weight=two, name="sgd", at_once=False):
         updater(name).update_all([0], [grad], [weight])
     else:
         updater(name)(0, grad, weight)
-
-
-def rows(data, at, shape, dtype="float32"):
-    return mx.nd.sparse.row_sparse_array((np.asarray(data, dtype), at), shape=shape, dtype=dtype)
-
-
-def set_rate(**options):
-    optimizer.SGD(lr_scheduler=FactorScheduler(1), **options).set_learning_rate(1.0)
 
 
 def module_with(**params):
@@ -74,42 +64,28 @@ def loop():
 
 TORCH_SGD, ADAMW = torch.optim.SGD, torch.optim.AdamW
 ROWS = [
-    (lambda: optimizer.create("foo"), ArgumentError, "unknown optimizer 'foo'.*adagrad.*sgd"),
     (lambda: optimizer.create("sdg"), ArgumentError, r"^(?!.*(torchoptimizer|_svrg)).*did you mean sgd\?$"),
-    (
-        lambda: optimizer.create("torchoptimizer"),
-        SignatureError,
-        "missing a required argument: 'factory'; it takes fac",
-    ),
+    (lambda: optimizer.create("torchoptimizer"), SignatureError, "missing a required argument: 'factory'"),
     (lambda: optimizer.create(3), ArgumentError, "expected an? Optimizer|optimizer is 3"),
     (lambda: optimizer.SGD(param_idx2name=[1]), ArgumentError, "param_idx2name"),
-    (lambda: optimizer.create("sgd", foo=3), SignatureError, "foo"),
     *[
         (lambda make=make, given=given: make(**given), SignatureError, hint)
         for given, hint in (
             (
-                {"lr": 0.1},
-                r"no argument 'lr'; it takes momentum, .*learning_rate.*; did you mean learning_rate\?$",
-            ),
-            (
                 {"lr": 1, "weight_decay": 1},
                 r"'lr', 'weight_decay'; it takes .*; did you mean learning_rate, wd\?$",
             ),
-            ({"momentun": 0.9}, r"did you mean momentum\?$"),
             ({"zzz": 0.9}, "'zzz'; it takes .*param_dict$"),
         )
         for make in (optimizer.SGD, lambda **given: optimizer.create("sgd", **given), module_with)
     ],
     (lambda: optimizer.register(int), ArgumentError, "not a subclass"),
     (lambda: optimizer.Optimizer().update(0, two, two, None), NotImplementedError, "Optimizer"),
-    *[
-        (
-            lambda n=n: optimizer.create(n, momentum=None),
-            ArgumentError,
-            "momentum is None, expected a number; 0 mea",
-        )
-        for n in ("sgd", "nag", "signum", "lars", "lbsgd", "dcasgd")
-    ],
+    (
+        lambda: optimizer.create("nag", momentum=None),
+        ArgumentError,
+        "momentum is None, expected a number; 0 mea",
+    ),
     (lambda: optimizer.create("groupadagrad", wd=0.1), ArgumentError, "wd is 0.1, expected 0"),
     (lambda: optimizer.create("groupadagrad").create_state(0, three), ShapeError, r"\(3,\), expected 2 axes"),
     (lambda: optimizer.create("lbsgd", batch_scale=0), ArgumentError, "batch_scale is 0"),
@@ -118,69 +94,32 @@ ROWS = [
         (lambda g=g, n=n, a=a: step(g, two, n, a), error, said)
         for g, error, said in (
             (three, ShapeError, r"\(3,\).*\(2,\)"),
-            (mx.nd.ones((2, 1)), ShapeError, r"\(2, 1\)"),
             (two.astype("float64"), DTypeError, "float64.*float32"),
         )
-        for n in ("sgd", "adam")
-        for a in (False, True)
+        for n, a in (("sgd", False), ("adam", True))
     ],
     (lambda: updater().update_all([0, 1], [two], [two]), ArgumentError, "2 indices, but 1 weights"),
     (lambda: updater().update_all([0], [two, two], [two]), ArgumentError, "2 gradients for 1"),
-    (
-        lambda: optimizer.SGD().update([0], [two], [two], []),
-        ArgumentError,
-        "1 indices, 1 weights and 0 states",
-    ),
+    (lambda: optimizer.SGD().update([0], [two], [two], []), ArgumentError, "1 indices, 1 weights and 0"),
     # torch.optim
     (lambda: optimizer.create(torch.optim.LBFGS), ArgumentError, "LBFGS calls a closure"),
     (lambda: optimizer.create(ADAMW, foo=1), ArgumentError, "AdamW does not accept .*foo"),
-    (lambda: optimizer.create(ADAMW, lr=-1.0), ArgumentError, "AdamW does not accept .*-1.0"),
-    (
-        lambda: optimizer.create(ADAMW, lr=0.1, learning_rate=0.2),
-        ArgumentError,
-        "learning_rate is 0.2 and lr is 0.1",
-    ),
     (lambda: optimizer.create(ADAMW, weight_decay=0.1, wd=0.2), ArgumentError, "pass only one of them"),
     (lambda: optimizer.create(torch.optim.Rprop, wd=0.1), ArgumentError, "Rprop has no weight decay"),
     (lambda: optimizer.create(lambda params: 3), ArgumentError, "returned a int"),
-    (
-        lambda: optimizer.create(TORCH_SGD([torch.zeros(1)])),
-        ArgumentError,
-        "optimizer is SGD, expected a torch.optim class",
-    ),
+    (lambda: optimizer.create(TORCH_SGD([torch.zeros(1)])), ArgumentError, "optimizer is SGD, expected a"),
     (lambda: dump_of_torch(b"Path"), FileFormatError, "torch.optim has no optimizer"),
-    (lambda: dump_of_torch(b"lr_s"), FileFormatError, "torch.optim has no optimizer"),
-    (
-        lambda: updater(lambda params: TORCH_SGD(params, 1.0)).get_states(dump_optimizer=True),
-        ArgumentError,
-        "is code",
-    ),
     # states
     (lambda: resumed("adam", "sgd"), StateError, "SGD expects nothing"),
-    (
-        lambda: resumed("sgd", "adam", momentum=0.9),
-        StateError,
-        r"an array \(2,\), but Adam expects \(an array",
-    ),
-    (lambda: resumed("ftml", "lamb"), StateError, "LAMB expects"),
     (lambda: resumed("sgd", TORCH_SGD, momentum=0.9), StateError, "TorchOptimizer expects a dict"),
-    (lambda: resumed(torch.optim.Adam, "adam"), StateError, "is a dict, but Adam expects"),
     (lambda: resumed("adam", "adam", (3,)), StateError, r"parameter 0 .*\(2,\).*\(3,\)"),
-    (
-        lambda: resumed(TORCH_SGD, torch.optim.Adam, momentum=0.9),
-        StateError,
-        r"Adam cannot continue from states \['momentum_buffer'\].*step",
-    ),
-    (lambda: resumed(TORCH_SGD, TORCH_SGD, (3,), momentum=0.9), StateError, "for another network"),
+    (lambda: resumed(TORCH_SGD, torch.optim.Adam, momentum=0.9), StateError, "Adam cannot continue from"),
     (dump_with_code, ArgumentError, "built-in function print.*save without the optimizer"),
-    *[
-        (lambda p=p: array_of(p), FileFormatError, "")
-        for p in (b"N", b"K\x07", b"}", b"C\x08" + bytes(8), b"C\x04\xc9\xfa\x93\xf9")
-    ],
+    *[(lambda p=p: array_of(p), FileFormatError, "") for p in (b"N", b"C\x08" + bytes(8))],
     (lambda: array_of(b"C" + bytes([len(HUGE)]) + HUGE), FileFormatError, "float32 data"),
     *[
         (lambda d=d: updater().set_states(d), FileFormatError, "optimizer states|no optimizer")
-        for d in (b"", b"garbage", b"\x80\x04.", b"\x80\x04K\x05.", b"\x80\x04(K\x01K\x02t.", b"\x80\x09N.")
+        for d in (b"garbage", b"\x80\x09N.")
     ],
     (loop, FileFormatError, "contain themselves"),
 ]

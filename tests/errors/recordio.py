@@ -47,25 +47,20 @@ ROWS = [
     (lambda folder: R.MXRecordIO(folder / "a.rec", "a"), ArgumentError, "flag is 'a'"),
     (lambda folder: R.MXRecordIO(folder / "missing.rec", "r"), FileError, "missing.rec"),
     (lambda folder: indexed(folder, "7\t0\n", key=99), UnknownKeyError, "no key 99"),
-    (lambda folder: indexed(folder, "", b"", 0), UnknownKeyError, "no key 0 and no other"),
     *[
         (lambda folder, text=text: indexed(folder, text), FileFormatError, r"a\.idx: ")
-        for text in ("<!DOCTYPE html>\n", "1 2\n", "a\t0\n", "\xff")
+        for text in ("<!DOCTYPE html>\n", "\xff")
     ],
     # damage
     *[
         (lambda folder, content=content: read(folder, content), FileFormatError, rf"a\.rec: byte {pattern}")
         for content, pattern in (
             (b"version https://git-lfs.github.com/spec/v1\noid", "0: .*git lfs pull"),
-            (b"<!DOCTYPE html>", "0: .*HTML page"),
             (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "0: .*gzip"),
-            (b"12345678", "0: .*not a record file"),
             (frame(b"one") + frame(b"two and more")[:-4], "12: 12 bytes of payload expected, but 8 are left"),
             (frame(b"one") + MAGIC, "12: the head of a record"),
             (frame(b"one") + b"junkjunk", "12: .*damaged"),
-            (MAGIC + (0x1FFFFFFF).to_bytes(4, "little"), "0: 536870911 bytes of payload expected, but 0"),
             (PART, "0: a part of kind 2 is not allowed here"),
-            (frame(b"a" * 4 + MAGIC)[:12], "12: the head of a record"),
         )
     ],
     # records
@@ -74,7 +69,7 @@ ROWS = [
     (lambda: R.unpack_img(R.pack((0, 1, 6, 0), b"junk")), FileFormatError, "image 6 of 4 bytes"),
     *[
         (lambda header=header: R.pack(header, b""), ArgumentError, "pack: header is")
-        for header in ((0, 1.0, -1, 0), (0, "label", 0, 0), (0, 1.0, 2**64, 0), (0, 1.0), 5)
+        for header in ((0, 1.0, -1, 0), (0, "label", 0, 0))
     ],
     # datasets
     (lambda: R.RecordDataset("nowhere.rec"), FileError, "nowhere"),

@@ -6,7 +6,7 @@ import pytest
 
 from dpmodule import native
 from helpers.gallery import gallery
-from helpers.programs import run_file, run_program
+from helpers.programs import run_file
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = [path for pattern in ("*.py", "[!_]*/*.py") for path in sorted(FOLDER.glob(pattern))]
@@ -44,23 +44,3 @@ def test_example_works_without_the_extension(path, tmp_path):
 @pytest.mark.parametrize("native", ["1", pytest.param("0", marks=pytest.mark.slow)])
 def test_tagger_spells_rare_words_out(tmp_path, native):
     run_short_form(FOLDER / "autobatch" / "tagger.py", tmp_path, "--characters", DPMODULE_NATIVE=native)
-
-
-def test_examples_are_short():
-    assert {
-        path: lines for path in EXAMPLES if (lines := len(path.read_text("utf-8").splitlines())) > 150
-    } == {}
-
-
-@pytest.mark.timeout(120)
-def test_leaving_by_onnx_does_without_onnx_runtime(tmp_path):
-    path = str(FOLDER / "interop" / "leave_by_onnx.py")
-    code = f"""
-import runpy, sys
-sys.modules["onnxruntime"] = None  # as if it were not installed
-sys.argv = [{path!r}, "--smoke"]
-runpy.run_path({path!r}, run_name="__main__")
-"""
-    done = run_program(code, seconds=110, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "target" in done.stdout.splitlines()[-1]

@@ -38,15 +38,12 @@ TURNED = {"transpose_a": True, "transpose_b": True}
 NETS = [
     (S.Convolution(X, kernel=(3, 3), num_filter=8, num_group=4, stride=(1, 2)), (2, 4, 9, 8)),
     (S.Convolution(X, kernel=(3, 3), dilate=(2, 2), num_filter=5), (2, 4, 9, 8)),
-    (S.Convolution(X, kernel=(3,), num_filter=5), (2, 4, 9)),
     (S.Convolution(X, kernel=(2, 3, 2), num_filter=5), (2, 4, 5, 6, 7)),
     (S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), num_filter=6, num_group=2), (2, 4, 5, 6)),
     (DENSE, (4, 2, 5)),
     (S.FullyConnected(X, num_hidden=7, flatten=False), (4, 2, 5)),
-    (S.dot(X, weight(5, 6)), (4, 5)),
     (S.dot(X, weight(6, 4), **TURNED), (4, 5)),
     (S.batch_dot(X, weight(3, 6, 5), transpose_b=True), (3, 4, 5)),
-    (S.linalg.gemm2(X, weight(3, 5, 6)), (3, 4, 5)),
     (S.linalg.gemm2(X, weight(3, 4, 6), transpose_a=True), (3, 4, 5)),
 ]
 
@@ -71,40 +68,26 @@ def test_products_equal_what_torch_counts(net, shape, data_wanted):
         assert found.backward_flops == counts[1] > 0
 
 
-@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh"])
-@pytest.mark.parametrize("ways", [1, 2])
-def test_fused_recurrent_layers_take_the_products_of_their_cells(mode, ways):
-    fused, found = mx.rnn.FusedRNNCell(6, num_layers=2, mode=mode, bidirectional=ways == 2, prefix="r_"), []
-    for cell, operator in ((fused, "RNN"), (fused.unfuse(), "FullyConnected")):
-        with mx.name.NameManager():
-            net = cell.unroll(5, X, layout="TNC", merge_outputs=True)[0]
-        found.append(counted(net, data=(5, 3, 4))[1][operator])
-    assert found[0] == found[1]
-
-
 def test_attention_takes_two_products():
     length, batch, heads, width = 5, 2, 3, 4
-    products = 2 * batch * heads * length * length * width
-    scores = S.softmax(S.contrib.interleaved_matmul_selfatt_qk(X, heads=heads))
-    values = S.contrib.interleaved_matmul_selfatt_valatt(X, scores, heads=heads)
-    _, by_name = counted(values, data=(length, batch, heads * width * 3))
-    assert {by_name[f"_contrib_interleaved_matmul_selfatt_{part}"] for part in ("qk", "valatt")} == {products}
-    queries, pairs = S.Variable("queries"), S.Variable("pairs")
-    scores = S.softmax(S.contrib.interleaved_matmul_encdec_qk(queries, pairs, heads=heads))
-    values = S.contrib.interleaved_matmul_encdec_valatt(pairs, scores, heads=heads)
-    shapes = {"queries": (7, batch, heads * width), "pairs": (length, batch, heads * width * 2)}
-    _, by_name = counted(values, **shapes)
-    found = {by_name[f"_contrib_interleaved_matmul_encdec_{part}"] for part in ("qk", "valatt")}
-    assert found == {products // length * 7}
+    products, more = 2 * batch * heads * length * width, S.Variable("more")
+    data = {"data": (7, batch, heads * width)}
+    for kind, given, count, shapes in (
+        ("selfatt", (X,), length, {"data": (length, batch, heads * width * 3)}),
+        ("encdec", (X, more), 7, data | {"more": (length, batch, heads * width * 2)}),
+    ):
+        operators = [getattr(S.contrib, f"interleaved_matmul_{kind}_{part}") for part in ("qk", "valatt")]
+        values = operators[1](given[-1], S.softmax(operators[0](*given, heads=heads)), heads=heads)
+        _, by_name = counted(values, **shapes)
+        found = {by_name[f"_contrib_interleaved_matmul_{kind}_{part}"] for part in ("qk", "valatt")}
+        assert found == {products * count}
 
 
 STATE = S.Variable("state", shape=(4, 6))
 STEP = 2 * 4 * 6 * 6  # of a product with `SQUARE`
 SQUARE = weight(6, 6)
 COUNT = S.Variable("i", shape=(1,))
-WHILE = S.contrib.while_loop(lambda i, x: i < 3, lambda i, x: ([], [i + 1, S.dot(x, SQUARE)]), [COUNT, X], 5)[
-    1
-][1]
+LOOP = S.contrib.while_loop(lambda i, x: i < 3, lambda i, x: ([], [i + 1, S.dot(x, SQUARE)]), [COUNT, X], 5)
 ONCE, TWICE = (lambda: S.dot(X, SQUARE)), (lambda: S.dot(S.dot(X, SQUARE), SQUARE))
 
 
@@ -112,12 +95,8 @@ ONCE, TWICE = (lambda: S.dot(X, SQUARE)), (lambda: S.dot(S.dot(X, SQUARE), SQUAR
     ("net", "shape", "flops"),
     [
         (S.relu(X), (1, 2, 3, 4), 24),
-        (X + X, (1, 2, 3, 4), 24),
         (S.sum(X), (1, 2, 3, 4), 24),
-        (S.mean(X, axis=1), (1, 2, 3, 4), 24),
-        (S.Flatten(X), (1, 2, 3, 4), 0),
         (S.transpose(X), (1, 2, 3, 4), 0),
-        (S.Concat(X, X, dim=0), (1, 2, 3, 4), 0),
         (S.Embedding(X, input_dim=10, output_dim=7), (1, 2, 3, 4), 0),
         (S.Pooling(X, kernel=(2, 2), stride=(1, 1), pool_type="max"), (1, 2, 3, 4), 12 * 4),
         (S.Pooling(X, kernel=(2, 2), global_pool=True, pool_type="avg"), (1, 2, 3, 4), 24),
@@ -125,13 +104,9 @@ ONCE, TWICE = (lambda: S.dot(X, SQUARE)), (lambda: S.dot(S.dot(X, SQUARE), SQUAR
         (S.linalg.syrk(X), (1, 2, 3, 4), 2 * 2 * 3 * 3 * 4),
         (S.broadcast_add(X, S.Variable("y", shape=(5, 1, 2, 3, 4))), (1, 2, 3, 4), 120),
         (S.contrib.foreach(lambda x, s: (x, S.dot(s, SQUARE) + x), X, STATE)[0], (7, 4, 6), 7 * (STEP + 24)),
-        (WHILE, (4, 6), 5 * (STEP + 2)),
+        (LOOP[1][1], (4, 6), 5 * (STEP + 2)),
         (S.contrib.cond(S.Variable("p", shape=(1,)) > 0, TWICE, ONCE), (4, 6), 2 * STEP + 1),
-        (
-            S.FullyConnected(X, num_hidden=10**6, no_bias=True),
-            (1024, 10**6),
-            2 * 1024 * 10**12,
-        ),  # runs nothing
+        (S.FullyConnected(X, num_hidden=10**6, no_bias=True), (1024, 10**6), 2 * 1024 * 10**12),
         (S.FullyConnected(X, num_hidden=5), None, 0),
     ],
 )

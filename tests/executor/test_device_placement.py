@@ -22,10 +22,8 @@ def network(dropout=0.0):
 
 def ran(groups=GROUPS, dropout=0.0):
     """Bind, fill, and run forward and backward."""
-    executor, rng = (
-        network(dropout).simple_bind(mx.cpu(0), group2ctx=groups, data=(5, 6)),
-        np.random.RandomState(0),
-    )
+    executor = network(dropout).simple_bind(mx.cpu(0), group2ctx=groups, data=(5, 6))
+    rng = np.random.RandomState(0)
     for array in executor.arg_dict.values():
         array[:] = rng.randn(*array.shape)
     executor.forward(is_train=True, softmax_label=[0, 1, 2, 3, 0])
@@ -35,9 +33,8 @@ def ran(groups=GROUPS, dropout=0.0):
 
 def test_arrays_lie_where_their_group_lives():
     executor = ran()
-    wanted = {"data": 0, "fc1_weight": 1, "fc1_bias": 1, "fc2_weight": 2, "fc2_bias": 2, "softmax_label": 2}
-    found = {k: array.context.device_id for k, array in executor.arg_dict.items()}
-    assert found == wanted
+    found = [array.context.device_id for array in executor.arg_arrays]
+    assert found == [0, 1, 1, 2, 2, 2]
     assert executor.grad_dict["fc1_weight"].context == mx.cpu(1)
     assert executor.outputs[0].context == mx.cpu(2)
     assert executor.reshape(data=(3, 6), partial_shaping=True).arg_dict["fc1_bias"].context == mx.cpu(1)
@@ -47,10 +44,6 @@ def assert_same(one, other, **tolerance):
     np.testing.assert_allclose(one.outputs[0].asnumpy(), other.outputs[0].asnumpy(), **tolerance)
     for name, grad in one.grad_dict.items():
         np.testing.assert_allclose(other.grad_dict[name].asnumpy(), grad.asnumpy(), **tolerance)
-
-
-def test_results_do_not_depend_on_the_placement():
-    assert_same(ran(None), ran(), rtol=0)
 
 
 def test_every_node_draws_from_its_own_contexts_generator():
@@ -88,10 +81,3 @@ def test_groups_on_cpu_and_gpu():
     spread = ran({"front": mx.gpu(0), "back": mx.cpu(0)})
     assert spread.arg_dict["fc1_weight"].tensor.device == torch.device("cuda", 0)
     assert_same(ran(None), spread, rtol=1e-4, atol=1e-5)
-
-
-def test_a_list_of_one_context_is_for_every_device():
-    groups = {"front": [mx.cpu(2)], "back": mx.cpu(3)}
-    mod = mx.mod.Module(network(), context=[mx.cpu(0), mx.cpu(1)], group2ctxs=groups)
-    mod.bind([("data", (4, 6))], [("softmax_label", (4,))])
-    assert [[array.context for array in arrays] for arrays in mod.group.param_arrays][0] == [mx.cpu(2)] * 2

@@ -15,19 +15,6 @@ def test_variables_come_first_and_new_states_are_written_back_gamma_at_once():
     assert mutated == [(name, f"{name}_new", name == "bn_gamma") for name in names]
 
 
-def test_only_a_terminal_loss_is_cut_and_only_for_backward():
-    loss = S.SoftmaxOutput(X * 2, name="softmax")
-    low = lower(loss.graph, True)
-    assert [(h.output, h.op.name) for h in low.losses] == [(0, "SoftmaxOutput")]
-    assert low.steps[-1].detach_first
-    others = [
-        lower(loss.graph, False),
-        lower((loss + 1).graph, True),
-        lower(S.Group([loss, loss]).graph, True),
-    ]
-    assert [each.losses for each in others] == [[], [], []]
-
-
 def test_plain_torch_functions_are_called_directly_and_shapes_given_where_they_are_needed():
     step = lower(S.tanh(X).graph, True).steps[0]
     assert (step.takes_env, step.function.__name__) == (False, "tanh")

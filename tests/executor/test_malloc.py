@@ -45,19 +45,18 @@ def child(code, call="None", before=""):
 @pytest.mark.parametrize(
     ("before", "call", "printed"),
     [
-        ("", "None", ["None", "False", "True"]),
         ("", "mx.util.keep_large_blocks()", ["True", "True", "False"]),
         ("os.environ['DPMODULE_MALLOC'] = 'keep'", "None", ["None", "True", "False"]),
         ("os.environ['DPMODULE_MALLOC'] = ''", "None", ["None", "False", "True"]),
     ],
-    ids=["usually", "asked", "environment", "empty"],
+    ids=["asked", "environment", "empty"],
 )
 def test_blocks_are_returned_unless_asked_for(before, call, printed):
     """Printed: what the call returns, whether blocks are kept, and whether 48 MB come from the system again."""
     assert child(KEPT, call, before) == printed
 
 
-@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+@pytest.mark.parametrize("error", [AttributeError, TypeError])
 def test_other_c_libraries_are_left_alone(monkeypatch, error):
     def missing(name):
         raise error
@@ -85,10 +84,3 @@ def test_giving_back_calls_the_library(monkeypatch):
 @pytest.mark.parametrize(("size", "least", "most"), [(2**30, 0, 20 * (CACHED + 1)), (0, 20, 10**6)])
 def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, least, most):
     assert least <= int(child(SETTLED, f"malloc.raise_mmap_threshold({size})")[0]) <= most
-
-
-def test_a_small_network_settles_nothing(monkeypatch):
-    monkeypatch.setattr(malloc, "_threshold_raised", False)
-    for shape, raised in ((2, 3), False), ((1024, 1024), GLIBC):
-        mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=shape)
-        assert malloc._threshold_raised == raised

@@ -14,29 +14,25 @@ from dpmodule.executor.memory import reusable
 CPU = mx.cpu()
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5, 7), (300, 300)])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(("shape", "dtype"), [((), "float64"), ((0, 3), "bool"), ((300, 300), "bfloat16")])
 def test_new_arrays_are_zeros_in_aligned_memory_of_their_own(shape, dtype):
     array, other = allocate(shape, mx.cpu(1), dtype), allocate(shape, CPU, dtype)
-    assert (array.context, array.pinned) == (mx.cpu(1), False)
     first = array.tensor
-    assert tuple(first.shape) == shape
+    assert (array.context, array.pinned, tuple(first.shape)) == (mx.cpu(1), False, shape)
     assert first.is_contiguous()
     assert first.untyped_storage().nbytes() == first.nbytes
     assert not first.any()
-    if first.numel():
-        assert first.data_ptr() % 64 == 0
-        first.fill_(1)
-        assert not other.tensor.any()
+    assert not first.numel() or first.data_ptr() % 64 == 0
+    first.fill_(1)
+    assert not other.tensor.any()
 
 
-@pytest.mark.parametrize(("count", "size", "share"), [(1, 2**26, 100), (1000, 2**14, 4)])
-def test_arrays_take_no_memory_before_they_are_written(count, size, share):
+def test_arrays_take_no_memory_before_they_are_written():
     resource = pytest.importorskip("resource")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [allocate((size,), CPU, "float32") for _ in range(count)]
+    array = allocate((2**26,), CPU, "float32")
     touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    assert touched < sum(array.tensor.nbytes for array in arrays) // resource.getpagesize() // share
+    assert touched < array.tensor.nbytes // resource.getpagesize() // 100
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what memory a process has")
@@ -92,9 +88,8 @@ def test_memory_that_nobody_else_holds_is_used_again():
     small = mx.nd.ones((3,))
     small.torch()
     assert reusable(small) is None
-    assert (
-        reusable(mx.nd.NDArray(mx.nd.zeros((1,)).tensor.expand(4, 4), CPU)) is None
-    )  # no memory to write in
+    expanded = mx.nd.NDArray(mx.nd.zeros((1,)).tensor.expand(4, 4), CPU)  # no memory to write in
+    assert reusable(expanded) is None
 
 
 def test_large_memory_in_use_is_replaced_by_new_pages():

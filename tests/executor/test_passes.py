@@ -5,7 +5,6 @@ import dpmodule as mx
 from dpmodule import executor
 from dpmodule.executor import passes
 from dpmodule.executor.passes.channels_last import restride
-from helpers.programs import run_program
 from helpers.switched import ALL_PASSES, fired
 
 S = mx.sym
@@ -88,23 +87,3 @@ def test_switching_off_ends_with_the_block_even_on_an_error():
         raise KeyError
     assert passes.settings() == frozenset()
     assert set(NETS) == set(ALL_PASSES) - {"dead_steps", "pooled_lookups"}
-
-
-LATE = """
-import linecache, sys
-import dpmodule as mx
-
-net = mx.sym.Activation(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4), act_type="relu")
-net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=3), name="softmax")
-bound = net.simple_bind(mx.cpu(), data=(2, 5))
-bound.forward(is_train=True)
-bound.backward()
-home = "dpmodule.executor.passes."
-print(*sorted(name.removeprefix(home) for name in sys.modules if name.startswith(home)))
-print(sum("dpmodule program" in name for name in linecache.cache))
-"""
-
-
-def test_a_perceptron_needs_no_pass_but_that_of_its_loss_and_no_source():
-    done = run_program(LATE)
-    assert done.stdout.split("\n")[:2] == ["fresh_heads mirror", "0"], done.stdout + done.stderr

@@ -42,9 +42,7 @@ def in_threads(count, work):
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(count) as pool:
-            return [
-                each.result() for each in [pool.submit(lambda: (start.wait(), work())) for _ in range(count)]
-            ]
+            return list(pool.map(lambda _: (start.wait(), work()), range(count)))
     finally:
         sys.setswitchinterval(before)
 
@@ -81,16 +79,6 @@ def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
     assert program_of(net(0.0).graph, False) is not first
 
 
-NAMES = ["for", "None", "__debug__", "env", "values", "shaped", "forward", "2x", "a b", "a-b", "", "ﬁ", "²"]
-
-
-@pytest.mark.parametrize("name", [*NAMES, "é", "新", "print"])
-def test_any_name_makes_a_program(name):
-    x = S.Variable(name or " ")
-    out = S.relu(x, name=name + "_r") + S.tanh(x, name=name)
-    assert out.bind(mx.cpu(), [mx.nd.array([1.0])]).forward()[0].asscalar() == pytest.approx(1 + np.tanh(1))
-
-
 PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
 
 
@@ -100,11 +88,7 @@ PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
         (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
         (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
         (S.Group([S.SliceChannel(X, num_outputs=1, axis=0), S.split_v2(X, 1)]), {"x": [1, 2]}, [[1, 2]] * 2),
-        (
-            S.Group([PARTS[1], PARTS[1] * 2]),
-            {"x": [1, 2, 3]},
-            [[2], [4]],
-        ),  # unused outputs, and a head that is read
+        (S.Group([PARTS[1], PARTS[1] * 2]), {"x": [1, 2, 3]}, [[2], [4]]),
         (S.zeros((2,)), {}, [[0, 0]]),
     ],
     ids=["names", "0 and -0", "single pieces", "pieces", "no variables"],

@@ -41,9 +41,8 @@ A, B = S.identity(TWICE, name="a"), S.identity(X * 3, name="b")
 BEHIND = S.Group([A, S.MakeLoss(X * 3), S.BlockGrad(X)])
 OF_Y = S.Group([TWICE, S.BlockGrad(Y)])
 ONE, PAIR, STALE = [1.0], [1.0, 2.0], {"x": [1.0], "y": [1.0]}
-REGRESSION = S.LinearRegressionOutput
+REGRESSION, SCORED = S.LinearRegressionOutput, S.SoftmaxOutput(X, Y, out_grad=True)
 CASES = {  # net, values, head gradients, gradients; these start as 7
-    "write": (X * 9, ONE, [1], [9]),
     "shape not read": (S.shape_array(X), PAIR, [[1] * 5], [0, 0]),  # as in MXNet, where no gradient flows
     "more than outputs": (X * 2, ONE, [1, [1] * 7], [2]),
     "made label": (REGRESSION(X, Y * 2), {"x": [[1.0]], "y": [[3.0]]}, None, {"x": [[-5]], "y": [[0]]}),
@@ -52,7 +51,6 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
     "loss": (S.MakeLoss(TWICE), ONE, [100], [2]),
     "loss at the end": (BEHIND, ONE, [1], [5]),
     "loss beside": (S.Group([LOSS, TWICE]), ONE, [None, 1], [3]),
-    "list": (S.Group([A, B]), ONE, [1, 1], [5]),
     "dict": (S.Group([A, B]), ONE, {"a_output": 1, "b_output": 1}, [5]),
     "variable": (X, ONE, [4], [4]),
     "loss of a variable": (S.MakeLoss(X, grad_scale=3), ONE, None, [3]),
@@ -61,12 +59,7 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
     "two losses": (S.Group([S.MakeLoss(TWICE), S.MakeLoss(TWICE, grad_scale=3)]), ONE, None, [8]),
     "loss of a loss": (S.MakeLoss(SCALED * 3), ONE, None, [5]),
     "read loss": (S.Group([SCALED, S.BlockGrad(SCALED) * X]), [2.0], [None, 1], [15]),
-    "out_grad": (
-        S.SoftmaxOutput(X, Y, out_grad=True),
-        {"x": [[0.0, 0.0]], "y": ONE},
-        [[[8, 8]]],
-        {"x": [[0.25, -0.25]]},
-    ),
+    "out_grad": (SCORED, {"x": [[0.0, 0.0]], "y": ONE}, [[[8, 8]]], {"x": [[0.25, -0.25]]}),
     "unreachable": (OF_Y, STALE, [1, 1], {"x": [2], "y": [0]}),
 }
 
@@ -86,17 +79,8 @@ def test_gradients(case, req):
     for turn in (1, 2):
         executor.backward(heads)
         for name, value in (expected if isinstance(expected, dict) else {"x": expected}).items():
-            assert (
-                grad(executor, name)
-                == (np.array(value) if req == "write" else 7 + turn * np.array(value)).tolist()
-            )
-
-
-def test_heads_may_be_one_array_of_another_type():
-    executor = bound(TWICE, x=ONE)
-    executor.forward(is_train=True)
-    executor.backward(mx.nd.ones((1,), dtype="float64"))
-    assert grad(executor) == [2]
+            value = np.array(value) if req == "write" else 7 + turn * np.array(value)
+            assert grad(executor, name) == value.tolist()
 
 
 def test_an_integer_arguments_gradient_is_zeros_of_its_type():
@@ -109,8 +93,9 @@ def test_an_integer_arguments_gradient_is_zeros_of_its_type():
     assert grad(executor, "w") == [[1, 1], [0, 0], [1, 1]]
 
 
-@pytest.mark.parametrize("source", ["int32", "float32", "float16"])
-@pytest.mark.parametrize("target", ["int32", "float32", "float16"])
+@pytest.mark.parametrize(
+    ("source", "target"), [("int32", "float16"), ("float16", "int32"), ("int32", "int32")]
+)
 def test_gradients_pass_casts_to_and_from_integers(source, target):
     executor = S.Cast(S.Variable("x", dtype=source), dtype=target).simple_bind(mx.cpu(), x=(4,))
     values = np.array([-3.7, -0.2, 1.5, 8.9])
@@ -185,25 +170,19 @@ def test_backward_after_predict_uses_moving_statistics_and_leaves_them():
     assert [a.asscalar() for a in executor.aux_arrays] == [5, 4]
 
 
-@pytest.mark.parametrize("req", [{"x": "write"}, {"y": "write"}, {"x": "write", "y": "add"}])
-def test_an_argument_written_between_forward_and_backward_is_used_as_it_is_then(req):
-    executor = bound(X * Y, req=req, x=[2.0], y=[3.0])
-    executor.forward(is_train=True)
-    executor.arg_dict["x"][:], executor.arg_dict["y"][:] = 20, 30
-    executor.backward(ones(1))
-    assert [grad(executor, name) for name in req] == [[30] if name == "x" else [20] for name in req]
-
-
 def test_other_arrays_written_between_forward_and_backward():
     label = bound(REGRESSION(X, Y), x=[[1.0], [2.0]], y=[[0.0], [0.0]])
     state = norm(S.BatchNorm(X, use_global_stats=True, fix_gamma=False, eps=0, name="bn"))
-    output = bound(S.sigmoid(X), x=[0.0])
-    for executor in (label, state, output):
+    output, product = bound(S.sigmoid(X), x=[0.0]), bound(X * Y, x=[2.0], y=[3.0])
+    for executor in (label, state, output, product):
         executor.forward(is_train=True)
     label.arg_dict["y"][:], state.aux_dict["bn_moving_var"][:], output.outputs[0][:] = 5, 4, 0.25
+    product.arg_dict["x"][:], product.arg_dict["y"][:] = 20, 30
     label.backward()
     state.backward(ones(2, 1))
     output.backward(ones(1))
+    product.backward(ones(1))
+    assert [grad(product, name) for name in "xy"] == [[30], [20]]
     assert [grad(each) for each in (label, state, output)] == [[[-4], [-3]], [[0.5], [0.5]], [0.25 * 0.75]]
 
 
@@ -252,29 +231,6 @@ def test_two_steps_of_batchnorm_commit_once_each_in_backward():
     silent.forward(is_train=True)
     silent.backward(ones(2, 1))
     assert silent.aux_arrays[0].asscalar() == 0
-
-
-@pytest.mark.parametrize("is_train", [False, True])
-def test_fixed_gamma_is_written_in_every_forward(is_train):
-    executor = norm(S.BatchNorm(X, name="bn"))
-    gamma = executor.arg_dict["bn_gamma"]
-    gamma[:] = 7
-    executor.forward(is_train=is_train)
-    assert gamma.asscalar() == 1
-    executor.backward(ones(2, 1))
-    assert grad(executor, "bn_gamma") == [0]
-
-
-def test_dropout_repeats_with_the_seed_and_differs_between_forwards():
-    executor = bound(S.Dropout(X, p=0.5), x=np.ones(50))
-    mx.random.seed(5)
-    one, two = (executor.forward(is_train=True)[0].asnumpy() for _ in range(2))
-    mx.random.seed(5)
-    assert np.array_equal(executor.forward(is_train=True)[0].asnumpy(), one)
-    assert not np.array_equal(one, two)
-    for _ in range(2):
-        executor.backward(ones(50))
-        assert np.array_equal(grad(executor), one)
 
 
 def test_inputs_may_be_read_where_they_lie():

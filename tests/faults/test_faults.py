@@ -14,28 +14,19 @@ from helpers.resumable import KINDS
 FILE = TESTS / "helpers" / "faults.py"
 
 
-def drive(mode, folder, count, seed, *more, seconds=110):
-    done = run_file(FILE, mode, folder, count, seed, *more, seconds=seconds)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["wrong"] == []
-    assert found["faults"] == count
-    return found
-
-
-@pytest.mark.parametrize("mode", ["kill", "signal"])
-def test_what_happens_to_a_training_is_not_seen_in_its_end(tmp_path, mode):
-    found = drive(mode, tmp_path, 10, 1, "buckets", "contexts")
-    assert found["trainings"] > 1
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["kill", "signal"])
-def test_two_hundred_faults(tmp_path, mode):
-    found = drive(mode, tmp_path, 200, 7, *KINDS, "fresh", seconds=1700)
-    assert found["trainings"] >= len(KINDS)
-    assert max(found["back"]) > 3 or mode == "signal"
+@pytest.mark.parametrize(
+    ("count", "kinds"),
+    [(10, ["buckets", "contexts"]), pytest.param(200, [*KINDS, "fresh"], marks=pytest.mark.slow)],
+)
+def test_what_happens_to_a_training_is_not_seen_in_its_end(tmp_path, mode, count, kinds):
+    done = run_file(FILE, mode, tmp_path, count, 1, *kinds, seconds=110 if count == 10 else 1700)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["wrong"], found["faults"]) == ([], count)
+    assert found["trainings"] >= len(set(kinds) - {"fresh"})
+    assert max(found["back"]) > 3 or (mode, count) != ("kill", 200)
 
 
 def saved(folder, name):

@@ -120,14 +120,6 @@ def test_values(case):
     assert variable.dtype == str(found.dtype)
 
 
-def test_fc_maps_each_input_by_its_own_weight_and_adds():
-    out = layers.fc([layers.data("x", [3]), layers.data("z", [2])], 4, act="tanh")
-    (found,) = run({"x": A.x, "z": A.z}, [out])
-    w0, w1, bias = values("fc_0_0_weight", "fc_0_1_weight", "fc_0_bias")
-    np.testing.assert_allclose(found, np.tanh(A.x @ w0.T + A.z @ w1.T + bias), rtol=1e-5, atol=1e-6)
-    assert (out.shape, w0.shape, w1.shape) == ((-1, 4), (4, 3), (4, 2))
-
-
 @pytest.mark.parametrize(("axis", "shape"), [(1, (-1, 5)), (2, (-1, 2, 5)), (3, (-1, 2, 3, 5))])
 def test_fc_counts_features_from_an_axis_on(axis, shape):
     out = layers.fc(layers.data("x", [2, 3, 4]), 5, num_flatten_dims=axis, bias_attr=False)
@@ -184,18 +176,3 @@ def test_dropout_is_for_training_programs():
     (same,) = fluid.Executor().run(still, {"x": given}, [out.name])
     np.testing.assert_array_equal(same, given)
     assert still.var(out.name) is out
-
-
-def test_factorization_machine():
-    ids, _ = text_inputs()
-    first = layers.sequence_pool(layers.embedding(ids, [9, 1]), "sum")
-    rows = layers.embedding(ids, [9, 4])
-    total = layers.square(layers.sequence_pool(rows, "sum"))
-    pairs = layers.reduce_sum(total - layers.sequence_pool(layers.square(rows), "sum"), dim=1, keep_dim=True)
-    (found,) = run({"words": RAGGED}, [first + pairs * 0.5])
-    w, v = values("embedding_0_weight", "embedding_1_weight")
-    expected = [
-        [sum(w[i, 0] for i in row) + sum(v[i] @ v[j] for a, i in enumerate(row) for j in row[a + 1 :])]
-        for row in RAGGED
-    ]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)

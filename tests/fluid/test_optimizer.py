@@ -92,16 +92,6 @@ def test_steps_are_paddles(name):
     assert [(parameter.name, grad) for parameter, grad in pairs] == [("fc_0_weight", "fc_0_weight@GRAD")]
 
 
-def test_rates_and_decays_of_single_parameters():
-    decay = fluid.regularizer.L2Decay(0.25)
-    fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.5)).minimize(
-        line(learning_rate=3.0, regularizer=decay)
-    )
-    (found,), batch = trained(1)
-    w = np.array([[0.3, -0.2, 0.5]])
-    np.testing.assert_allclose(found, w - 0.3 * (gradient(w, batch) + 0.25 * w), rtol=1e-5)
-
-
 @pytest.mark.parametrize("how", ["trainable", "no_grad_set", "parameter_list"])
 def test_parameters_that_are_not_trained(how):
     loss = line(trainable=how != "trainable", regularizer=fluid.regularizer.L2Decay(0.25))

@@ -20,10 +20,6 @@ def declared(width, name="x"):
     return layers.data(name, [width], lod_level=1)
 
 
-def as_rows(array):
-    return [row.asnumpy() for row in (array[i] for i in range(array.shape[0]))]
-
-
 POOLS = {
     "sum": lambda x: x.sum(0),
     "average": lambda x: x.mean(0),
@@ -34,46 +30,30 @@ POOLS = {
 }
 
 
-def test_pooling():
-    x, given = declared(2), sequences(2)
-    outs = [layers.sequence_pool(x, kind) for kind in POOLS]
-    outs += [layers.sequence_first_step(x), layers.sequence_last_step(x)]
-    found = run({"x": given}, outs)
-    for one, function in zip(found, [*POOLS.values(), POOLS["first"], POOLS["last"]]):
-        expected = [function(row) if len(row) else np.zeros(2) for row in given]
-        np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6)
-    assert {each.shape for each in outs} == {(-1, 2)}
-    assert {each.lod_level for each in outs} == {0}
-
-
 def test_single_numbers_have_the_axis_that_their_variable_says():
-    x, two = declared(1), declared(2, "two")
+    x, two, deep = declared(1), declared(2, "two"), layers.data("deep", [2, 3], lod_level=1)
     ids, label = layers.data("ids", [1], dtype="int64", lod_level=1), layers.data("label", [1])
     start = fluid.ParamAttr(initializer=fluid.initializer.Constant(1.0))
     ones = layers.embedding(layers.sequence_reverse(ids), [5, 2], param_attr=start)
-    deep = layers.data("deep", [2, 3], lod_level=1)
-    feed = {"x": sequences(1), "two": sequences(2), "ids": [[[i % 5] for i in range(n)] for n in ROWS]}
-    feed["label"] = np.arange(4.0).reshape(4, 1)
+    rows, ends = sequences(1), np.arange(4.0).reshape(4, 1)
+    feed = {"x": rows, "two": sequences(2), "ids": [[[i % 5] for i in range(n)] for n in ROWS], "label": ends}
     feed["deep"] = [each.reshape(-1, 2, 3) for each in sequences(6)]
-    rows = feed["x"]
-    a, b, each = np.concatenate(rows), np.concatenate(feed["two"]), np.repeat(feed["label"], ROWS, 0)
+    a, b, each = np.concatenate(rows), np.concatenate(feed["two"]), np.repeat(ends, ROWS, 0)
+    turned = np.concatenate([row[::-1] for row in rows])
 
     def pooled(kind, rows=rows):
-        return np.array([POOLS[kind](np.array(row)) if len(row) else [0] for row in rows])
+        return np.array([POOLS[kind](np.array(row)) if len(row) else [0] * len(rows[0][0]) for row in rows])
 
-    soft = np.concatenate([np.exp(row) / np.exp(row).sum() for row in rows])
     cases = [
         *((layers.sequence_pool(x, kind), pooled(kind)) for kind in POOLS),
+        *((layers.sequence_pool(two, kind), pooled(kind, feed["two"])) for kind in POOLS),
         (layers.sequence_first_step(x), pooled("first")),
         (layers.sequence_last_step(x), pooled("last")),
         (layers.sequence_pool(ids, "last"), pooled("last", feed["ids"])),
-        (
-            layers.square_error_cost(layers.sequence_pool(x, "sum"), label),
-            (pooled("sum") - feed["label"]) ** 2,
-        ),
-        (layers.sequence_softmax(x), soft),
+        (layers.square_error_cost(layers.sequence_pool(x, "sum"), label), (pooled("sum") - ends) ** 2),
+        (layers.sequence_softmax(x), np.concatenate([np.exp(row) / np.exp(row).sum() for row in rows])),
         (layers.softmax(x), np.ones_like(a)),
-        (layers.sequence_reverse(x), np.concatenate([row[::-1] for row in rows])),
+        (layers.sequence_reverse(x), turned),
         (layers.sequence_expand(label, x), each),
         (layers.sequence_expand(x, x), np.concatenate([np.tile(row, (len(row), 1)) for row in rows])),
         (layers.concat([x, two], axis=1), np.concatenate([a, b], 1)),
@@ -83,10 +63,7 @@ def test_single_numbers_have_the_axis_that_their_variable_says():
         (layers.elementwise_sub(x, label), a - each),
         (two * x + 1.0, b * a + 1),
         (layers.reduce_sum(x, dim=1, keep_dim=True), a),
-        (
-            layers.fc(layers.sequence_reverse(x), 2, param_attr=start),
-            np.concatenate([r[::-1] for r in rows]) * [1, 1],
-        ),
+        (layers.fc(layers.sequence_reverse(x), 2, param_attr=start), turned * [1, 1]),
         (layers.scale(x, 2.0), a * 2),
         (x, a),
     ]
@@ -95,8 +72,7 @@ def test_single_numbers_have_the_axis_that_their_variable_says():
         one = (one.values if variable.lod_level else one).asnumpy()
         np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6, err_msg=variable.name)
         assert (variable.shape, one.shape) == ((-1, *expected.shape[1:]), expected.shape), variable
-    tensor = fluid.create_lod_tensor(a, [ROWS])
-    assert tensor.values.shape == (8, 1)
+    assert fluid.create_lod_tensor(a, [ROWS]).values.shape == (8, 1)
     assert fluid.DataFeeder(["x"]).feed([(row,) for row in rows])["x"].values.shape == (8, 1)
 
 
@@ -123,19 +99,14 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
     """Run one sequence step by step in float64; returns states, states of the cell."""
     units = weight.shape[1]
     h = c = np.zeros(units)
-    found = []
-    for x in row[::-1] if is_reverse else row:
-        new, enter, forget, leave = np.split(x + weight @ h + bias[: 4 * units], 4)
-        if peepholes:
-            p_enter, p_forget, p_leave = np.split(bias[4 * units :], 3)
-            enter, forget = enter + p_enter * c, forget + p_forget * c
-        c = np.tanh(new) * sigmoid(enter) + c * sigmoid(forget)
-        h = sigmoid(leave + (p_leave * c if peepholes else 0)) * np.tanh(c)
-        found.append((h, c))
-    found = found[::-1] if is_reverse else found
-    return (
-        [np.array(part).reshape(-1, units) for part in zip(*found)] if found else [np.zeros((0, units))] * 2
-    )
+    found = np.zeros((2, len(row), units))
+    p_enter, p_forget, p_leave = np.split(bias[4 * units :], 3) if peepholes else np.zeros(3)
+    for t in reversed(range(len(row))) if is_reverse else range(len(row)):
+        new, enter, forget, leave = np.split(row[t] + weight @ h + bias[: 4 * units], 4)
+        c = np.tanh(new) * sigmoid(enter + p_enter * c) + c * sigmoid(forget + p_forget * c)
+        h = sigmoid(leave + p_leave * c) * np.tanh(c)
+        found[:, t] = h, c
+    return found
 
 
 @pytest.mark.parametrize("peepholes", [True, False])
@@ -159,42 +130,34 @@ def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
     "attributes", [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity"}]
 )
 def test_lstms_gradients_are_the_slopes(attributes):
-    draw = np.random.default_rng(5)
-    offsets = [0, 3, 3, 4, 8]
-    width = 14 if attributes.get("use_peepholes", True) else 8
-    arrays = [draw.normal(size=shape) * 0.5 for shape in ((8, 8), (8, 2), (width,))]
+    draw, offsets = np.random.default_rng(5), [0, 3, 3, 4, 8]
+    sizes = {"data": (8, 8), "weight": (8, 2), "bias": (8 if attributes else 14,)}
+    arrays = {name: draw.normal(size=size) * 0.5 for name, size in sizes.items()}
     data = mx.sym.Variable("data", stype="ragged", dtype="float64")
-    states, cells = mx.sym.sequence_lstm(
-        data, mx.sym.Variable("weight"), mx.sym.Variable("bias"), **attributes
-    )
-    pooled = mx.sym.sequence_pool(states * states + cells, pool_type="sum")
-    head = mx.sym.MakeLoss(mx.sym.sum(pooled))
-    executor = head.simple_bind(
-        mx.cpu(), data=(4, 8), grad_req="write", type_dict={"data": "float64"}, stype_dict={"data": "ragged"}
-    )
+    inputs = data, mx.sym.Variable("weight"), mx.sym.Variable("bias")
+    states, cells = mx.sym.sequence_lstm(*inputs, **attributes)
+    head = mx.sym.MakeLoss(mx.sym.sum(mx.sym.sequence_pool(states * states + cells, pool_type="sum")))
+    types = {"type_dict": {"data": "float64"}, "stype_dict": {"data": "ragged"}}
+    executor = head.simple_bind(mx.cpu(), data=(4, 8), grad_req="write", **types)
 
-    def set_values():
-        executor.arg_dict["weight"][:] = mx.nd.array(arrays[1], dtype="float64")
-        executor.arg_dict["bias"][:] = mx.nd.array(arrays[2], dtype="float64")
-        return {"data": mx.nd.ragged_array(arrays[0], offsets, dtype="float64")}
+    def value(is_train=False):
+        for name in ("weight", "bias"):
+            executor.arg_dict[name][:] = mx.nd.array(arrays[name], dtype="float64")
+        given = mx.nd.ragged_array(arrays["data"], offsets, dtype="float64")
+        return float(executor.forward(is_train, data=given)[0].asnumpy()[0])
 
-    def value():
-        return float(executor.forward(False, **set_values())[0].asnumpy()[0])
-
-    executor.forward(True, **set_values())
+    value(True)
     executor.backward()
-    found = [executor.grad_dict[name] for name in ("data", "weight", "bias")]
-    found = [np.array((each.values if each.stype == "ragged" else each).asnumpy()) for each in found]
-    for array, gradient in zip(arrays, found):
-        flat, slopes = array.reshape(-1), gradient.reshape(-1)
+    for name, array in arrays.items():
+        gradient = executor.grad_dict[name]
+        slopes = (gradient.values if name == "data" else gradient).asnumpy().reshape(-1)
+        flat = array.reshape(-1)
         for i in draw.choice(flat.size, min(flat.size, 12), replace=False):
-            before = flat[i]
-            flat[i] = before + 1e-5
-            above = value()
-            flat[i] = before - 1e-5
-            below = value()
+            before, around = flat[i], []
+            for flat[i] in (before + 1e-5, before - 1e-5):
+                around.append(value())
             flat[i] = before
-            assert slopes[i] == pytest.approx((above - below) / 2e-5, rel=1e-5, abs=1e-7)
+            assert slopes[i] == pytest.approx((around[0] - around[1]) / 2e-5, rel=1e-5, abs=1e-7)
 
 
 def test_losses_of_each_element():

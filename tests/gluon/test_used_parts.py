@@ -101,9 +101,3 @@ def test_the_projected_lstm_unrolls_into_a_symbol():
         np.testing.assert_allclose(have.asnumpy(), expected, rtol=1e-4, atol=1e-5)
     assert "__init__" not in net.attr_dict().get("a_i2h_weight", {})
     assert "zero" in net.attr_dict()["a_h2h_bias"]["__init__"]
-
-
-def test_cells_are_numbered():
-    with mx.name.NameManager():
-        names = [mx.gluon.contrib.rnn.LSTMPCell(2, 1).prefix for _ in range(2)]
-    assert names == ["lstmp0_", "lstmp1_"]

@@ -2,7 +2,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import DTypeError, ShapeError
-from dpmodule.graph import infer_shapes, infer_types, variable_dtype, variable_shape
+from dpmodule.graph import infer_shapes, infer_types
 
 S = mx.sym
 X, Y, Z, DATA = (S.Variable(name) for name in ("x", "y", "z", "data"))
@@ -99,11 +99,7 @@ FLOATS = dict.fromkeys(("e_weight", "e", "bn_gamma", "bn_moving_mean"), "float32
 @pytest.mark.parametrize(
     ("net", "given", "expected"),
     [
-        (
-            perceptron() + Y,
-            {"y": "float16"},
-            dict.fromkeys(("data", "fc1_weight", "fc2_bias", "y"), "float16"),
-        ),
+        (perceptron() + Y, {"y": "float16"}, dict.fromkeys(("data", "fc1_weight", "fc2_bias"), "float16")),
         (DECLARED, {"default": "float32"}, {"b": "float16", "c": "float32", "d": "float32"}),
         (DECLARED, {}, {"b": "float16", "c": None}),
         (S.Group([CAST, LOOKED, S.BatchNorm(X, name="bn")]), {"x": "float16"}, FLOATS),
@@ -121,12 +117,3 @@ def test_types_that_contradict_name_the_node(net):
     said = r"made at .*test_infer.py:\d+ takes inputs of one type, got x int32, y float32"
     with pytest.raises(DTypeError, match=said):
         types_of(net, x="int32", y="float32")
-
-
-def test_what_variables_declare():
-    x = S.Variable("x", shape=(0, 3), dtype="float16").entries[0][0]
-    assert (variable_shape(x), variable_dtype(x)) == ((0, 3), "float16")
-    y = S.Variable("y").entries[0][0]
-    assert (variable_shape(y), variable_dtype(y)) == (None, None)
-    y.attrs["__dtype__"] = "-1"
-    assert variable_dtype(y) is None

@@ -10,7 +10,7 @@ import pytest
 
 import dpmodule as mx
 from benchmarks.networks import NETWORKS
-from helpers import graphs, random_graphs
+from helpers import random_graphs
 from helpers.detection_nets import ssd
 from helpers.models import DATA
 
@@ -30,10 +30,6 @@ def rectangles(root, kind):
 
 def words(root, tag="text"):
     return ["".join(each.itertext()) for each in root.iter(f"{SVG}{tag}")]
-
-
-def titles(root):
-    return words(root, "title")
 
 
 def meet(a, b):
@@ -61,15 +57,11 @@ def unrolled(cell, steps):
 
 def built():
     """Yield graphs of benchmarks and tests, saved and read again."""
-    yield from (
-        (name, NETWORKS[name](mx, 10))
-        for name in ("mlp", "lenet", "lstm", "resnet18", "resnet20", "resnet50")
-    )
+    yield from ((name, NETWORKS[name](mx, 10)) for name in ("mlp", "lenet", "lstm", "resnet18", "resnet50"))
     yield "ssd", ssd(mx)[0]
     yield "gru", unrolled(mx.rnn.GRUCell(4), 12)
     yield "both", unrolled(mx.rnn.BidirectionalCell(mx.rnn.RNNCell(4), mx.rnn.RNNCell(4)), 12)
-    yield from ((f"typed{seed}", graphs.random_graph(seed)[0]) for seed in range(20))
-    yield from ((f"random{seed}", random_graphs.random_graph(seed)[0]) for seed in range(10))
+    yield from ((f"random{seed}", random_graphs.random_graph(seed)[0]) for seed in range(30))
 
 
 def saved():
@@ -154,53 +146,6 @@ def test_tangled_graphs_and_more_than_anyone_looks_at():
     assert net._repr_svg_() is None
 
 
-ODD = [
-    "<b>&amp;</b>\"'",
-    "]]><script>alert(1)</script>",
-    "nul\x00bell\x07half\ud800",
-    "\u6f22\u5b57" * 40,
-    "x" * 5000,
-]
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_any_name_can_be_drawn(name):
-    net = mx.sym.FullyConnected(mx.sym.Variable(name), num_hidden=2, name=name)
-    net._repr_svg_().encode("utf-8")
-    root = drawn(net)
-    tags = {f"{SVG}{tag}" for tag in ("svg", "g", "title", "rect", "text", "path")}
-    assert {each.tag for each in root.iter()} <= tags
-    assert overlaps(root) == []
-    assert any(name[:3] in title for title in titles(root))
-    assert max(map(len, words(root))) <= 31
-
-
-def luminance(color):
-    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return sum(c * share for c, share in zip(parts, (0.2126, 0.7152, 0.0722)))
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_pictures_can_be_read_on_light_and_dark_pages():
-    """Contrasts of WCAG 2: 4.5 for text, 3 for lines and large signs."""
-    net = mx.sym.Flatten(mx.sym.Pooling(units(4)[-1], kernel=(2, 2), pool_type="max"))
-    root = drawn(mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=2)))
-    page = {each.get("fill") for each in root.iter() if each.get("fill", "none") != "none"}
-    boxes = {each.get("fill") for each in root.iter(f"{SVG}rect") if each.get("class") == "box"}
-    lines = {each.get("stroke") for each in root.iter(f"{SVG}path") if each.get("stroke")}
-    ink = {each.get("fill") for each in root.iter(f"{SVG}text")} - lines
-    assert len(boxes) >= 7
-    assert len(lines) == len(ink) == 1
-    assert page == boxes | lines | ink
-    assert min(contrast(box, *ink) for box in boxes) >= 4.5
-    assert min(contrast(*lines, back) for back in ("#ffffff", "#111111")) >= 3
-
-
 def test_weights_are_left_out_and_what_is_computed_of_them_is_not():
     weight = mx.sym.Variable("w")
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight, num_hidden=2, no_bias=True, name="fc")
@@ -212,7 +157,7 @@ def test_attributes_and_loops_are_told():
     net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 5), stride=(2, 2), num_filter=7, name="conv")
     root = drawn(net)
     assert {"Convolution", "3x5/2x2, 7", "conv"} <= set(words(root))
-    assert any("kernel = (3, 5)" in title for title in titles(root))
+    assert any("kernel = (3, 5)" in title for title in words(root, "title"))
     rows, start = mx.sym.Variable("rows"), mx.sym.Variable("start")
     out, _ = mx.sym.contrib.foreach(lambda row, total: (row + total, row * total), rows, start)
     assert any(word.endswith("nodes inside") for word in words(drawn(out)))

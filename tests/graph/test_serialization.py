@@ -1,12 +1,11 @@
 import json
-import random
 from pathlib import Path
 
 import pytest
 
 import dpmodule as mx
 from dpmodule.base import FileFormatError, MXNetError
-from dpmodule.graph import Graph, from_json, to_json
+from dpmodule.graph import from_json
 
 DATA = Path(__file__).parents[1] / "data" / "symbols"
 EXPECTED = json.loads((DATA / "expected_attrs.json").read_text())
@@ -91,6 +90,8 @@ def test_argmax_of_axis_minus_one_meant_flatten(version, axis):
 def test_a_file_without_heads_gives_the_last_node():
     pieces = op("SliceChannel", (0, 0, 0), attr={"num_outputs": "2"})
     assert [i for _, i in from_json(text_of(variable(), pieces, version=903))] == [0, 1]
+    ((node, _),) = from_json(text_of(variable(), op("Concat", (0, 0), (0, 0))))
+    assert node.a.num_args == 2  # not in the file
 
 
 @pytest.mark.parametrize("version", [[], None, ["int"], ["int", "x"], {"a": 1}, "10901"])
@@ -103,71 +104,3 @@ def test_a_missing_file_is_an_error_of_the_system_and_of_the_package(tmp_path):
     with pytest.raises(OSError, match="missing.json") as caught:
         S.load(str(tmp_path / "missing.json"))
     assert isinstance(caught.value, MXNetError)
-
-
-def test_foreign_attributes_of_a_file():
-    text = S.clip(S.Variable("x"), 0, 1, name="node").tojson()
-    assert S.load_json(text.replace('"a_max"', '"__mark__": "1", "a_max"')).attr("__mark__") == "1"
-
-
-# damaged files
-
-
-NAMES = ("save_000800.json", "attrs-symbol.json", "miraclewkf_lenet_output-symbol.json")
-BATCHED = S.SliceChannel(S.BatchNorm(S.Variable("x"), name="b"), num_outputs=2)
-TEXTS = [*((DATA / name).read_text() for name in NAMES), S.Concat(*BATCHED, dim=0).tojson()]
-WORDS = ["null", "-1", "1e999", '"x"', "[]", "{}", "true", "9" * 20, "(1,", "\x00", "\ud800", "Concat"]
-VALUES = [None, -1, 10**12, 1.5, "", "x", [], {}, True, "(1, 2", "(0, 0)", "1000000000", "BatchNorm", "nan"]
-
-
-def damage(rng, place):
-    """Change, remove or repeat a value somewhere in parsed JSON."""
-    while place:
-        key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
-        if isinstance(place[key], (dict, list)) and rng.random() < 0.8:
-            place = place[key]
-            continue
-        kind = rng.random()
-        if kind < 0.2:
-            del place[key]
-        elif kind < 0.3 and isinstance(place, list):
-            place.append(place[key])
-        else:
-            place[key] = rng.choice([*VALUES, rng.randrange(30), [rng.randrange(30), 0, 0]])
-        return
-
-
-def mutated(seed):
-    """Damage one of the texts: characters, words, or values of the parsed JSON."""
-    rng = random.Random(seed)
-    text = rng.choice(TEXTS)
-    if rng.random() < 0.5:
-        for _ in range(rng.randint(1, 4)):
-            at, length = rng.randrange(len(text)), rng.choice([0, 1, 1, 5, 60])
-            text = text[:at] + rng.choice([*WORDS, "", chr(rng.randrange(1, 300))]) + text[at + length :]
-        return text
-    root = json.loads(text)
-    for _ in range(rng.randint(1, 3)):
-        damage(rng, root)
-    return json.dumps(root)
-
-
-def check_mutation(seed):
-    try:
-        heads = from_json(mutated(seed))
-    except MXNetError:
-        return False
-    if heads:
-        text = to_json(Graph(heads))
-        assert to_json(Graph(from_json(text))) == text
-    return True
-
-
-def test_damaged_files_are_read_or_refused_but_nothing_else():
-    assert 10 < sum(check_mutation(seed) for seed in range(200)) < 190
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ten_thousand_damaged_files():
-    assert sum(check_mutation(seed) for seed in range(1000, 11000)) > 500

@@ -246,19 +246,15 @@ def _constant(value):
 
 
 for _name, _value in {
-    "is_available": True,
-    "is_initialized": True,
+    **dict.fromkeys(("is_available", "is_initialized"), True),
+    **dict.fromkeys(("manual_seed_all", "empty_cache", "set_rng_state_all"), None),
+    **dict.fromkeys(("current_device", "graph_pool_handle"), 0),
     "device_count": 1,  # torch has no more for a device that has only Python behind it
-    "current_device": 0,
     "_is_in_bad_fork": False,
-    "manual_seed_all": None,
     "device": contextlib.nullcontext(),
-    "graph_pool_handle": 0,
-    "empty_cache": None,
     "mem_get_info": (1 << 30, 1 << 31),
     "get_device_name": "a simulated GPU",
     "get_rng_state_all": [],
-    "set_rng_state_all": None,
 }.items():
     setattr(_Module, _name, _constant(_value))
 _Module.synchronize = staticmethod(lambda device=None: current_stream(device).synchronize())

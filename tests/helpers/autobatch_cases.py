@@ -1,6 +1,6 @@
 """One case for every operation of `dpmodule.autobatch`: a function of the module and of operands.
 
-The same table is run by DyNet itself (tests/data/autobatch/record.py) and by this package, so it imports neither.
+The same table is run by DyNet itself (tests/data/record_dynet.py) and by this package, so it imports neither.
 Operands are named by their shapes; `values` makes them. A case is (operands, function); every operand is tried as a
 parameter, and, where the case allows, as a minibatch.
 """
@@ -19,6 +19,10 @@ SHAPES = {
     "p": (3,), "pos": (3,), "posM": (3, 4), "spread": (3,), "bound": (3,), "spd": (3, 3), "above": (3,),
     "zero_one": (3,),
 }  # fmt: skip
+RANGES = {  # operands that are drawn from -1 to 1, times the first number, plus the second
+    **{"p": (0.4, 0.5), "zero_one": (0.4, 0.5), "pos": (1, 1.5), "posM": (1, 1.5), "spread": (3, 0)},
+    **{"above": (1, 2.5), "bound": (0.15, 0.55)},
+}
 
 
 def values(batch=0, seed=0):
@@ -28,25 +32,13 @@ def values(batch=0, seed=0):
 
 @functools.lru_cache
 def _drawn(batch, seed):
-    draw = np.random.RandomState(seed)
-    found = {}
+    draw, found = np.random.RandomState(seed), {}
     for name, shape in SHAPES.items():
-        full = (*shape, batch) if batch else shape
-        array = draw.uniform(-1.0, 1.0, full)
-        if name in ("p", "zero_one"):
-            array = (array + 1) / 2 * 0.8 + 0.1
-        elif name in ("pos", "posM"):
-            array = array + 1.5
-        elif name == "spread":
-            array = array * 3
-        elif name == "above":
-            array = array + 2.5
-        elif name == "bound":
-            array = (array + 1) / 2 * 0.3 + 0.4
-        elif name == "spd":
-            eye = np.eye(3)[..., None] if batch else np.eye(3)
-            array = array * 0.3 + 2 * eye
-        found[name] = array
+        array = draw.uniform(-1.0, 1.0, (*shape, batch) if batch else shape)
+        if name == "spd":
+            array = array * 0.3 + 2 * (np.eye(3)[..., None] if batch else np.eye(3))
+        scale, start = RANGES.get(name, (1, 0))
+        found[name] = array * scale + start
     return found
 
 
@@ -54,15 +46,44 @@ def _unary(name, operand="a", **more):
     return (operand,), lambda dy, x: getattr(dy, name)(x, **more)
 
 
+def _many(name):
+    return lambda dy, *xs: getattr(dy, name)([dy.tanh(x) for x in xs])
+
+
+def _list(name):
+    return lambda dy, *xs: getattr(dy, name)(list(xs))
+
+
+def _of(name):
+    return lambda dy, *xs: getattr(dy, name)(*xs)
+
+
+SIX = ("a", "b", "c", "p", "pos", "spread")
 _UNARY = "tanh logistic rectify exp square cube abs sin cos tan asin acos atan sinh cosh asinh"
 _UNARY += " atanh erf softsign log_sigmoid selu nobackprop flip_gradient silu elu softmax log_softmax"
 _UNARY += (
     " squared_norm l2_norm sum_elems mean_elems std_elems logsumexp_dim cumsum transpose max_dim min_dim"
 )
 
+_PLAIN = {  # functions of operands alone
+    "a b": "cmult bmax bmin dot_product squared_distance l1_distance circ_conv circ_corr", "M F1": "filter1d_narrow",
+    "pos s": "pow", "a pos": "cdiv", "M a": "colwise_add", "M K": "trace_of_product", "spd": "inverse logdet",
+    "T q": "contract3d_1d", "T q P": "contract3d_1d_bias", "T q a": "contract3d_1d_1d", "q": "sparsemax",
+    "T q a u2": "contract3d_1d_1d_bias", "a bound": "constrained_softmax", "p zero_one": "binary_log_loss",
+    "M": "sum_batches mean_batches", "a b c": "layer_norm", "M s": "weight_norm",
+    "q a wx wh b12": "vanilla_lstm_gates", "a g8": "vanilla_lstm_c vanilla_lstm_h",
+}  # fmt: skip
+_LISTS = {  # and of lists of them
+    "a b c": "emax esum average logsumexp", "a q": "concatenate", "a M b": "concatenate_cols",
+    "a b": "concatenate_to_batch",
+}  # fmt: skip
 CASES = {
     **{name: _unary(name) for name in _UNARY.split()},
     **{name: _unary(name, "pos") for name in ("log", "sqrt", "lgamma")},
+    **{name: (tuple(given.split()), _of(name)) for given, names in _PLAIN.items() for name in names.split()},
+    **{name: (tuple(given.split()), _list(name)) for given, names in _LISTS.items() for name in names.split()},
+    **{f"{name}_many": (SIX, _many(name)) for name in ("emax", "esum", "concatenate", "concatenate_cols")},
+    **{f"{name}_many": (SIX[:5], _many(name)) for name in ("average", "concatenate_to_batch")},
     "acosh": _unary("acosh", "above"),
     "elu_alpha": _unary("elu", alpha=0.5),
     "silu_beta": _unary("silu", beta=2.0),
@@ -86,57 +107,21 @@ CASES = {
     "over_number": (("a",), lambda dy, x: x / 4.0),
     "over_scalar": (("a", "pos"), lambda dy, x, y: dy.cdiv(x, dy.pick(y, 1))),
     "power_number": (("pos",), lambda dy, x: x**3),
-    "pow": (("pos", "s"), lambda dy, x, y: dy.pow(x, y)),
-    "cmult": (("a", "b"), lambda dy, x, y: dy.cmult(x, y)),
     "cmult_scalar": (("s", "M"), lambda dy, x, y: dy.cmult(x, y)),
     "cmult_column": (("M", "a"), lambda dy, x, y: dy.cmult(x, y)),
     "cmult_row": (("M", "row"), lambda dy, x, y: dy.cmult(x, y)),
-    "cdiv": (("a", "pos"), lambda dy, x, y: dy.cdiv(x, y)),
     "cdiv_matrix": (("M", "posM"), lambda dy, x, y: dy.cdiv(x, y)),
     "cdiv_column": (("M", "pos"), lambda dy, x, y: dy.cdiv(x, y)),
-    "colwise_add": (("M", "a"), lambda dy, x, y: dy.colwise_add(x, y)),
-    "bmax": (("a", "b"), lambda dy, x, y: dy.bmax(x, y)),
-    "bmin": (("a", "b"), lambda dy, x, y: dy.bmin(x, y)),
-    "emax": (("a", "b", "c"), lambda dy, *xs: dy.emax(list(xs))),
-    "emax_many": (("a", "b", "c", "p", "pos", "spread"), lambda dy, *xs: dy.emax([dy.tanh(x) for x in xs])),
-    "esum": (("a", "b", "c"), lambda dy, *xs: dy.esum(list(xs))),
-    "esum_many": (("a", "b", "c", "p", "pos", "spread"), lambda dy, *xs: dy.esum([dy.tanh(x) for x in xs])),
-    "average": (("a", "b", "c"), lambda dy, *xs: dy.average(list(xs))),
-    "average_many": (("a", "b", "c", "p", "pos"), lambda dy, *xs: dy.average([dy.tanh(x) for x in xs])),
-    "logsumexp": (("a", "b", "c"), lambda dy, *xs: dy.logsumexp(list(xs))),
     "matrix_vector": (("M", "q"), lambda dy, x, y: x * y),
     "matrix_matrix": (("M", "N"), lambda dy, x, y: x * y),
     "vector_row": (("a", "row"), lambda dy, x, y: x * y),
     "row_vector": (("row", "q"), lambda dy, x, y: x * y),
     "scalar_times": (("a", "s"), lambda dy, x, y: x * y),
-    "affine": (("a", "M", "q"), lambda dy, *xs: dy.affine_transform(list(xs))),
-    "affine_two": (("a", "M", "q", "S", "b"), lambda dy, *xs: dy.affine_transform(list(xs))),
-    "affine_matrix": (("u2", "P", "M"), lambda dy, b, x, y: dy.affine_transform([b, x, y])),
-    "dot_product": (("a", "b"), lambda dy, x, y: dy.dot_product(x, y)),
+    "affine": (("a", "M", "q"), _list("affine_transform")),
+    "affine_two": (("a", "M", "q", "S", "b"), _list("affine_transform")),
+    "affine_matrix": (("u2", "P", "M"), _list("affine_transform")),
     "dot_product_matrix": (("M", "K"), lambda dy, x, y: dy.dot_product(x, y)),
-    "trace_of_product": (("M", "K"), lambda dy, x, y: dy.trace_of_product(x, y)),
-    "inverse": (("spd",), lambda dy, x: dy.inverse(x)),
-    "logdet": (("spd",), lambda dy, x: dy.logdet(x)),
-    "contract3d_1d": (("T", "q"), lambda dy, x, y: dy.contract3d_1d(x, y)),
-    "contract3d_1d_bias": (("T", "q", "P"), lambda dy, x, y, b: dy.contract3d_1d_bias(x, y, b)),
-    "contract3d_1d_1d": (("T", "q", "a"), lambda dy, x, y, z: dy.contract3d_1d_1d(x, y, z)),
-    "contract3d_1d_1d_bias": (("T", "q", "a", "u2"), lambda dy, *xs: dy.contract3d_1d_1d_bias(*xs)),
-    "concatenate": (("a", "q"), lambda dy, *xs: dy.concatenate(list(xs))),
     "concatenate_matrix": (("M", "K"), lambda dy, *xs: dy.concatenate(list(xs), d=1)),
-    "concatenate_cols": (("a", "M", "b"), lambda dy, *xs: dy.concatenate_cols(list(xs))),
-    "concatenate_many": (
-        ("a", "b", "c", "p", "pos", "spread"),
-        lambda dy, *xs: dy.concatenate([dy.tanh(x) for x in xs]),
-    ),
-    "concatenate_cols_many": (
-        ("a", "b", "c", "p", "pos", "spread"),
-        lambda dy, *xs: dy.concatenate_cols([dy.tanh(x) for x in xs]),
-    ),
-    "concatenate_to_batch": (("a", "b"), lambda dy, *xs: dy.concatenate_to_batch(list(xs))),
-    "concatenate_to_batch_many": (
-        ("a", "b", "c", "p", "pos"),
-        lambda dy, *xs: dy.concatenate_to_batch([dy.tanh(x) for x in xs]),
-    ),
     "pick": (("a",), lambda dy, x: dy.pick(x, 1)),
     "pick_row": (("M",), lambda dy, x: dy.pick(x, 2)),
     "pick_col": (("M",), lambda dy, x: dy.pick(x, 1, 1)),
@@ -161,12 +146,7 @@ CASES = {
     "pickneglogsoftmax": (("q",), lambda dy, x: dy.pickneglogsoftmax(x, 2)),
     "hinge": (("q",), lambda dy, x: dy.hinge(x, 1, 0.3)),
     "hinge_dim": (("M",), lambda dy, x: dy.hinge_dim(x, [0, 2, 1, 0], d=0, m=0.4)),
-    "sparsemax": (("q",), lambda dy, x: dy.sparsemax(x)),
-    "constrained_softmax": (("a", "bound"), lambda dy, x, y: dy.constrained_softmax(x, y)),
-    "squared_distance": (("a", "b"), lambda dy, x, y: dy.squared_distance(x, y)),
-    "l1_distance": (("a", "b"), lambda dy, x, y: dy.l1_distance(x, y)),
     "huber_distance": (("spread", "b"), lambda dy, x, y: dy.huber_distance(x, y, 0.7)),
-    "binary_log_loss": (("p", "zero_one"), lambda dy, x, y: dy.binary_log_loss(x, y)),
     "pairwise_rank_loss": (("row", "row2"), lambda dy, x, y: dy.pairwise_rank_loss(x, y, 0.5)),
     "poisson_loss": (("s",), lambda dy, x: dy.poisson_loss(x, 3)),
     "sum_dim": (("M",), lambda dy, x: dy.sum_dim(x, [0])),
@@ -179,15 +159,11 @@ CASES = {
     "std_dim_batch": (("M",), lambda dy, x: dy.std_dim(x, [0], True)),
     "moment_elems": (("M",), lambda dy, x: dy.moment_elems(x, 2)),
     "sum_elems_matrix": (("M",), lambda dy, x: dy.sum_elems(x)),
-    "sum_batches": (("M",), lambda dy, x: dy.sum_batches(x)),
-    "mean_batches": (("M",), lambda dy, x: dy.mean_batches(x)),
     "moment_batches": (("M",), lambda dy, x: dy.moment_batches(x, 2)),
     "max_dim_matrix": (("M",), lambda dy, x: dy.max_dim(x, 1)),
     "min_dim_matrix": (("M",), lambda dy, x: dy.min_dim(x, 0)),
     "logsumexp_dim_matrix": (("M",), lambda dy, x: dy.logsumexp_dim(x, 1)),
     "cumsum_matrix": (("M",), lambda dy, x: dy.cumsum(x, 1)),
-    "layer_norm": (("a", "b", "c"), lambda dy, x, g, b: dy.layer_norm(x, g, b)),
-    "weight_norm": (("M", "s"), lambda dy, w, g: dy.weight_norm(w, g)),
     "conv2d": (("img", "fil"), lambda dy, x, f: dy.conv2d(x, f, [1, 2])),
     "conv2d_same": (("img", "fil"), lambda dy, x, f: dy.conv2d(x, f, [1, 2], is_valid=False)),
     "conv2d_bias": (("img", "fil", "fbias"), lambda dy, x, f, b: dy.conv2d_bias(x, f, b, [2, 1])),
@@ -195,13 +171,7 @@ CASES = {
     "maxpooling2d_same": (("img",), lambda dy, x: dy.maxpooling2d(x, [3, 2], [2, 2], is_valid=False)),
     "kmax_pooling": (("M",), lambda dy, x: dy.kmax_pooling(x, 2)),
     "fold_rows": (("G",), lambda dy, x: dy.fold_rows(x, 2)),
-    "filter1d_narrow": (("M", "F1"), lambda dy, x, f: dy.filter1d_narrow(x, f)),
     "kmh_ngram": (("M",), lambda dy, x: dy.kmh_ngram(x, 2)),
-    "circ_conv": (("a", "b"), lambda dy, x, y: dy.circ_conv(x, y)),
-    "circ_corr": (("a", "b"), lambda dy, x, y: dy.circ_corr(x, y)),
-    "vanilla_lstm_gates": (("q", "a", "wx", "wh", "b12"), lambda dy, *xs: dy.vanilla_lstm_gates(*xs)),
-    "vanilla_lstm_c": (("a", "g8"), lambda dy, c, g: dy.vanilla_lstm_c(c, g)),
-    "vanilla_lstm_h": (("a", "g8"), lambda dy, c, g: dy.vanilla_lstm_h(c, g)),
 }  # fmt: skip
 
 # with minibatches only: the labels belong to 3 elements

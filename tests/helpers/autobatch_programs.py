@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+_PLAIN = ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "FastLSTM", "GRU", "SimpleRNN", "SparseLSTM"]
 BUILDERS = {
-    "VanillaLSTMBuilder": {},
-    "CompactVanillaLSTMBuilder": {},
-    "CoupledLSTMBuilder": {},
-    "FastLSTMBuilder": {},
-    "GRUBuilder": {},
-    "SimpleRNNBuilder": {},
-    "SparseLSTMBuilder": {},
+    **{f"{name}Builder": {} for name in _PLAIN},
     "VanillaLSTMBuilder_norm": {"ln_lstm": True},
     "VanillaLSTMBuilder_forget": {"forget_bias": 0.25},
 }
-
+_PLAIN = ["SimpleSGD", "MomentumSGD", "Adagrad", "Adadelta", "RMSProp", "Adam", "Amsgrad"]
 TRAINERS = {
-    "SimpleSGDTrainer": {},
+    **{f"{name}Trainer": {} for name in _PLAIN},
     "SimpleSGDTrainer_rate": {"learning_rate": 0.7},
     "CyclicalSGDTrainer": {"learning_rate_min": 0.02, "learning_rate_max": 0.2, "step_size": 3, "gamma": 0.9},
-    "MomentumSGDTrainer": {},
-    "AdagradTrainer": {},
-    "AdadeltaTrainer": {},
-    "RMSPropTrainer": {},
-    "AdamTrainer": {},
-    "AmsgradTrainer": {},
 }
 
 
@@ -45,17 +34,14 @@ def network(dy, name, first):
     draw = np.random.RandomState(1)
     dy.renew_cg()
     xs = [dy.inputTensor(draw.uniform(-1, 1, 3)) for _ in range(3)]
-    vecs = None
-    if first:
-        count = 4 if "LSTM" in kind else 2
-        vecs = [dy.inputTensor(draw.uniform(-1, 1, 4)) for _ in range(count)]
-    state = builder.initial_state(vecs, True)
-    states = state.add_inputs(xs)
-    outputs = [s.output() for s in states]
-    tops = list(states[-1].s())
+    vecs = (
+        [dy.inputTensor(draw.uniform(-1, 1, 4)) for _ in range(4 if "LSTM" in kind else 2)] if first else None
+    )
+    states = builder.initial_state(vecs, True).add_inputs(xs)
+    outputs = [s.output() for s in states] + list(states[-1].s())
     weights = dy.inputTensor(np.linspace(-1, 1, 4))
-    loss = dy.esum([dy.dot_product(weights, y) for y in outputs + tops])
-    found = [y.npvalue() for y in outputs + tops]
+    loss = dy.esum([dy.dot_product(weights, y) for y in outputs])
+    found = [y.npvalue() for y in outputs]
     loss.backward(full=True)
     found += [p.grad_as_array() for p in m.parameters_list()]
     found += [x.gradient() for x in xs + (vecs or [])]
@@ -65,9 +51,7 @@ def network(dy, name, first):
 def training(dy, name, clip, sparse, decay):
     """Return the values of a matrix and a table after each of some updates."""
     m = dy.ParameterCollection()
-    w = m.add_parameters((2, 3))
-    table = m.add_lookup_parameters((5, 3))
-    frozen = m.add_parameters((2,))
+    w, table, frozen = m.add_parameters((2, 3)), m.add_lookup_parameters((5, 3)), m.add_parameters((2,))
     fill(m, 3)
     table.init_from_array(np.random.RandomState(4).uniform(-1, 1, (5, 3)).astype(np.float32))
     frozen.set_updated(False)

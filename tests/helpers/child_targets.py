@@ -1,6 +1,8 @@
 """What tests run in child processes; a spawned process can import it, unlike a test file."""
 
+import asyncio
 import ctypes
+import itertools
 import os
 import random
 import signal
@@ -27,20 +29,14 @@ class NeedsTwo(Exception):
         super().__init__(f"{first} and {second}")
 
 
-def echo(channel, what="item"):
-    """Send back whatever comes."""
-    number = 0
-    while True:
+def echo(channel, shared=None):
+    """Send back whatever comes, and write into shared memory before."""
+    if shared is not None:
+        shared += 1
+    for number in itertools.count():
         value = channel.recv()
-        channel.note(what, number)
+        channel.note("item", number)
         channel.send(value)
-        number += 1
-
-
-def fill_and_echo(channel, shared):
-    """Write into shared memory, then send back whatever comes."""
-    shared += 1
-    echo(channel)
 
 
 def deep(levels):
@@ -57,8 +53,6 @@ def fail(channel, how, *rest):
         raise UnpicklableError("has a lock")
     if how == "two":
         raise NeedsTwo("one", "other")
-    if how == "exit":
-        sys.exit(rest[0])
     if how == "os_exit":
         os._exit(rest[0])
     if how == "signal":
@@ -66,8 +60,7 @@ def fail(channel, how, *rest):
         time.sleep(10)
     if how == "segfault":
         ctypes.string_at(0)
-    if how == "interrupt":
-        raise KeyboardInterrupt
+    raise {"exit": SystemExit, "interrupt": KeyboardInterrupt}[how](*rest)
 
 
 def returns(channel, value):
@@ -87,6 +80,10 @@ def asleep_in_c(channel, seconds=60):
     ctypes.PyDLL(None).sleep(seconds)
 
 
+def facts(channel):
+    return channel.index, os.getppid(), torch.get_num_threads(), len(os.listdir("/proc/self/fd"))
+
+
 def stubborn(channel):
     """Neither a closed channel nor SIGTERM ends this."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -95,40 +92,9 @@ def stubborn(channel):
         time.sleep(1)
 
 
-def facts(channel):
-    return {
-        "pid": os.getpid(),
-        "parent": os.getppid(),
-        "threads": torch.get_num_threads(),
-        "name": channel.name,
-        "index": channel.index,
-        "fds": len(os.listdir("/proc/self/fd")),
-    }
-
-
 def signal_facts(channel):
-    import asyncio
-
-    async def one():
-        return 1
-
-    return {
-        "int": signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
-        "usr1": signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL,
-        "mask": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
-        "loop": asyncio.run(one()),
-    }
-
-
-class Counter:
-    """A job with a state: counts its calls."""
-
-    def __init__(self):
-        self.count = 0
-
-    def __call__(self, step=1):
-        self.count += step
-        return self.count
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1)]
+    return handlers, signal.pthread_sigmask(signal.SIG_BLOCK, []), asyncio.run(asyncio.sleep(0, 1))
 
 
 def worker_job(value, how=None):
@@ -139,16 +105,11 @@ def worker_job(value, how=None):
         time.sleep(value)
     if how == "exit":
         sys.exit(value)
-    if how == "loop":
-        while True:
-            pass
     if how == "unpicklable":
         return threading.Lock()
-    if how == "pid":
-        return os.getpid()
-    if how == "double":
-        return value * 2
-    return value
+    while how == "loop":
+        pass
+    return value * 2 if how == "double" else value
 
 
 def fail_before_use(channel, writer):

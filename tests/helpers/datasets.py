@@ -1,22 +1,9 @@
 """Datasets that tests read in other processes."""
 
-import time
-
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-__all__ = [
-    "AtOnce",
-    "Bad",
-    "BadSampler",
-    "Drawn",
-    "Endless",
-    "Numbers",
-    "Whole",
-    "doubled",
-    "note_worker",
-    "refuse",
-]
+__all__ = ["AtOnce", "Bad", "BadSampler", "Drawn", "Numbers", "Whole", "doubled", "note_worker", "refuse"]
 
 
 class Numbers(IterableDataset):
@@ -69,28 +56,16 @@ class Drawn(Dataset):
 class Bad(Dataset):
     """Fails at one of its examples."""
 
-    def __init__(self, at, how="raise"):
-        self._at, self._how = at, how
+    def __init__(self, at):
+        self._at = at
 
     def __len__(self):
         return 10
 
     def __getitem__(self, index):
-        if index == self._at and self._how == "raise":
-            raise LookupError(f"no example {index}")
         if index == self._at:
-            time.sleep(30)
+            raise LookupError(f"no example {index}")
         return torch.ones(2), index
-
-
-class Endless:
-    """Batches of one example, without end."""
-
-    def __iter__(self):
-        number = 0
-        while True:
-            yield [number % 11]
-            number += 1
 
 
 class BadSampler:

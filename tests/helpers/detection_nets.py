@@ -6,10 +6,8 @@ __all__ = ["NETS", "fill"]
 
 
 def _conv(mx, data, name, filters, step=1, kernel=3, act=True):
-    pad = (kernel // 2, kernel // 2)
-    out = mx.sym.Convolution(
-        data, kernel=(kernel, kernel), pad=pad, stride=(step, step), num_filter=filters, name=name
-    )
+    how = {"kernel": (kernel,) * 2, "pad": (kernel // 2,) * 2, "stride": (step,) * 2}
+    out = mx.sym.Convolution(data, num_filter=filters, name=name, **how)
     return mx.sym.Activation(out, act_type="relu") if act else out
 
 
@@ -32,15 +30,8 @@ def ssd(mx):
     scores = sym.transpose(scores, axes=(0, 2, 1))
     priors = sym.Reshape(sym.Concat(*priors, num_args=2, dim=1), shape=(0, -1, 4))
     target = sym.contrib.MultiBoxTarget(priors, label, scores, negative_mining_ratio=3, name="target")
-    prob = sym.SoftmaxOutput(
-        data=scores,
-        label=target[2],
-        ignore_label=-1,
-        use_ignore=True,
-        multi_output=True,
-        normalization="valid",
-        name="cls_prob",
-    )
+    how = {"ignore_label": -1, "use_ignore": True, "multi_output": True, "normalization": "valid"}
+    prob = sym.SoftmaxOutput(data=scores, label=target[2], name="cls_prob", **how)
     loss = sym.smooth_l1(data=target[1] * (moves - target[0]), scalar=1.0)
     loss = sym.MakeLoss(loss, normalization="valid", name="loc_loss")
     found = sym.contrib.MultiBoxDetection(prob, moves, priors, nms_topk=20, name="detection")
@@ -54,18 +45,10 @@ def _proposals(mx, body, multi):
     moves = _conv(mx, rpn, "rpn_bbox_pred", 24, kernel=1, act=False)
     prob = sym.Reshape(_conv(mx, rpn, "rpn_cls_score", 12, kernel=1, act=False), shape=(0, 2, -1, 0))
     prob = sym.Reshape(sym.SoftmaxActivation(prob, mode="channel"), shape=(0, 12, -1, 0))
-    rois = getattr(sym.contrib, "MultiProposal" if multi else "Proposal")(
-        cls_prob=prob,
-        bbox_pred=moves,
-        im_info=sym.Variable("im_info"),
-        feature_stride=16,
-        scales=(1, 2),
-        ratios=(0.5, 1, 2),
-        rpn_pre_nms_top_n=60,
-        rpn_post_nms_top_n=6,
-        rpn_min_size=4,
-        name="rois",
-    )
+    operator, info = getattr(sym.contrib, "MultiProposal" if multi else "Proposal"), sym.Variable("im_info")
+    how = {"feature_stride": 16, "scales": (1, 2), "ratios": (0.5, 1, 2), "rpn_min_size": 4}
+    how |= {"rpn_pre_nms_top_n": 60, "rpn_post_nms_top_n": 6}
+    rois = operator(cls_prob=prob, bbox_pred=moves, im_info=info, name="rois", **how)
     return sym.BlockGrad(rois), moves
 
 
@@ -75,17 +58,15 @@ def _two_heads(mx, body):
 
 
 def _faster_pool(mx, body, rois):
-    return _two_heads(
-        mx, mx.sym.Flatten(mx.sym.ROIPooling(body, rois, pooled_size=(3, 3), spatial_scale=0.0625))
-    )
+    pool = mx.sym.ROIPooling(body, rois, pooled_size=(3, 3), spatial_scale=0.0625)
+    return _two_heads(mx, mx.sym.Flatten(pool))
 
 
 def _rfcn_pool(mx, body, rois):
     for name, depth in (("score", 4), ("move", 16)):
         maps = _conv(mx, body, name, 9 * depth, kernel=1, act=False)
-        bins = mx.sym.contrib.PSROIPooling(
-            maps, rois, group_size=3, pooled_size=3, output_dim=depth, spatial_scale=0.0625
-        )
+        how = {"group_size": 3, "pooled_size": 3, "output_dim": depth, "spatial_scale": 0.0625}
+        bins = mx.sym.contrib.PSROIPooling(maps, rois, **how)
         mean = mx.sym.Pooling(bins, pool_type="avg", global_pool=True, kernel=(3, 3))
         yield mx.sym.Reshape(mean, shape=(-1, depth))
 
@@ -93,17 +74,8 @@ def _rfcn_pool(mx, body, rois):
 def _deformable_pool(mx, body, rois):
     sym = mx.sym
     offset = sym.Convolution(body, kernel=(3, 3), pad=(2, 2), dilate=(2, 2), num_filter=36, name="offset")
-    body = sym.contrib.DeformableConvolution(
-        data=body,
-        offset=offset,
-        num_filter=8,
-        pad=(2, 2),
-        kernel=(3, 3),
-        num_deformable_group=2,
-        dilate=(2, 2),
-        no_bias=True,
-        name="deformable",
-    )
+    how = {"num_filter": 8, "pad": (2, 2), "kernel": (3, 3), "dilate": (2, 2), "num_deformable_group": 2}
+    body = sym.contrib.DeformableConvolution(data=body, offset=offset, no_bias=True, name="deformable", **how)
     common = {"group_size": 1, "pooled_size": 3, "part_size": 3, "sample_per_part": 2, "output_dim": 8}
     pool = sym.contrib.DeformablePSROIPooling
     still = pool(data=body, rois=rois, no_trans=True, spatial_scale=0.0625, **common)

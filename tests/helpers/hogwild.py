@@ -34,7 +34,7 @@ def write_dense(folder, counts=(20, 13, 7), width=4, seed=0):
     return paths, np.concatenate(xs), np.concatenate(ys)
 
 
-def write_bags(folder, files=4, lines=40, seed=0, words=WORDS):
+def write_bags(folder, files=4, lines=40, seed=0, words=WORDS, noise=0.0):
     """Write files of `words` (1 to 9 numbers) and `label`, which a bag of words can learn; returns their paths."""
     rng = np.random.RandomState(seed)
     score = np.random.RandomState(1).randn(words)
@@ -44,7 +44,8 @@ def write_bags(folder, files=4, lines=40, seed=0, words=WORDS):
         with path.open("w") as file:
             for _ in range(lines):
                 found = rng.randint(0, words, rng.randint(1, 10))
-                file.write(f"{len(found)} {' '.join(map(str, found))} 1 {int(score[found].sum() > 0)}\n")
+                label = int(score[found].sum() > (noise and noise * rng.logistic()))
+                file.write(f"{len(found)} {' '.join(map(str, found))} 1 {label}\n")
         paths.append(str(path))
     return paths
 

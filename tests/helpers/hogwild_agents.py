@@ -10,12 +10,27 @@ import torch
 
 from dpmodule.agents import Agent, FixedDialogTeacher, Teacher
 
-__all__ = ["Answers", "Misbehaves", "NoShare", "OwnPart", "Questions", "Seen", "Unpicklable", "pids"]
+__all__ = [
+    "Answers",
+    "Misbehaves",
+    "NoShare",
+    "OwnPart",
+    "Questions",
+    "Seen",
+    "Unpicklable",
+    "no_threads",
+    "pids",
+]
 
 
 def pids(world):
     """Return the ids of a HogwildWorld's worker processes."""
     return [child.pid for child in world._workers._group._supervisor.children]
+
+
+def no_threads():
+    """Return True if no thread of a HogwildWorld runs."""
+    return not any(thread.name.startswith("hogwild-") for thread in threading.enumerate())
 
 
 class Questions(FixedDialogTeacher):

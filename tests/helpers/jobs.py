@@ -11,31 +11,15 @@ from dpmodule import base, native
 from dpmodule.native.errors import FunctorError
 from helpers import compiled
 
-__all__ = [
-    "KINDS",
-    "JOBS",
-    "counts",
-    "fail",
-    "noop",
-    "opened",
-    "settle",
-    "sleep",
-    "thread_name",
-    "value",
-    "wait",
-]
-
-KINDS = {
-    "functor": FunctorError,
-    "argument": base.ArgumentError,
-    "bounds": base.BoundsError,
-    "shape": base.ShapeError,
-    "dtype": base.DTypeError,
-    "state": base.StateError,
-    "file": base.FileError,
-    "file_format": base.FileFormatError,
-    "memory": MemoryError,
-}
+_NAMES = "functor argument bounds shape dtype state file file_format memory"
+_ERRORS = (base.ArgumentError, base.BoundsError, base.ShapeError, base.DTypeError, base.StateError)
+KINDS = dict(
+    zip(
+        _NAMES.split(),
+        (FunctorError, *_ERRORS, base.FileError, base.FileFormatError, MemoryError),
+        strict=True,
+    )
+)
 """Kinds of dpmodule::Error in their order, and what they are in Python."""
 
 
@@ -99,12 +83,8 @@ class _Jobs:
         (self._gate.set if is_open else self._gate.clear)()
 
     def counts(self):
-        return {
-            "living": self._living,
-            "running": self._running,
-            "destroyed_without_gil": 0,
-            "run_with_gil": 0,
-        }
+        names = ("living", "running", "destroyed_without_gil", "run_with_gil")
+        return dict(zip(names, (self._living, self._running, 0, 0)))
 
 
 def _load():

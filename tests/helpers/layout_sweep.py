@@ -67,8 +67,7 @@ def recorded(names):
             continue
         arrays, name = arrays_of(group), case["name"]
         keys = [child.name for child, _ in nodes[0].inputs]
-        places = [next(p for p in ("in", "aux_in") if f"{name}/{p}/{key}" in arrays) for key in keys]
-        inputs = tuple(arrays[f"{name}/{place}/{key}"] for place, key in zip(places, keys, strict=True))
+        inputs = tuple(arrays.get(f"{name}/in/{key}", arrays.get(f"{name}/aux_in/{key}")) for key in keys)
         yield OpCase(nodes[0].op.name, inputs, dict(nodes[0].params))
 
 

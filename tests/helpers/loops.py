@@ -55,10 +55,8 @@ def _in_loop(coroutine):
     def test(*, new_loop, **arguments):
         run(coroutine(**arguments), new_loop, 15.0)
 
-    signature, new = (
-        inspect.signature(coroutine),
-        inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY),
-    )
+    signature = inspect.signature(coroutine)
+    new = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
     test.__signature__ = signature.replace(parameters=[*signature.parameters.values(), new])
     return test
 

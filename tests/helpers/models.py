@@ -12,10 +12,8 @@ import numpy as np
 import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 
-__all__ = [
-    *("CHECKPOINTS", "LARGE", "NETWORKS", "ROOT", "SYMBOLS"),
-    *("Model", "by_path", "model", "with_parameters"),
-]
+__all__ = ["CHECKPOINTS", "LARGE", "NETWORKS", "ROOT", "SYMBOLS", "Model"]
+__all__ += ["by_path", "model", "with_parameters"]
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -112,11 +110,9 @@ LARGE = [
     "apache_test_dnnl_test_dnnl_model",
     "miaow1988_model",
     "miraclewkf_resnet_18_model",
-    "miraclewkf_vgg16_reduced_model",
-    "miraclewkf_vgg_fc_ilsvrc_16_laye",
-    "zhuxuhan_model",
-    "zzzkk2009_checkpoint_checkpoint",
 ]
+LARGE += ["miraclewkf_vgg16_reduced_model", "miraclewkf_vgg_fc_ilsvrc_16_laye", "zhuxuhan_model"]
+LARGE.append("zzzkk2009_checkpoint_checkpoint")
 """Networks that take a second or more."""
 
 

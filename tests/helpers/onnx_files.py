@@ -14,7 +14,7 @@ import torch
 from . import onnx_graphs as hand
 from . import torch_nets as nets
 
-__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch"]
+__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch", "with_external"]
 
 
 @dataclass
@@ -102,3 +102,16 @@ def from_sklearn(name, folder):
     path = Path(folder) / f"{name}.onnx"
     onnx.save(made, path)
     return File(path, [{"X": data[:2]}, {"X": data[:9]}])
+
+
+def with_external(folder, **entries):
+    """Return a model that adds an array which lies in another file of the folder, and the array."""
+    array = hand.draw(4)
+    (folder / "net.data").write_bytes(b"abcd" + array.tobytes())
+    model = hand.model_of("(float[n,4] x) => (float[n,4] y) { y = Add(x, w) }", w=array)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, text in {"location": "net.data", "offset": "4", "length": "16", **entries}.items():
+        tensor.external_data.add(key=key, value=text)
+    return model, array

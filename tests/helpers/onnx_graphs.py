@@ -130,14 +130,6 @@ def detection():
     return model_of(text, wb=draw(6, 40), ws=draw(6, 20)), (2, 6), (3, 6)
 
 
-def scattered():
-    text = """(float[n,6] x) => (float[n,6] y, float[n,6] z)
-    <int64[2,2] at = {0, 1, 1, -1}, int64[1,1] row = {1}> {
-        y = ScatterND(x, at, u)  r = Identity(row)  z = ScatterND(x, r, w)
-    }"""
-    return model_of(text, u=draw(2), w=draw(1, 6)), (2, 6), (3, 6)
-
-
 def suppression(center=0):
     text = f"""(float[1,12,4] boxes) => (int64[] y) <int64[1] most = {{4}}, float[1] overlap = {{0.3}}> {{
         y = NonMaxSuppression<center_point_box = {center}>(boxes, scores, most, overlap)
@@ -221,28 +213,16 @@ def expanded():
     return model_of(text), (2, 3, 4), (3, 6, 4)
 
 
-def scores(classes, post):
-    offset, scale, coefficients, intercepts = (draw(n).tolist() for n in (5, 5, 5 * classes, classes))
-    text = f"""(float[n,5] x) => (int64[] label, float[] y) {{
-        z = ai.onnx.ml.Scaler<offset = {offset}, scale = {scale}>(x)
-        label, p = ai.onnx.ml.LinearClassifier<classlabels_ints = {list(range(max(classes, 2)))},
-            coefficients = {coefficients}, intercepts = {intercepts}, post_transform = "{post}">(z)
-        y = ai.onnx.ml.Normalizer<norm = "L1">(p)
-    }}"""
-    return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
-
-
 GRAPHS = {
     "channels_last": channels_last,
     "gathered_shape": gathered_shape,
+    "expanded": expanded,
     "loop_rnn": loop_rnn,
     "scan": scan,
     "while_loop": while_loop,
     "branch": branch,
     "constant_branch": constant_branch,
     "detection": detection,
-    "scattered": scattered,
-    "suppression": suppression,
     "suppression_center": lambda: suppression(1),
     "lstm_reverse": lambda: recurrent("LSTM", "reverse"),
     "lstm_peepholes": lambda: recurrent("LSTM", "bidirectional", peepholes=True),
@@ -252,16 +232,12 @@ GRAPHS = {
     "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"),
     "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'),
     "opset7": lambda: old(7),
-    "opset8": lambda: old(8),
     "opset9": lambda: old(9),
     "quantized": quantized,
     "function": function,
     "resize_cubic": lambda: resized('mode = "cubic"'),
     "resize_linear": lambda: resized('mode = "linear", coordinate_transformation_mode = "asymmetric"'),
     "resize_nearest": lambda: resized('mode = "nearest"'),
-    "expanded": expanded,
-    "two_classes": lambda: scores(1, "LOGISTIC"),
-    "three_classes": lambda: scores(3, "SOFTMAX"),
 }
 """Name: makes (model, shape of its input, another shape of it where the file leaves sizes open)."""
 

@@ -60,17 +60,19 @@ def call(
     name: str, *tensors: torch.Tensor, is_train: bool = True, env: Env | None = None, **attrs: Any
 ) -> tuple[torch.Tensor, ...]:
     """Call an operator on tensors, as the executor does, or in an environment of choice, without inference."""
-    op = ops.get(name)
-    a = parsed(name, attrs, len(tensors))
+    return call_parsed(ops.get(name), parsed(name, attrs, len(tensors)), tensors, is_train, env)
+
+
+def call_parsed(op: Any, a: Any, tensors: Any, is_train: bool = True, env: Env | None = None) -> Any:
+    """Call an operator with attributes that are parsed."""
     bound = op.bind(a) if op.bind is not None and env is None else None
-    if env is not None:
-        found = op.run(a, env, *tensors)
-    elif bound is not None:
+    if bound is not None:
         found = bound(*tensors)
     else:
-        outs = infer_shape(op, a, [tuple(t.shape) for t in tensors], [None] * len(op.output_names(a)))[1]
-        generator = torch.Generator().manual_seed(0)
-        found = op.run(a, Env(CPU, generator, is_train, tuple(outs)), *tensors)
+        if env is None:
+            outs = infer_shape(op, a, [tuple(t.shape) for t in tensors], [None] * len(op.output_names(a)))[1]
+            env = Env(CPU, torch.Generator().manual_seed(0), is_train, tuple(outs))
+        found = op.run(a, env, *tensors)
     found = found if isinstance(found, (tuple, list)) else (found,)
     return tuple(found)[: len(op.output_names(a))]
 
@@ -90,20 +92,16 @@ def outputs(name: str, *arrays: Any, env: Env | None = None, **attrs: Any) -> li
     return [None if each is None else each.detach().numpy() for each in found]
 
 
-def shapes(
-    name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any
-) -> tuple[list[Any], list[Any]]:
-    """Run an operator's shape rule; None = unknown, 0 = unknown dimension."""
-    op, a = ops.get(name), parsed(name, attrs, len(ins))
-    return infer_shape(op, a, ins, outs or [None] * len(op.output_names(a)))
+def _ruled(infer: Callable[..., Any]) -> Callable[..., tuple[list[Any], list[Any]]]:
+    def rule(name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any) -> Any:
+        op, a = ops.get(name), parsed(name, attrs, len(ins))
+        return infer(op, a, ins, outs or [None] * len(op.output_names(a)))
+
+    return rule
 
 
-def types(
-    name: str, ins: list[Any], outs: list[Any] | None = None, **attrs: Any
-) -> tuple[list[Any], list[Any]]:
-    """Run an operator's type rule; None = unknown."""
-    op, a = ops.get(name), parsed(name, attrs, len(ins))
-    return infer_type(op, a, ins, outs or [None] * len(op.output_names(a)))
+shapes, types = _ruled(infer_shape), _ruled(infer_type)
+"""Run an operator's shape or type rule: None = unknown, 0 = unknown dimension."""
 
 
 def gradients(

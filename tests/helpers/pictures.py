@@ -1,16 +1,15 @@
 """Pictures, and what MXNet 1.9.1 makes of them (tests/data/goldens/image)."""
 
-import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 import dpmodule as mx
+from helpers.image_cases import DATA, FOLDER, NAMES, OPTIONS
 
-FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "image"
-FORMATS = Path(__file__).parents[1] / "data" / "formats"
-NAMES = ("noise", "wide", "ramp")
+__all__ = ["FOLDER", "FORMATS", "NAMES", "OPTIONS", "compare", "file_of", "goldens", "write_records"]
+
+FORMATS = DATA / "formats"
 
 
 @cache
@@ -20,10 +19,17 @@ def goldens():
         return dict(file)
 
 
-@cache
-def options():
-    """Return the arguments they were recorded with."""
-    return json.loads((FOLDER / "image.json").read_text())
+def compare(found, tolerance, most=0.0):
+    """Compare arrays with those recorded; at most that share of an array's elements may differ by the tolerance."""
+    for key, array in found.items():
+        wanted = goldens()[key]
+        assert (array.dtype, array.shape) == (wanted.dtype, wanted.shape), key
+        if array.dtype.kind in "US":
+            assert array == wanted, key
+            continue
+        apart = np.abs(array.astype("f8") - wanted)
+        assert apart.max(initial=0) <= tolerance, key
+        assert not most or (apart > 1e-4).mean() < most, key
 
 
 def file_of(name):

@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from dpmodule.streams import tensor_pipe
 from dpmodule.streams.pipe import backend, control
@@ -34,6 +35,24 @@ class Frozen:
 
 class Named(collections.namedtuple("Named", "x y")):
     __slots__ = ()
+
+
+def structures(leaves, most):
+    """Return a strategy of nested structures of so many leaves at most."""
+    keys = st.text(max_size=3) | st.integers(-3, 3)
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.lists(inner, max_size=3).map(tuple),
+            st.dictionaries(keys, inner, max_size=3),
+            st.dictionaries(keys, inner, max_size=3).map(collections.OrderedDict),
+            st.builds(Pair, inner, inner),
+            st.builds(Frozen, inner),
+            st.builds(Named, inner, inner),
+        ),
+        max_leaves=most,
+    )
 
 
 def make(core, slots=2, **options):

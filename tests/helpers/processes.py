@@ -7,18 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = [
-    "SOON_S",
-    "await_gone",
-    "descendants",
-    "is_others",
-    "mostly_within",
-    "resident_bytes",
-    "resources",
-    "running",
-    "until",
-]
-
 SOON_S = 10.0
 """What takes a second at most may take as long as this where processes wait for each other; what hangs takes longer."""
 

@@ -8,11 +8,7 @@ import dpmodule.autobatch as dy
 
 WORDS = 6
 BUILDERS = [
-    "VanillaLSTMBuilder",
-    "CompactVanillaLSTMBuilder",
-    "CoupledLSTMBuilder",
-    "GRUBuilder",
-    "SimpleRNNBuilder",
+    f"{name}Builder" for name in ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "GRU", "SimpleRNN"]
 ]
 
 
@@ -55,105 +51,71 @@ class Maker:
         self.m = m
         (self.size,) = m["b"].shape()
         self.batches = self.draw.choice([2, 3, 5, 17], 2).tolist()
-        self.builder = BUILDERS[self.draw.randint(len(BUILDERS))]
+        self.builder = self.one_of(BUILDERS)
 
-    def places(self, count, most=None):
-        return self.draw.randint(0, most or self.size, count).tolist()
+    def one_of(self, nodes):
+        return nodes[self.draw.randint(len(nodes))]
 
-    def array(self, *shape):
-        return self.draw.uniform(-1, 1, shape).astype(np.float32)
+    def places(self, count, most):
+        return self.draw.randint(0, most, count).tolist()
 
     def leaf(self):
-        kind, batch = self.draw.randint(6), self.batches[self.draw.randint(2)]
-        if kind == 0:
-            return dy.inputTensor(self.array(self.size))
-        if kind == 1:
-            return dy.inputTensor(self.array(self.size, batch), batched=True)
+        kind, batch = self.draw.randint(5), self.one_of(self.batches)
+        if kind < 2:
+            array = self.draw.uniform(-1, 1, (self.size, *[batch] * kind)).astype(np.float32)
+            return dy.inputTensor(array, batched=kind == 1)
         if kind == 2:
             return dy.lookup_batch(self.m["table"], self.places(batch, WORDS))
-        if kind == 3:
-            return self.m["b"] + 0.0
-        return self.m["table"][int(self.draw.randint(WORDS))]
+        return self.m["b"] + 0.0 if kind == 3 else self.m["table"][int(self.draw.randint(WORDS))]
 
     def unary(self, x):
         number, place = float(self.draw.uniform(0.2, 1.5)), int(self.draw.randint(self.size))
         m, batch = self.m, x.dim()[1]
-        labels, some = self.places(batch), self.places(self.draw.randint(1, 4), batch)
+        labels, some = self.places(batch, self.size), self.places(self.draw.randint(1, 4), batch)
         options = [
-            lambda: dy.tanh(x),
-            lambda: dy.logistic(x),
-            lambda: dy.rectify(x),
-            lambda: x * number,
-            lambda: x - number,
-            lambda: dy.softmax(x),
-            lambda: dy.concatenate([x[1:], x[:1]]),
-            lambda: m["W"] * x,
-            lambda: m["V"] * x,
-            lambda: dy.affine_transform([m["b"], m["W"], x]),
-            lambda: dy.cmult(x, m["b"]),
-            lambda: dy.cmult(x, dy.pick(x, place)),
-            lambda: dy.layer_norm(x, m["b"], m["b"]),
-            lambda: dy.nobackprop(x),
-            lambda: dy.sparsemax(x),
-            lambda: dy.reshape(dy.transpose(dy.reshape(x, (1, self.size), batch)), (self.size,), batch),
+            *(lambda: dy.tanh(x), lambda: dy.rectify(x), lambda: x * number, lambda: dy.softmax(x)),
+            *(lambda: dy.concatenate([x[1:], x[:1]]), lambda: m["W"] * x, lambda: dy.cmult(x, m["b"])),
+            *(lambda: dy.affine_transform([m["b"], m["W"], x]), lambda: dy.cmult(x, dy.pick(x, place))),
+            *(lambda: dy.layer_norm(x, m["b"], m["b"]), lambda: dy.nobackprop(x), lambda: dy.sparsemax(x)),
             lambda: dy.pickneglogsoftmax(x, place if batch == 1 else labels) + x,
             lambda: dy.pickneglogsoftmax_batch(m["W"] * x, labels) - x,
-            lambda: dy.hinge_batch(x, labels, number) * 0.3 + x,
-            lambda: dy.cmult(dy.pick_batch(x, labels), x),
-            lambda: dy.pick_batch_elems(x, some),
-            lambda: dy.sum_batches(x) * (1 / batch),
-            lambda: dy.mean_batches(dy.tanh(x)),
+            *(lambda: dy.cmult(dy.pick_batch(x, labels), x), lambda: dy.pick_batch_elems(x, some)),
             lambda: dy.concatenate_to_batch([x, dy.tanh(x)]) if batch < 40 else dy.mean_batches(x),
             lambda: dy.strided_select(dy.concatenate_cols([x, m["b"]]), [1, 2]),
-            lambda: dy.squared_norm(x) * 0.2 + x,
             lambda: dy.cdiv(x, dy.squared_norm(x) + 1),
             lambda: dy.select_rows(x, [2, 0, 2, *range(3, self.size)]),
         ]
-        return as_vector(options[self.draw.randint(len(options))]())
+        return as_vector(self.one_of(options)())
 
     def joined(self, xs):
         m, (x, y) = self.m, xs[:2]
         axis = int(self.draw.randint(2))
         options = [
-            lambda: x + y,
-            lambda: x - y,
-            lambda: dy.cmult(x, y),
-            lambda: dy.cdiv(x, dy.exp(dy.tanh(y))),
-            lambda: dy.esum(xs),
-            lambda: dy.average(xs),
-            lambda: m["U"] * dy.concatenate([x, y]),
-            lambda: dy.dot_product(x, y) + x,
-            lambda: dy.squared_distance(x, y) * 0.1 + y,
+            *(lambda: x + y, lambda: x - y, lambda: dy.cmult(x, y), lambda: dy.esum(xs)),
+            *(lambda: dy.average(xs), lambda: m["U"] * dy.concatenate([x, y])),
             lambda: dy.concatenate_cols([x, y]) * dy.softmax(dy.concatenate([x[:1], y[1:2]])),
             lambda: dy.affine_transform([m["b"], m["W"], x, m["V"], y]),
-            lambda: dy.affine_transform([x, m["W"], y]),
             lambda: dy.pick(m["W"] * dy.concatenate_cols(xs), 0, 1),
             lambda: dy.sum_dim(dy.tanh(dy.colwise_add(dy.concatenate_cols(xs), y)), [1]),
-            lambda: dy.logsumexp_dim(dy.concatenate_cols(xs), 1),
+            *(lambda: dy.logsumexp_dim(dy.concatenate_cols(xs), 1), lambda: dy.logsumexp(xs)),
             lambda: dy.mean_dim(dy.concatenate_cols(xs), [1], bool(axis)),
             lambda: dy.pick(dy.softmax(dy.concatenate_cols([x, y, x * 0.5]), axis), 1, 1),
-            lambda: dy.concatenate_cols([x, y, m["b"]]) * dy.softmax(dy.transpose(dy.transpose(x[:3]))),
-            lambda: dy.logsumexp(xs),
         ]
-        return as_vector(options[self.draw.randint(len(options))]())
+        return as_vector(self.one_of(options)())
 
     def some_of(self, nodes, most):
         """Return some nodes whose minibatches go together."""
-        first = nodes[self.draw.randint(len(nodes))]
-        found, batch = [first], first.dim()[1]
+        found = [self.one_of(nodes)]
+        batch = found[0].dim()[1]
         while len(found) < most:
-            other = nodes[self.draw.randint(len(nodes))]
-            if other.dim()[1] in (1, batch) or batch == 1:
-                found.append(other)
-                batch = max(batch, other.dim()[1])
-            else:
-                found.append(first)
+            other = self.one_of(nodes)
+            found.append(other if other.dim()[1] in (1, batch) or batch == 1 else found[0])
+            batch = max(batch, found[-1].dim()[1])
         return found
 
     def step(self, states, nodes):
         """Go on from some state of the recurrent network, or begin."""
-        before = states[self.draw.randint(len(states))]
-        x = nodes[self.draw.randint(len(nodes))]
+        before, x = self.one_of(states), self.one_of(nodes)
         if before is None or before.output().dim()[1] not in (1, x.dim()[1]):
             before = self.m[self.builder].initial_state()
         return before.add_input(x)
@@ -163,13 +125,13 @@ class Maker:
         nodes, states = [self.leaf() for _ in range(4)], [None]
         for _ in range(count):
             what = self.draw.randint(10)
-            if what < 2:
-                nodes.append(self.leaf())
-            elif what < 6:
-                nodes.append(self.unary(nodes[self.draw.randint(len(nodes))]))
-            elif what < 9:
-                nodes.append(self.joined(self.some_of(nodes, self.draw.randint(2, 7))))
-            else:
+            if what == 9:
                 states.append(self.step(states, nodes))
                 nodes.append(states[-1].output())
+            elif what < 2:
+                nodes.append(self.leaf())
+            elif what < 6:
+                nodes.append(self.unary(self.one_of(nodes)))
+            else:
+                nodes.append(self.joined(self.some_of(nodes, self.draw.randint(2, 7))))
         return nodes

@@ -15,14 +15,7 @@ FUNCTIONS = """
 relu tanh sigmoid softsign sin cos arctan abs erf square cbrt
 negative log1p_of_abs sqrt_of_more exp_of_less expm1_of_less arcsinh sinh_of_less degrees gamma_of_more rsqrt_of_more
 """
-PAIRS = (
-    "broadcast_add",
-    "broadcast_sub",
-    "broadcast_mul",
-    "broadcast_maximum",
-    "broadcast_minimum",
-    "broadcast_hypot",
-)
+PAIRS = "add sub mul maximum minimum hypot"
 MOST = 400
 """Elements of a row, at most."""
 
@@ -40,12 +33,10 @@ class RandomGraph:
     """
 
     def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.params, self.inputs, self.values, self.count = {}, {}, [], 0
+        self.random, self.params, self.inputs, self.values, self.count = random.Random(seed), {}, {}, [], 0
         for i in range(self.random.choice((1, 1, 2))):
-            rest = self.random.choice(((4,), (2, 6), (3, 4), (2, 4, 4), (3, 5, 4)))
-            self.inputs[f"data{i}"] = rest
-            self.values.append((S.Variable(f"data{i}"), rest))
+            self.inputs[f"data{i}"] = self.random.choice(((4,), (2, 6), (3, 4), (2, 4, 4), (3, 5, 4)))
+            self.keep(S.Variable(f"data{i}"))
 
     def name(self, kind):
         self.count += 1
@@ -61,148 +52,111 @@ class RandomGraph:
         fitting = [each for each in self.values if not ranks or len(each[1]) in ranks]
         return self.random.choice(fitting) if fitting else (None, None)
 
-    def axis(self, rest):
-        """Return one of the axes after the batch, counted from the front or from the end."""
-        axis = self.random.randint(1, len(rest))
-        return self.random.choice((axis, axis - len(rest) - 1))
+    def one(self, *ranks):
+        """Return such a value, its shape, and one of its axes after the batch, counted from the front."""
+        x, rest = self.any(*ranks)
+        return x, rest, self.random.randint(1, len(rest)) if rest else None
 
-    def keep(self, value, rest):
-        if 0 < np.prod(rest, initial=1) <= MOST:
-            self.values.append((value, tuple(int(d) for d in rest)))
+    def keep(self, value):
+        shapes = {name: (3, *rest) for name, rest in self.inputs.items()} | self.params
+        rest = value.infer_shape(**{name: shapes[name] for name in value.list_arguments()})[1][0][1:]
+        if np.prod(rest) <= MOST:
+            self.values.append((value, rest))
 
     # operators
 
     def function(self):
-        x, rest = self.any()
+        x, _ = self.any()
         name, _, limit = self.random.choice(FUNCTIONS.split()).partition("_of_")
         if limit == "abs":
             x = S.abs(x)
         elif limit:
             x = S.tanh(x) + (1.5 if limit == "more" else 0)
-        self.keep(getattr(S, name)(x, name=self.name(name)), rest)
+        self.keep(getattr(S, name)(x, name=self.name(name)))
 
     def number(self):
-        x, rest = self.any()
-        n = round(self.random.uniform(0.2, 2), 2)
-        made = (
-            x + n,
-            n - x,
-            x * n,
-            x / n,
-            S.clip(x, a_min=-n, a_max=1),
-            S.smooth_l1(x, scalar=n),
-            S.maximum(x, n),
-        )
-        self.keep(self.random.choice(made), rest)
+        x, n = self.any()[0], round(self.random.uniform(0.2, 2), 2)
+        numbers = x + n, n - x, x * n, x / n, S.abs(x) * n
+        self.keep(self.random.choice((*numbers, S.clip(x, a_min=-n, a_max=1), S.smooth_l1(x, scalar=n))))
 
     def pair(self):
         (x, rest), (y, other) = self.any(), self.any()
         if len(rest) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(rest, other)):
-            made = getattr(S, self.random.choice(PAIRS))(x, y, name=self.name("pair"))
-            self.keep(made, np.maximum(rest, other))
+            self.keep(
+                getattr(S, f"broadcast_{self.random.choice(PAIRS.split())}")(x, y, name=self.name("pair"))
+            )
 
     def reduction(self):
-        x, rest = self.any()
-        axis, keep = self.axis(rest), self.random.random() < 0.5 or len(rest) == 1
+        x, rest, axis = self.one()
         kind = self.random.choice(("sum", "mean", "max", "min", "norm", "prod"))
-        made = getattr(S, kind)(S.tanh(x) + 0.1, axis=axis, keepdims=keep)
-        at = axis % (len(rest) + 1) - 1
-        self.keep(made, (*rest[:at], *((1,) if keep else ()), *rest[at + 1 :]))
+        keep = self.random.random() < 0.5 or len(rest) == 1
+        axis -= self.random.choice((0, len(rest) + 1))
+        self.keep(getattr(S, kind)(S.tanh(x) + 0.1, axis=axis, keepdims=keep))
 
     def order(self):
-        x, rest = self.any()
-        axis = self.axis(rest)
-        at = axis % (len(rest) + 1) - 1
-        if self.random.random() < 0.5:
-            self.keep(S.sort(x, axis=axis, is_ascend=self.random.random() < 0.5), rest)
-            return
-        k = self.random.randint(1, rest[at])
-        self.keep(S.topk(x, axis=axis, k=k, ret_typ="value"), (*rest[:at], k, *rest[at + 1 :]))
+        x, rest, axis = self.one()
+        k, ascends = self.random.randint(1, rest[axis - 1]), self.random.random() < 0.5
+        largest = S.topk(x, axis=axis, k=k, ret_typ="value")
+        self.keep(self.random.choice((largest, S.sort(x, axis=axis, is_ascend=ascends))))
 
     def transpose(self):
         x, rest = self.any(2, 3)
         if x is not None:
-            axes = list(range(1, len(rest) + 1))
-            self.random.shuffle(axes)
-            self.keep(S.transpose(x, axes=(0, *axes)), [rest[a - 1] for a in axes])
+            axes = self.random.sample(range(1, len(rest) + 1), len(rest))
+            self.keep(S.transpose(x, axes=(0, *axes)))
 
     def reshape(self):
         x, rest = self.any()
         whole = int(np.prod(rest))
-        parts = [(whole,)] + [(n, whole // n) for n in (2, 3, 4) if whole % n == 0]
-        wanted = self.random.choice(parts)
+        wanted = self.random.choice([(whole,), *((n, whole // n) for n in (2, 3, 4) if whole % n == 0)])
         code = self.random.choice(((0, *wanted), (-1, *wanted), (0, -1, *wanted[1:])))
-        self.keep(S.Reshape(x, shape=code, name=self.name("reshape")), wanted)
+        self.keep(S.Reshape(x, shape=code, name=self.name("reshape")))
 
     def cut(self):
-        x, rest = self.any()
-        axis = self.axis(rest)
-        at = axis % (len(rest) + 1) - 1
+        x, rest, axis = self.one()
         step = self.random.choice((1, -1, 2))
-        begin, end = sorted(self.random.sample(range(rest[at] + 1), 2))
+        begin, end = sorted(self.random.sample(range(rest[axis - 1] + 1), 2))
         if step == -1:
-            part, begin, end = len(range(end - 1, begin - 1, -1)), end - 1, begin - 1 if begin else None
-        else:
-            part = len(range(begin, end, step))
-        lead = (None,) * (at + 1)
-        made = S.slice(x, begin=(*lead, begin), end=(*lead, end), step=(*lead, step))
-        self.keep(made, (*rest[:at], part, *rest[at + 1 :]))
+            begin, end = end - 1, begin - 1 if begin else None
+        lead = (None,) * axis
+        self.keep(S.slice(x, begin=(*lead, begin), end=(*lead, end), step=(*lead, step)))
 
     def joined(self):
-        x, rest = self.any()
+        x, rest, axis = self.one()
         alike = [v for v, other in self.values if other == rest]
         parts = [x, *self.random.choices(alike, k=self.random.randint(0, 2))]
-        if self.random.random() < 0.5:
-            axis = self.random.randint(1, len(rest) + 1)
-            self.keep(S.stack(*parts, axis=axis), (*rest[: axis - 1], len(parts), *rest[axis - 1 :]))
-        else:
-            at = self.random.randrange(len(rest))
-            made = S.Concat(*parts, dim=at + 1, name=self.name("concat"))
-            self.keep(made, (*rest[:at], rest[at] * len(parts), *rest[at + 1 :]))
+        joined = S.Concat(*parts, dim=axis, name=self.name("concat"))
+        self.keep(self.random.choice((joined, S.stack(*parts, axis=axis))))
 
     def pieces(self):
-        x, rest = self.any()
-        at = self.random.randrange(len(rest))
-        count = next((n for n in (3, 2) if rest[at] % n == 0), 1)
-        made = S.SliceChannel(x, num_outputs=count, axis=at + 1, name=self.name("split"))
-        self.keep(made[self.random.randrange(count)], (*rest[:at], rest[at] // count, *rest[at + 1 :]))
+        x, rest, axis = self.one()
+        count = next((n for n in (3, 2) if rest[axis - 1] % n == 0), 1)
+        made = S.SliceChannel(x, num_outputs=count, axis=axis, name=self.name("split"))
+        self.keep(made[self.random.randrange(count)])
 
     def stretched(self):
-        x, rest = self.any()
-        at, n = self.random.randrange(len(rest)), self.random.randint(1, 3)
-        if self.random.random() < 0.5:
-            made, wanted = S.repeat(x, repeats=n, axis=at + 1), (*rest[:at], rest[at] * n, *rest[at + 1 :])
-        else:
-            made, wanted = S.tile(x, reps=(n,)), (*rest[:-1], rest[-1] * n)
-        self.keep(self.random.choice((made, S.reverse(made, axis=at + 1))), wanted)
+        x, _, axis = self.one()
+        n = self.random.randint(1, 3)
+        made = self.random.choice((S.repeat(x, repeats=n, axis=axis), S.tile(x, reps=(n,))))
+        self.keep(self.random.choice((made, S.reverse(made, axis=axis))))
 
     def unsqueezed(self):
-        x, rest = self.any(1, 2)
+        x, _, axis = self.one(1, 2)
         if x is not None:
-            axis = self.random.randint(1, len(rest) + 1)
-            self.keep(S.expand_dims(x, axis=axis), (*rest[: axis - 1], 1, *rest[axis - 1 :]))
+            self.keep(S.expand_dims(x, axis=axis))
 
     def picked(self):
-        x, rest = self.any()
-        at = self.random.randrange(len(rest))
-        places = [self.random.randrange(rest[at]) for _ in range(3)]
-        index = S.slice_axis(
-            S.arange(10, name=self.name("arange")), axis=0, begin=places[0] % 7, end=places[0] % 7 + 3
-        )
-        self.keep(
-            S.take(x, index, axis=at + 1, mode=self.random.choice(("wrap", "clip"))),
-            (*rest[:at], 3, *rest[at + 1 :]),
-        )
+        x, rest, axis = self.one()
+        at = self.random.randrange(rest[axis - 1]) % 7
+        index = S.slice_axis(S.arange(10, name=self.name("arange")), axis=0, begin=at, end=at + 3)
+        self.keep(S.take(x, index, axis=axis, mode=self.random.choice(("wrap", "clip"))))
 
     def like(self):
         x, rest = self.any()
-        kind = self.random.choice(("zeros_like", "ones_like"))
-        self.keep(x + getattr(S, kind)(x), rest)
-
-    def chosen(self):
-        x, rest = self.any()
         y = self.random.choice([v for v, other in self.values if other == rest])
-        self.keep(S.where(S.ones_like(x), x, y), rest)
+        self.keep(
+            self.random.choice((S.where(S.ones_like(x), x, y), x + S.zeros_like(y), x + S.ones_like(y)))
+        )
 
     # layers
 
@@ -211,54 +165,42 @@ class RandomGraph:
         flatten, bare = self.random.random() < 0.6, self.random.random() < 0.3
         size = self.random.choice((3, 5, 8))
         weight = self.weight(size, int(np.prod(rest)) if flatten else rest[-1])
-        more = {} if bare else {"bias": self.weight(size)}
-        made = S.FullyConnected(
-            x, weight, num_hidden=size, flatten=flatten, no_bias=bare, name=self.name("fc"), **more
-        )
-        self.keep(made, (size,) if flatten else (*rest[:-1], size))
+        options = {"num_hidden": size, "flatten": flatten, "no_bias": bare, "name": self.name("fc")}
+        self.keep(S.FullyConnected(x, weight, **({} if bare else {"bias": self.weight(size)}), **options))
 
     def convolution(self):
         x, rest = self.any(3)
-        if x is None or min(rest[1:]) < 3:
-            return
-        weight = self.weight(4, rest[0], 3, 3)
-        made = S.Convolution(
-            x, weight, kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True, name=self.name("conv")
-        )
-        self.keep(made, (4, *rest[1:]))
+        if x is not None and min(rest[1:]) >= 3:
+            options = {"num_filter": 4, "pad": (1, 1), "no_bias": True, "name": self.name("conv")}
+            self.keep(S.Convolution(x, self.weight(4, rest[0], 3, 3), kernel=(3, 3), **options))
 
     def pool(self):
         x, rest = self.any(3)
         if x is not None and min(rest[1:]) >= 2:
-            kind = self.random.choice(("max", "avg"))
-            made = S.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type=kind, name=self.name("pool"))
-            self.keep(made, (rest[0], rest[1] // 2, rest[2] // 2))
+            options = {"pool_type": self.random.choice(("max", "avg")), "name": self.name("pool")}
+            self.keep(S.Pooling(x, kernel=(2, 2), stride=(2, 2), **options))
 
     def normalised(self):
-        x, rest = self.any()
+        x, rest, axis = self.one()
         if self.random.random() < 0.5:
-            self.keep(S.softmax(x, axis=self.axis(rest)), rest)
+            self.keep(S.softmax(x, axis=axis))
         else:
             scale, shift = self.weight(rest[-1]), self.weight(rest[-1])
-            self.keep(S.LayerNorm(x, scale, shift, eps=1e-2, name=self.name("norm")), rest)
+            self.keep(S.LayerNorm(x, scale, shift, eps=1e-2, name=self.name("norm")))
 
     def product(self):
         (x, rest), (y, other) = self.any(2), self.any(2)
-        if x is not None and rest[1] == other[0]:
-            self.keep(S.batch_dot(x, y), (rest[0], other[1]))
-        elif x is not None and rest[1] == other[1]:
-            self.keep(S.batch_dot(x, y, transpose_b=True), (rest[0], other[0]))
+        if x is not None and rest[1] in other:
+            self.keep(S.batch_dot(x, y, transpose_b=rest[1] != other[0]))
 
     def heads(self):
         """Return one to three of the last values as a symbol."""
-        count = self.random.choice((1, 1, 2, 3))
-        return S.Group(
-            [S.identity(value, name=f"out{i}") for i, (value, _) in enumerate(self.values[-count:])]
-        )
+        values = self.values[-self.random.choice((1, 1, 2, 3)) :]
+        return S.Group([S.identity(value, name=f"out{i}") for i, (value, _) in enumerate(values)])
 
 
 STEPS = """
-function number pair reduction order transpose reshape cut joined pieces stretched unsqueezed picked like chosen dense
+function number pair reduction order transpose reshape cut joined pieces stretched unsqueezed picked like dense
 convolution pool normalised product
 """
 
@@ -278,8 +220,5 @@ def random_graph(seed, steps=12):
         getattr(graph, graph.random.choice(STEPS.split()))()
     made = graph.heads()
     used = set(made.list_arguments())
-    return (
-        made,
-        {k: v for k, v in graph.inputs.items() if k in used},
-        {k: v for k, v in graph.params.items() if k in used},
-    )
+    inputs, params = ({k: v for k, v in each.items() if k in used} for each in (graph.inputs, graph.params))
+    return made, inputs, params

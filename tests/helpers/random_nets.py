@@ -10,12 +10,8 @@ __all__ = ["random_net"]
 
 S = mx.sym
 ACTIVATIONS: tuple[Callable[[Any], Any], ...] = (
-    S.relu,
-    S.tanh,
-    S.sigmoid,
-    lambda v: S.Activation(v, act_type="relu"),
-    lambda v: S.Activation(v, act_type="softrelu"),
-    lambda v: S.Activation(v, act_type="softsign"),
+    *(S.relu, S.tanh, S.sigmoid),
+    *(lambda v, kind=kind: S.Activation(v, act_type=kind) for kind in ("relu", "softrelu", "softsign")),
     lambda v: S.LeakyReLU(v, act_type="leaky", slope=0.1),
     lambda v: S.clip(v, a_min=-0.5, a_max=0.7),
 )
@@ -30,9 +26,9 @@ class _Net:
         middle: values on the way, some of which become outputs.
     """
 
-    def __init__(self, seed: int, is_random: bool, has_states: bool) -> None:
+    def __init__(self, seed: int, is_random: bool) -> None:
         self.seed, self.random = seed, random.Random(seed)
-        self.is_random, self.has_states = is_random, has_states
+        self.is_random = is_random
         self.batch, self.channels, self.size = 4, self.random.choice((1, 3, 4)), self.random.choice((7, 8))
         self.shapes = {"data": (self.batch, self.channels, self.size, self.size)}
         self.value = S.Variable("data")
@@ -53,7 +49,7 @@ class _Net:
         self.value = self.convolved(self.value, self.name("conv"), kernel, no_bias=bare)
 
     def norm(self) -> None:
-        if self.has_states and self.size > 2:
+        if self.size > 2:
             fixed = self.random.random() < 0.3
             self.value = S.BatchNorm(self.value, name=self.name("bn"), fix_gamma=fixed)
 
@@ -65,15 +61,13 @@ class _Net:
             return
         kind, kernel = self.random.choice(("max", "max", "avg")), self.random.choice((2, 3))
         convention = self.random.choice(("valid", "full"))
-        self.value = S.Pooling(
-            self.value, kernel=(kernel,) * 2, stride=(2, 2), pool_type=kind, pooling_convention=convention
-        )
-        over = convention == "full"
-        self.size = (self.size - kernel + over) // 2 + 1
+        options = {"pool_type": kind, "pooling_convention": convention}
+        self.value = S.Pooling(self.value, kernel=(kernel,) * 2, stride=(2, 2), **options)
+        self.size = (self.size - kernel + (convention == "full")) // 2 + 1
 
     def residual(self) -> None:
         inner = self.convolved(self.value, self.name("conv"), no_bias=True)
-        if self.has_states and self.size > 2:
+        if self.size > 2:
             inner = S.BatchNorm(inner, name=self.name("bn"), fix_gamma=False)
         self.value = self.value + inner if self.random.random() < 0.5 else inner + self.value
 
@@ -84,10 +78,9 @@ class _Net:
             self.value = act(self.value) * 0.5 + act(self.value)
             return
         weight = S.Variable(self.name("shared") + "_weight")
-        first, second = (
-            self.convolved(self.value, self.name("conv"), weight=weight, no_bias=True) for _ in range(2)
-        )
-        self.value = first + S.tanh(second)
+        options = {"weight": weight, "no_bias": True}
+        first = self.convolved(self.value, self.name("conv"), **options)
+        self.value = first + S.tanh(self.convolved(self.value, self.name("conv"), **options))
 
     def dropout(self) -> None:
         if self.is_random:
@@ -109,9 +102,8 @@ class _Net:
         prefix, form = self.name("cell"), self.seed // 20 % 3
         cell: Any = kind(5, prefix=f"{prefix}_")
         if form == 1:
-            cell = mx.rnn.BidirectionalCell(
-                cell, mx.rnn.GRUCell(2, prefix=f"{prefix}r_"), output_prefix=prefix
-            )
+            back = mx.rnn.GRUCell(2, prefix=f"{prefix}r_")
+            cell = mx.rnn.BidirectionalCell(cell, back, output_prefix=prefix)
         elif form == 2:
             stack = mx.rnn.SequentialRNNCell()
             drops = [mx.rnn.DropoutCell(0.3)] if self.is_random else []
@@ -138,15 +130,12 @@ class _Net:
         name = self.name("loss")
         if kind == 0:
             return S.SoftmaxOutput(scores, name=name, use_ignore=True, ignore_label=1, normalization="valid")
-        if kind == 1:
-            return S.LogisticRegressionOutput(scores, name=name)
-        if kind == 2:
-            return S.LinearRegressionOutput(scores, name=name)
+        if kind in (1, 2):
+            return (S.LogisticRegressionOutput, S.LinearRegressionOutput)[kind - 1](scores, name=name)
         if kind == 3:
             return S.MakeLoss(S.square(scores), name=name, grad_scale=0.3)
-        if kind == 4:
-            return S.SoftmaxOutput(S.Reshape(scores, shape=(0, 2, 2)), name=name, multi_output=True)
-        return S.SoftmaxOutput(scores, name=name)
+        scores = S.Reshape(scores, shape=(0, 2, 2)) if kind == 4 else scores
+        return S.SoftmaxOutput(scores, name=name, multi_output=kind == 4)
 
     def heads(self) -> list[Any]:
         found = [self.loss() for _ in range(self.random.choice((1, 1, 2)))]
@@ -155,20 +144,17 @@ class _Net:
         return found
 
 
-def random_net(
-    seed: int, is_random: bool = True, has_states: bool = True
-) -> tuple[Any, dict[str, tuple[int, ...]]]:
+def random_net(seed: int, is_random: bool = True) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """Make a network, the same one for the same seed.
 
     Args:
         seed: what it is made from.
         is_random: whether it may have Dropout.
-        has_states: whether it may have BatchNorm.
 
     Returns:
         A symbol all of whose outputs are losses or blocked, and the shape of its data.
     """
-    net = _Net(seed, is_random, has_states)
+    net = _Net(seed, is_random)
     net.images()
     net.features()
     return S.Group(net.heads()), net.shapes

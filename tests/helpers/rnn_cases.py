@@ -3,34 +3,21 @@
 STEPS, ROWS, FEATURES, UNITS = 3, 2, 5, 4
 
 
-def cell_of(mx, kind, prefix):
-    """Make one cell by the short name of its kind."""
-    rnn = mx.rnn
-    if kind == "rnn_relu":
-        return rnn.RNNCell(UNITS, activation="relu", prefix=prefix)
-    if kind == "rnn_tanh":
-        return rnn.RNNCell(UNITS, prefix=prefix)
-    if kind == "lstm":
-        return rnn.LSTMCell(UNITS, prefix=prefix)
-    return rnn.GRUCell(UNITS, prefix=prefix)
-
-
-def sequential(mx, *cells):
-    stack = mx.rnn.SequentialRNNCell()
-    for cell in cells:
-        stack.add(cell)
-    return stack
-
-
 def stacks(mx):
     """Return functions that make cells, by case name."""
     rnn, fused = mx.rnn, mx.rnn.FusedRNNCell
 
     def cell(kind, prefix):
-        return cell_of(mx, kind, prefix)
+        if kind == "rnn_relu":
+            return rnn.RNNCell(UNITS, activation="relu", prefix=prefix)
+        made = {"rnn_tanh": rnn.RNNCell, "lstm": rnn.LSTMCell, "gru": rnn.GRUCell}[kind]
+        return made(UNITS, prefix=prefix)
 
     def stack(*cells):
-        return sequential(mx, *cells)
+        made = rnn.SequentialRNNCell()
+        for each in cells:
+            made.add(each)
+        return made
 
     def both(kind="gru", number="", **options):
         halves = cell(kind, f"l{number}_"), cell("gru", f"r{number}_")
@@ -96,25 +83,21 @@ def convolutional(mx):
 def ways(mx, make):
     """Return symbols that unroll new cells of `make` in every way, by name; None for what is refused."""
 
-    def steps():
-        return [mx.sym.Variable(f"t{i}_data") for i in range(STEPS)]
-
-    def data():
-        return mx.sym.Variable("data")
-
+    steps = [mx.sym.Variable(f"t{i}_data") for i in range(STEPS)]
+    data = mx.sym.Variable("data")
     calls = {
-        "steps": lambda c: c.unroll(STEPS, steps()),
-        "steps_merged": lambda c: c.unroll(STEPS, steps(), merge_outputs=True),
-        "steps_tnc": lambda c: c.unroll(STEPS, steps(), layout="TNC", merge_outputs=True),
-        "ntc": lambda c: c.unroll(STEPS, data()),
-        "ntc_merged": lambda c: c.unroll(STEPS, data(), merge_outputs=True),
-        "ntc_split": lambda c: c.unroll(STEPS, data(), merge_outputs=False),
-        "tnc_merged": lambda c: c.unroll(STEPS, data(), layout="TNC", merge_outputs=True),
+        "steps": lambda c: c.unroll(STEPS, steps),
+        "steps_merged": lambda c: c.unroll(STEPS, steps, merge_outputs=True),
+        "steps_tnc": lambda c: c.unroll(STEPS, steps, layout="TNC", merge_outputs=True),
+        "ntc": lambda c: c.unroll(STEPS, data),
+        "ntc_merged": lambda c: c.unroll(STEPS, data, merge_outputs=True),
+        "ntc_split": lambda c: c.unroll(STEPS, data, merge_outputs=False),
+        "tnc_merged": lambda c: c.unroll(STEPS, data, layout="TNC", merge_outputs=True),
         "given_states": lambda c: c.unroll(
-            STEPS, data(), begin_state=c.begin_state(func=mx.sym.Variable), merge_outputs=True
+            STEPS, data, begin_state=c.begin_state(func=mx.sym.Variable), merge_outputs=True
         ),
-        "call": lambda c: c(data(), c.begin_state()),
-        "again": lambda c: (c.unroll(2, data()), c.reset(), c.unroll(2, data()))[2],
+        "call": lambda c: c(data, c.begin_state()),
+        "again": lambda c: (c.unroll(2, data), c.reset(), c.unroll(2, data))[2],
     }
     found = {}
     for name, call in calls.items():

@@ -8,9 +8,7 @@ import dpmodule as mx
 def random_args(shapes, seed=0):
     """Return random arrays by name."""
     random = np.random.RandomState(seed)
-    return {
-        name: mx.nd.array(random.uniform(-0.6, 0.6, shape).astype("f4")) for name, shape in shapes.items()
-    }
+    return {name: mx.nd.array(random.uniform(-0.6, 0.6, shape)) for name, shape in shapes.items()}
 
 
 def shapes_of(symbol, **given):
@@ -29,9 +27,7 @@ def run(symbol, args):
     grads = {name: mx.nd.zeros(array.shape) for name, array in args.items()}
     executor = symbol.bind(mx.cpu(), dict(args), args_grad=grads)
     outputs = [output.asnumpy() for output in executor.forward(is_train=True)]
-    executor.backward(
-        [mx.nd.array(np.linspace(0.5, 1.5, output.size).reshape(output.shape)) for output in outputs]
-    )
+    executor.backward([mx.nd.array(np.linspace(0.5, 1.5, y.size).reshape(y.shape)) for y in outputs])
     return outputs, as_numpy(grads)
 
 

@@ -16,38 +16,16 @@ UNARY = (
     "abs arccos arcsin arcsinh arctan cbrt ceil cos cosh degrees exp expm1 fix floor gamma log1p make_loss negative "
     "radians relu rint round sigmoid sign sin sinh sqrt square stop_gradient tan tanh trunc zeros_like sum mean norm"
 )
-NUMBERS = {
-    "x + n": lambda x, n: x + n,
-    "n + x": lambda x, n: n + x,
-    "x - n": lambda x, n: x - n,
-    "n - x": lambda x, n: n - x,
-    "x * n": lambda x, n: x * n,
-    "x / n": lambda x, n: x / (n or 3),
-    "x ** 2": lambda x, n: x**2,
-    "x == n": lambda x, n: x == n,
-    "x != n": lambda x, n: x != n,
-    "x > n": lambda x, n: x > n,
-    "x >= n": lambda x, n: x >= n,
-    "x < n": lambda x, n: x < n,
-    "x <= n": lambda x, n: x <= n,
-}
+NUMBERS = "x + n; n + x; x - n; n - x; x * n; x / n; x ** 2; x == n; x != n; x > n; x >= n; x < n; x <= n"
+SAME = "sparse.add sparse.multiply elemwise_sub elemwise_mul broadcast_add maximum"
 PAIRS = {
-    "x + y": lambda nd, x, y: x + y,
-    "x - y": lambda nd, x, y: x - y,
-    "x * y": lambda nd, x, y: x * y,
-    "x > y": lambda nd, x, y: x > y,
-    "sparse.add": lambda nd, x, y: nd.sparse.add(x, y),
-    "sparse.multiply": lambda nd, x, y: nd.sparse.multiply(x, y),
-    "elemwise_sub": lambda nd, x, y: nd.elemwise_sub(x, y),
-    "elemwise_mul": lambda nd, x, y: nd.elemwise_mul(x, y),
-    "broadcast_add": lambda nd, x, y: nd.broadcast_add(x, y),
-    "maximum": lambda nd, x, y: nd.maximum(x, y),
-    "_hypot": lambda nd, x, y: nd._internal._hypot(x, y),
-    "add_n": lambda nd, x, y: nd.add_n(x, y, x),
-    "concat 0": lambda nd, x, y: nd.concat(x, y, dim=0),
-    "concat 1": lambda nd, x, y: nd.concat(x, y, dim=1),
-    "like": lambda nd, x, y: nd._internal._identity_with_attr_like_rhs(x, y),
-    "logistic": lambda nd, x, y: nd.LogisticRegressionOutput(x, y),
+    **{f"x {sign} y": f"x {sign} y" for sign in "+-*>"},
+    **{name: f"nd.{name}(x, y)" for name in SAME.split()},
+    "add_n": "nd.add_n(x, y, x)",
+    **{f"concat {axis}": f"nd.concat(x, y, dim={axis})" for axis in (0, 1)},
+    "_hypot": "nd._internal._hypot(x, y)",
+    "like": "nd._internal._identity_with_attr_like_rhs(x, y)",
+    "logistic": "nd.LogisticRegressionOutput(x, y)",
 }
 
 
@@ -67,8 +45,9 @@ def _of_one(nd):
         x = _stored(nd, FIRST, stype)
         for name in UNARY.split():
             yield f"{name} {stype}", lambda name=name, x=x: getattr(nd.sparse, name)(x)
-        for (name, function), number in itertools.product(NUMBERS.items(), (0.0, 2.0, -1.0)):
-            yield f"{name} {number} {stype}", lambda f=function, x=x, number=number: f(x, number)
+        for text, number in itertools.product(NUMBERS.split("; "), (0.0, 2.0, -1.0)):
+            given = {"x": x, "n": 3 if (text, number) == ("x / n", 0) else number}
+            yield f"{text} {number} {stype}", lambda text=text, given=given: eval(text, given)
         for axis in (0, 1):
             yield f"sum {axis} {stype}", lambda x=x, axis=axis: nd.sparse.sum(x, axis=axis)
             yield f"mean {axis} {stype}", lambda x=x, axis=axis: nd.sparse.mean(x, axis=axis, keepdims=True)
@@ -83,11 +62,10 @@ def _of_one(nd):
 def _of_two(nd):
     for left, right in itertools.product(STYPES, repeat=2):
         x, y = _stored(nd, FIRST, left), _stored(nd, SECOND, right)
-        for name, function in PAIRS.items():
-            yield f"{name} {left} {right}", lambda f=function, x=x, y=y: f(nd, x, y)
-        for flip, stype in itertools.product(
-            ((0, 0), (1, 0), (0, 1)), (None, "default", "row_sparse", "csr")
-        ):
+        for name, text in PAIRS.items():
+            given = {"nd": nd, "x": x, "y": y}
+            yield f"{name} {left} {right}", lambda text=text, given=given: eval(text, given)
+        for flip, stype in itertools.product(((0, 0), (1, 0), (0, 1)), (None, *STYPES)):
             other = TALL if flip[0] else WIDE.T if flip[1] else WIDE
             attrs = {"transpose_a": bool(flip[0]), "transpose_b": bool(flip[1])}
             if stype is not None:

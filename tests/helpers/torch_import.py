@@ -1,12 +1,8 @@
 """Comparing symbols that come from torch modules with these."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +14,6 @@ import dpmodule as mx
 
 __all__ = ["Functions", "array", "bind_like", "compare", "equal", "evaluated", "expressions"]
 
-Inputs = Callable[[int], tuple[Any, ...]]
-
 
 class Functions(nn.Module):
     """A module that applies many functions to its inputs, and returns a dict of what they return.
@@ -28,25 +22,23 @@ class Functions(nn.Module):
         functions: by name; each takes all inputs.
     """
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, functions):
         super().__init__()
         self.functions = dict(functions)
 
-    def forward(
-        self, x: torch.Tensor, y: torch.Tensor | None = None, z: torch.Tensor | None = None
-    ) -> dict[str, Any]:
+    def forward(self, x, y=None, z=None):
         given = [v for v in (x, y, z) if v is not None]
         return {name: function(*given) for name, function in self.functions.items()}
 
 
-def array(tensor: torch.Tensor) -> mx.nd.NDArray:
+def array(tensor):
     """Return a tensor as an array; truth values as numbers, and no axes as one."""
     tensor = tensor.detach()
     tensor = tensor.float() if tensor.dtype is torch.bool else tensor
     return mx.nd.array(tensor.reshape(tensor.shape or (1,)), dtype=str(tensor.dtype).removeprefix("torch."))
 
 
-def equal(found: mx.nd.NDArray, wanted: torch.Tensor, what: str, tolerance: float = 1e-5) -> None:
+def equal(found, wanted, what, tolerance=1e-5):
     """Compare an array with a tensor, with a relative tolerance of 1e-4."""
     want = wanted.detach().double().numpy()
     assert found.shape == (tuple(want.shape) or (1,)), f"{what}: shape {found.shape}, torch has {want.shape}"
@@ -55,7 +47,7 @@ def equal(found: mx.nd.NDArray, wanted: torch.Tensor, what: str, tolerance: floa
     )
 
 
-def bind_like(module: nn.Module, found: Any, inputs: tuple[Any, ...]) -> Any:
+def bind_like(module, found, inputs):
     """Bind a symbol that came from a module, with gradients of its parameters and floating inputs."""
     symbol, args, states = found
     given = dict(args)
@@ -68,19 +60,17 @@ def bind_like(module: nn.Module, found: Any, inputs: tuple[Any, ...]) -> Any:
     return symbol.bind(mx.cpu(), given, args_grad=grads, grad_req=need, aux_states=states)
 
 
-def _tensors(tree: Any) -> list[torch.Tensor]:
+def _tensors(tree):
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _check_outputs(
-    found: Any, names: list[str], wanted: list[torch.Tensor], mode: str, tolerance: float
-) -> None:
+def _check_outputs(found, names, wanted, mode, tolerance):
     assert len(found) == len(wanted)
     for name, one, want in zip(names, found, wanted):
         equal(one, want, f"{mode}: {name}", tolerance)
 
 
-def compare(module: nn.Module, inputs: Inputs, evaluates: bool = False, tolerance: float = 1e-5) -> Any:
+def compare(module, inputs, evaluates=False, tolerance=1e-5):
     """Turn a module into a symbol, and compare outputs and a step of gradient descent for another batch size.
 
     Args:
@@ -109,28 +99,27 @@ def compare(module: nn.Module, inputs: Inputs, evaluates: bool = False, toleranc
     return found
 
 
-def _check_step(module: nn.Module, executor: Any, given: tuple[Any, ...], tolerance: float) -> None:
+def _check_step(module, executor, given, tolerance):
     """Compare parameters after a step with a rate of 0.1, and the gradients of inputs."""
     arguments = inspect.signature(module.forward).bind(*given).arguments
     for name, value in (*module.named_parameters(), *arguments.items()):
         made = executor.grad_dict.get(name)
         if value.grad is not None and (made is not None or value.grad.any()):
             assert made is not None, f"the symbol has no {name}"
-            equal(
-                executor.arg_dict[name] - 0.1 * made, value - 0.1 * value.grad, f"step of {name}", tolerance
-            )
+            found = executor.arg_dict[name] - 0.1 * made
+            equal(found, value - 0.1 * value.grad, f"step of {name}", tolerance)
 
 
-def _parts(text: str) -> list[str]:
+def _parts(text):
     return [part.strip() for part in re.split(r";|\n", text) if part.strip()]
 
 
-def evaluated(text: str) -> list[Any]:
+def evaluated(text):
     """Return the values of expressions such as ``nn.Linear(2, 3)``, separated by semicolons or ends of lines."""
     return [eval(part, {"nn": nn, "torch": torch}) for part in _parts(text)]
 
 
-def expressions(text: str, names: str = "x") -> Functions:
+def expressions(text, names="x"):
     """Return a module of functions whose bodies are expressions, separated by semicolons or ends of lines."""
     known = {"F": F, "math": math, "nn": nn, "torch": torch}
     return Functions({f"f{i}": eval(f"lambda {names}: {p}", known) for i, p in enumerate(_parts(text))})

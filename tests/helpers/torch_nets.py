@@ -5,9 +5,9 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn import Conv2d, ConvTranspose2d, Embedding, LayerNorm, Linear, ReLU, Sequential
+from torch.nn import Conv2d, Embedding, LayerNorm, Linear, ReLU, Sequential
 
-__all__ = ["EVALUATES", "NETS", "floats", "net", "words"]
+__all__ = ["NETS", "floats", "net", "words"]
 
 
 def net(forward, **parts):
@@ -55,40 +55,6 @@ def resnet():
     return Sequential(basic_block(4, 4), basic_block(4, 8, 2), *head)
 
 
-def mobilenet_v3():
-    def forward(self, x):
-        x = self.begin(x)
-        return x * F.hardsigmoid(self.fc2(F.relu(self.fc1(x.mean((2, 3), keepdim=True)))))
-
-    begin = Sequential(Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8, eps=1e-3, momentum=0.01), nn.Hardswish())
-    return net(forward, begin=begin, fc1=Conv2d(8, 2, 1), fc2=Conv2d(2, 8, 1))
-
-
-def inception():
-    def forward(self, x):
-        x = torch.cat([branch(x) for branch in self.branches], 1)
-        return F.max_pool2d(x, 3, 2, ceil_mode=True)
-
-    branches = (
-        conv_bn(4, 4, 1),
-        Sequential(conv_bn(4, 2, 1), conv_bn(2, 4, 3)),
-        Sequential(conv_bn(4, 2, 1), conv_bn(2, 4, 5)),
-        Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), conv_bn(4, 4, 1)),
-        Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False), conv_bn(4, 4, 1)),
-    )
-    return net(forward, branches=nn.ModuleList(branches))
-
-
-def shufflenet():
-    def forward(self, x):
-        left, right = x.chunk(2, dim=1)
-        out = torch.cat((left, self.branch(right)), dim=1)
-        n, c, h, w = out.shape
-        return out.view(n, 2, c // 2, h, w).transpose(1, 2).contiguous().view(n, -1, h, w)
-
-    return net(forward, branch=conv_bn(4, 4, 3))
-
-
 def convnext():
     def forward(self, x):
         y = self.norm(self.dwconv(x).permute(0, 2, 3, 1))
@@ -114,36 +80,6 @@ def ssd():
     return net(forward, down=down, cls=cls, loc=loc)
 
 
-def unet():
-    def forward(self, x):
-        d1 = self.d1(x)
-        d2 = self.d2(F.max_pool2d(d1, 2))
-        return self.out(self.u1(torch.cat([d1, self.up(d2)], 1)))
-
-    down = {"d1": conv_bn(3, 4), "d2": conv_bn(4, 8)}
-    return net(forward, **down, up=ConvTranspose2d(8, 4, 2, 2), u1=conv_bn(8, 4), out=Conv2d(4, 2, 1))
-
-
-def resized(mode, **options):
-    return Sequential(conv_bn(3, 4), nn.Upsample(scale_factor=2, mode=mode, **options), Conv2d(4, 2, 1))
-
-
-def vae():
-    def forward(self, x):
-        hidden = F.relu(self.encode(x.flatten(1)))
-        mu, logvar = self.mu(hidden), self.logvar(hidden)
-        z = mu + torch.randn_like(mu) * torch.exp(0.5 * logvar) if self.training else mu
-        return torch.sigmoid(self.decode(z)).view(-1, 3, 4), mu, logvar
-
-    decode = Sequential(Linear(3, 8), ReLU(), Linear(8, 12))
-    return net(forward, encode=Linear(12, 8), mu=Linear(8, 3), logvar=Linear(8, 3), decode=decode)
-
-
-def group_norm():
-    last = Conv2d(8, 4, 3, padding_mode="reflect", padding=1), nn.Mish()
-    return Sequential(Conv2d(3, 8, 3, padding="same"), nn.GroupNorm(4, 8), nn.SiLU(), *last)
-
-
 # text
 
 
@@ -160,48 +96,10 @@ def recurrent(kind, layers=1, both=False, **options):
     return net(lambda self, x: self.fc(self.rnn(x)[0]), rnn=rnn, fc=Linear(12 if both else 6, 5))
 
 
-def tagger():
-    lstm = nn.LSTM(6, 5, num_layers=2, batch_first=True, bidirectional=True)
-
-    def forward(self, words):
-        return F.log_softmax(self.fc(self.lstm(self.embed(words))[0]), dim=-1)
-
-    return net(forward, embed=Embedding(20, 6), lstm=lstm, fc=Linear(10, 4))
-
-
 def projected():
     return net(
         lambda self, x: self.lstm(x.transpose(0, 1))[0][-1], lstm=nn.LSTM(4, 6, proj_size=3, bias=False)
     )
-
-
-def seq2seq():
-    def forward(self, src, tgt):
-        memory, state = self.encoder(self.source(src))
-        out, _ = self.decoder(self.target(tgt), state)
-        weights = (out @ memory.transpose(1, 2)).softmax(-1)
-        return self.out(torch.cat([out, weights @ memory], -1))
-
-    rnns = {name: nn.GRU(6, 8, batch_first=True) for name in ("encoder", "decoder")}
-    return net(forward, source=Embedding(20, 6), target=Embedding(20, 6), **rnns, out=Linear(16, 15))
-
-
-def cross_attention():
-    def forward(self, query, memory, padding):
-        q, m = query.transpose(0, 1), memory.transpose(0, 1)
-        return self.attention(q, m, m, key_padding_mask=padding, need_weights=False)[0].transpose(0, 1)
-
-    return net(forward, attention=nn.MultiheadAttention(8, 4, kdim=6, vdim=6))
-
-
-def transformer_encoder():
-    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", norm_first=True)
-    encoder = nn.TransformerEncoder(layer, 2, norm=LayerNorm(8), enable_nested_tensor=False)
-
-    def forward(self, x):
-        return self.encoder(x.transpose(0, 1), mask=self.mask, is_causal=True).transpose(0, 1)
-
-    return net(forward, encoder=encoder, mask=nn.Transformer.generate_square_subsequent_mask(5))
 
 
 def transformer():
@@ -252,33 +150,6 @@ def causal_attention():
     return net(forward, **linear, mask=torch.tril(torch.ones(10, 10)).view(1, 1, 10, 10))
 
 
-def vit():
-    def forward(self, x):
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], dim=1) + self.pos
-        return self.head(self.norm(self.block(x))[:, 0])
-
-    options = {"dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
-    made = net(forward, patch=Conv2d(3, 8, 4, 4), block=nn.TransformerEncoderLayer(8, 2, 16, **options))
-    made.cls, made.pos = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 5, 8))
-    made.norm, made.head = LayerNorm(8), Linear(8, 3)
-    return made
-
-
-def bert():
-    def forward(self, input_ids, token_type_ids, attention_mask):
-        position = self.position_ids[:, : input_ids.shape[1]]
-        x = self.norm(self.word(input_ids) + self.kind(token_type_ids) + self.position(position))
-        bias = (1.0 - attention_mask[:, None, :].to(x.dtype)) * -10000.0
-        scores = torch.matmul(x, x.transpose(1, 2)) / math.sqrt(8) + bias
-        hidden = torch.matmul(F.softmax(scores, dim=-1), x)
-        return {"last_hidden_state": hidden, "pooler_output": torch.tanh(self.pooler(hidden[:, 0]))}
-
-    tables = {"word": Embedding(20, 8, padding_idx=0), "position": Embedding(12, 8), "kind": Embedding(2, 8)}
-    ids = torch.arange(12).expand((1, -1))
-    return net(forward, **tables, norm=LayerNorm(8, eps=1e-12), position_ids=ids, pooler=Linear(8, 8))
-
-
 def llama_block():
     """Rotary positions, RMS norm and a gated feed-forward part."""
 
@@ -298,25 +169,6 @@ def llama_block():
     made = net(forward, norm=nn.RMSNorm(8, eps=1e-6), qkv=Linear(8, 24, bias=False), **linear)
     made.register_buffer("inverse", 1.0 / (10000 ** (torch.arange(0, 4, 2).float() / 4)), persistent=False)
     return made
-
-
-def swin_window():
-    """Attention in shifted windows with a table of relative positions."""
-
-    def forward(self, x):
-        b, h, w, c = x.shape
-        x = torch.roll(x, shifts=(-1, -1), dims=(1, 2))
-        x = x.view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, c)
-        q, k, v = self.qkv(x).chunk(3, -1)
-        bias = self.table[self.index.view(-1)].view(4, 4)
-        y = ((q @ k.transpose(1, 2)) * c**-0.5 + bias).softmax(-1) @ v
-        y = y.view(b, h // 2, w // 2, 2, 2, c).permute(0, 1, 3, 2, 4, 5).reshape(b, h, w, c)
-        return torch.roll(y, shifts=(1, 1), dims=(1, 2))
-
-    places = torch.stack(torch.meshgrid(torch.arange(2), torch.arange(2), indexing="ij")).flatten(1)
-    relative = (places[:, :, None] - places[:, None, :]).permute(1, 2, 0) + 1
-    table = nn.Parameter(torch.randn(9, 1))
-    return net(forward, qkv=Linear(4, 12), table=table, index=relative[..., 0] * 3 + relative[..., 1])
 
 
 # tables, graphs, parts that are read in odd ways
@@ -349,20 +201,8 @@ def odd():
     return net(forward)
 
 
-def dilated():
-    return Sequential(Conv2d(3, 4, 3, dilation=2), nn.ReflectionPad2d(1), nn.PReLU(4))
-
-
-def attention():
-    return net(lambda self, x: self.a(x, x, x), a=nn.MultiheadAttention(8, 2, batch_first=True))
-
-
 def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-
-
-def decoder_layer():
-    return nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
 
 
 def loss_inside():
@@ -377,56 +217,24 @@ def labels(n):
     return (torch.randint(0, 3, (n,)),)
 
 
-def padding(n):
-    return (torch.arange(5).expand(n, 5) > 3,)
-
-
-def sentences(n):
-    return torch.randint(1, 20, (n, 6)), torch.randint(0, 2, (n, 6)), (torch.rand(n, 6) > 0.2).long()
-
-
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
-    "mlp": (
-        lambda: Sequential(Linear(8, 16), LayerNorm(16), nn.Dropout(0.0), nn.GELU(), Linear(16, 4)),
-        floats(8),
-    ),
     "resnet": (resnet, floats(4, 8, 8)),
-    "mobilenet_v3": (mobilenet_v3, floats(3, 8, 8)),
-    "inception": (inception, floats(4, 8, 8)),
-    "shufflenet": (shufflenet, floats(8, 6, 6)),
     "convnext": (convnext, floats(6, 7, 7)),
     "ssd": (ssd, IMAGE),
-    "unet": (unet, floats(3, 8, 8)),
-    "bilinear": (lambda: resized("bilinear", align_corners=False), floats(3, 5, 5)),
-    "vae": (vae, floats(3, 4)),
-    "dilated": (dilated, IMAGE),
-    "group_norm": (group_norm, floats(3, 6, 6)),
     "bag_of_words": (bag_of_words, words(7)),
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
     "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
-    "rnn_relu": (lambda: recurrent(nn.RNN, both=True, nonlinearity="relu"), SERIES),
-    "tagger": (tagger, words(6)),
     "projected": (projected, floats(5, 4)),
-    "seq2seq": (seq2seq, words(6, 4)),
-    "attention": (attention, floats(5, 8)),
-    "cross_attention": (cross_attention, several(floats(3, 8), floats(5, 6), padding)),
     "encoder_layer": (encoder_layer, floats(5, 8)),
-    "encoder": (transformer_encoder, floats(5, 8)),
-    "decoder_layer": (decoder_layer, several(floats(4, 8), floats(5, 8))),
     "transformer": (transformer, words(5, 4)),
     "gpt_block": (gpt_block, floats(5, 8)),
     "gpt": (gpt, words(6)),
     "causal_attention": (causal_attention, floats(5, 8)),
-    "vit": (vit, floats(3, 8, 8)),
-    "bert": (bert, sentences),
     "llama_block": (llama_block, floats(5, 8)),
-    "swin_window": (swin_window, floats(4, 6, 4)),
     "loss_inside": (loss_inside, several(floats(6), labels)),
     "mixture": (mixture, floats(4)),
     "activations": (activations, floats(8)),
     "odd": (odd, SERIES),
 }
 """Name: what makes the module, and what makes its inputs for a batch size."""
-EVALUATES = ("vae",)
-"""Compared in evaluation mode only."""

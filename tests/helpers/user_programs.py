@@ -90,33 +90,4 @@ def beam_search(dy):
     return found
 
 
-def crf(dy):
-    """A tagger whose sequences are scored as a whole: the forward algorithm by `logsumexp`, over two directions."""
-    m = dy.ParameterCollection()
-    words, emit = m.add_lookup_parameters((10, 4)), m.add_parameters((3, 6))
-    jumps, reader = m.add_lookup_parameters((3, 3)), dy.BiRNNBuilder(1, 4, 6, m, dy.SimpleRNNBuilder)
-    fill(m, 2)
-    trainer, losses = dy.AdagradTrainer(m, 0.1), []
-    data = [([1, 2, 3], [0, 1, 2]), ([4, 5], [1, 1]), ([6, 7, 8, 9, 1], [2, 0, 1, 0, 2]), ([0], [2])]
-
-    def negative(sentence, tags):
-        scores = [emit * each for each in reader.transduce([words[word] for word in sentence])]
-        gold = dy.esum([dy.pick(each, tag) for each, tag in zip(scores, tags)])
-        for before, tag in zip(tags, tags[1:]):
-            gold = gold + dy.pick(jumps[tag], before)
-        alpha = scores[0]
-        for each in scores[1:]:
-            parts = [dy.logsumexp([dy.pick(alpha + jumps[tag], at) for at in range(3)]) for tag in range(3)]
-            alpha = dy.concatenate(parts) + each
-        return dy.logsumexp([dy.pick(alpha, tag) for tag in range(3)]) - gold
-
-    for _ in range(4):
-        dy.renew_cg()
-        loss = dy.esum([negative(sentence, tags) for sentence, tags in data]) / len(data)
-        losses.append(loss.value())
-        loss.backward()
-        trainer.update()
-    return losses
-
-
-PROGRAMS = {"stack_lstm": stack_lstm, "beam_search": beam_search, "crf": crf}
+PROGRAMS = {"stack_lstm": stack_lstm, "beam_search": beam_search}

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import FileError, FileFormatError, StateError
+from dpmodule.base import FileError, StateError
 from dpmodule.hogwild import FileBatches
 from helpers.both_backends import descriptors
 
@@ -37,12 +37,8 @@ def numbers_of(reading):
 
 @pytest.fixture
 def files(tmp_path):
-    contents = {
-        "a": lines(range(5))[:-1],
-        "b": b"\n" + lines(range(5, 7)) + b"\r\n \n",
-        "c.gz": gzip.compress(lines(range(7, 400))),
-        "d": b"",
-    }
+    contents = {"a": lines(range(5))[:-1], "b": b"\n" + lines(range(5, 7)) + b"\r\n \n"}
+    contents |= {"c.gz": gzip.compress(lines(range(7, 400))), "d": b""}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     return [str(tmp_path / name) for name in contents]
@@ -66,7 +62,7 @@ def test_a_queue_of_files(files):
         dataset.reading(2)
 
 
-def test_lines_in_memory(files):
+def test_lines_in_memory(files, tmp_path):
     dataset = loaded(files)
     for path in files:
         os.unlink(path)
@@ -78,6 +74,11 @@ def test_lines_in_memory(files):
     assert dataset.reading(1).desc.batch_size == 7
     code = f"print(open({part.path!r}, 'rb').read({part.end or -1}).count(b' 0 1'))"  # by another process
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"1\n"
+    (tmp_path / "a").write_bytes(lines(range(3)) + b"x\n\n2 1\n" + lines(range(3, 6)))
+    dataset.set_filelist([tmp_path / "a"])
+    dataset.load_into_memory(on_bad_line="skip")
+    assert (len(dataset), dataset.skipped) == (6, 2)
+    assert numbers_of(dataset.reading(1)) == list(range(6))
 
 
 def test_a_seed_gives_the_same_order_again(files):
@@ -100,18 +101,6 @@ def test_files_go_through_their_program_once(files):
     dataset = loaded(files[2:3], "gzip -dc")
     assert (dataset.data_feed.pipe_command, dataset.reading(1).desc.pipe_command) == ("gzip -dc", "cat")
     assert numbers_of(dataset.reading(2)) == list(range(7, 400))
-
-
-def test_bad_lines_are_refused_or_left_out(tmp_path):
-    (tmp_path / "a").write_bytes(lines(range(3)) + b"x\n\n2 1\n" + lines(range(3, 6)))
-    dataset = mx.InMemoryDataset(feed_of())
-    dataset.set_filelist([tmp_path / "a"])
-    with pytest.raises(FileFormatError, match="a: line 4, slot 'a', count: found 'x'"):
-        dataset.load_into_memory()
-    assert len(dataset) == 0
-    dataset.load_into_memory(on_bad_line="skip")
-    assert (len(dataset), dataset.skipped) == (6, 2)
-    assert numbers_of(dataset.reading(1)) == list(range(6))
 
 
 def test_memory_is_released(files):

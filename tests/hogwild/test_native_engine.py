@@ -2,18 +2,20 @@
 
 import copy
 import gzip
+import itertools
 import random
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule import native
+from dpmodule import symbol as sym
 from dpmodule.base import ArgumentError, BoundsError, FileFormatError, NonFiniteError
 from helpers.hogwild import BAGS, WORDS, bag_net, described, parameters, rows_of, write_bags
-from helpers.programs import TESTS, run_file
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no extension")
 
@@ -33,18 +35,14 @@ def trained(symbol, feed, files, mode, workers=1, fetch=(), optimizer=ADAGRAD, e
         return parameters(run.module(symbol)), result
 
 
-def assert_close(found, expected):
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
-
-
 def assert_equal_engines(symbol, feed, files, mode="native", **keywords):
     """Compare parameters, fetches, metrics and counts of the native and the serial engine."""
     epochs = 1 if isinstance(mode, str) else len(mode)
     expected, slow = trained(symbol, feed, files, "serial", epochs=epochs, **keywords)
     found, fast = trained(symbol, feed, files, mode, **keywords)
-    assert_close(found, expected)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
     assert (fast.examples, fast.batches) == (slow.examples, slow.batches)
     np.testing.assert_allclose(list(fast), list(slow), atol=1e-6)
     assert [name for name, _ in fast.metric] == [name for name, _ in slow.metric]
@@ -75,25 +73,21 @@ class Drawn:
 
     @property
     def feed(self):
-        kinds = (
-            ("float" if is_float else "uint64") + " dense" * bool(width)
-            for _, is_float, width, _ in self.slots
-        )
-        return described(self.batch_size, **dict(zip((slot[0] for slot in self.slots), kinds)))
+        slots = {name: "float" if is_float else "uint64" for name, is_float, _, _ in self.slots}
+        return described(self.batch_size, **{s[0]: slots[s[0]] + " dense" * bool(s[2]) for s in self.slots})
 
     def write(self, path, lines, generator):
-        with open(path, "w") as file:
-            for _ in range(lines):
-                words = []
-                for _, is_float, width, limit in self.slots:
-                    count = width or generator.randint(0, 5)
-                    draw = (
-                        (lambda: round(generator.random(), 3))
-                        if is_float
-                        else lambda n=limit: generator.randrange(n)
-                    )
-                    words += [count, *(draw() for _ in range(count))]
-                file.write(" ".join(map(str, words)) + "\n")
+        text = ""
+        for _ in range(lines):
+            for _, is_float, width, limit in self.slots:
+                count = width or generator.randint(0, 5)
+                drawn = [
+                    round(generator.random(), 3) if is_float else generator.randrange(limit)
+                    for _ in range(count)
+                ]
+                text += " ".join(map(str, (count, *drawn))) + " "
+            text += "\n"
+        path.write_text(text)
         return str(path)
 
 
@@ -102,16 +96,16 @@ def drawn(seed):
     generator = random.Random(seed)
     width = generator.choice([1, 3, 8, 17])
     sizes = [generator.randint(3, 40) for _ in range(generator.randint(1, 3))]
-    tables = [(mx.sym.Variable(f"table{i}_weight"), rows) for i, rows in enumerate(sizes)]
+    tables = [(sym.Variable(f"table{i}_weight"), rows) for i, rows in enumerate(sizes)]
     number = generator.choice([1, 2, 3, 5, 30])
     slots, parts = zip(*(_slot(generator, i, width, tables) for i in range(number)))
     data = _joined(generator, parts)
     for i in range(generator.randint(0, 4)):
         bias = generator.random() < 0.3
-        data = mx.sym.FullyConnected(data, num_hidden=generator.randint(1, 9), no_bias=bias, name=f"fc{i}")
+        data = sym.FullyConnected(data, num_hidden=generator.randint(1, 9), no_bias=bias, name=f"fc{i}")
         acts = ("relu", "sigmoid", "softrelu", "softsign", "tanh")
-        data = mx.sym.Activation(data, act_type=generator.choice(acts))
-        data = mx.sym.Dropout(data, p=0.0) if generator.random() < 0.2 else data
+        data = sym.Activation(data, act_type=generator.choice(acts))
+        data = sym.Dropout(data, p=0.0) if generator.random() < 0.2 else data
     symbol, label = _loss(generator, data, generator.randint(2, 4))
     return Drawn(symbol, generator.choice([4, 7]), (*slots, label), generator.choice(OPTIMIZERS))
 
@@ -119,16 +113,16 @@ def drawn(seed):
 def _slot(generator, i, width, tables):
     name = f"slot{i}"
     if i and generator.random() < 0.15:
-        data = mx.sym.Variable(name, shape=(0, 2))
-        return (name, True, 2, 0), mx.sym.FullyConnected(data, num_hidden=width, name=f"dense{i}")
+        data = sym.Variable(name, shape=(0, 2))
+        return (name, True, 2, 0), sym.FullyConnected(data, num_hidden=width, name=f"dense{i}")
     weight, rows = generator.choice(tables)
     options = {"input_dim": rows, "output_dim": width, "weight": weight, "sparse_grad": True}
     if generator.random() < 0.2:
-        found = mx.sym.Embedding(mx.sym.Variable(name, shape=(0, 2)), **options)
-        return (name, False, 2, rows), generator.choice((mx.sym.sum, mx.sym.mean))(found, axis=1)
-    found = mx.sym.Embedding(mx.sym.Variable(name, stype="ragged"), **options)
+        found = sym.Embedding(sym.Variable(name, shape=(0, 2)), **options)
+        return (name, False, 2, rows), generator.choice((sym.sum, sym.mean))(found, axis=1)
+    found = sym.Embedding(sym.Variable(name, stype="ragged"), **options)
     pool = generator.choice(("sum", "mean", "sqrt", "max", "first", "last"))
-    return (name, False, None, rows), mx.sym.sequence_pool(found, pool_type=pool)
+    return (name, False, None, rows), sym.sequence_pool(found, pool_type=pool)
 
 
 def _joined(generator, parts):
@@ -136,25 +130,25 @@ def _joined(generator, parts):
     if len(parts) == 1:
         return parts[0]
     if kind == "concat":
-        return mx.sym.Concat(*parts, dim=1)
-    total = mx.sym.add_n(*parts)
+        return sym.Concat(*parts, dim=1)
+    total = sym.add_n(*parts)
     if kind == "factorization":
-        return 0.5 * (mx.sym.square(total) - mx.sym.add_n(*map(mx.sym.square, parts)))
+        return 0.5 * (sym.square(total) - sym.add_n(*map(sym.square, parts)))
     return total if kind == "add" else parts[0] * parts[1] + total
 
 
 def _loss(generator, data, classes):
     kind = generator.choice(["softmax", "logistic", "linear", "cross_entropy", "mean"])
-    label = mx.sym.Variable("label", shape=(0,))
+    label = sym.Variable("label", shape=(0,))
     is_regression = kind in ("logistic", "linear")
-    data = mx.sym.FullyConnected(data, num_hidden=1 if is_regression else classes, name="last")
-    chosen = mx.sym.log(mx.sym.pick(mx.sym.softmax(data), label) + 1e-6)
+    data = sym.FullyConnected(data, num_hidden=1 if is_regression else classes, name="last")
+    chosen = sym.log(sym.pick(sym.softmax(data), label) + 1e-6)
     symbol = {
-        "softmax": lambda: mx.sym.SoftmaxOutput(data, label, name="loss"),
-        "logistic": lambda: mx.sym.LogisticRegressionOutput(data, label, name="loss"),
-        "linear": lambda: mx.sym.LinearRegressionOutput(data, label, name="loss"),
-        "cross_entropy": lambda: mx.sym.MakeLoss(mx.sym.softmax_cross_entropy(data, label), name="loss"),
-        "mean": lambda: mx.sym.MakeLoss(mx.sym.mean(-chosen), name="loss"),
+        "softmax": lambda: sym.SoftmaxOutput(data, label, name="loss"),
+        "logistic": lambda: sym.LogisticRegressionOutput(data, label, name="loss"),
+        "linear": lambda: sym.LinearRegressionOutput(data, label, name="loss"),
+        "cross_entropy": lambda: sym.MakeLoss(sym.softmax_cross_entropy(data, label), name="loss"),
+        "mean": lambda: sym.MakeLoss(sym.mean(-chosen), name="loss"),
     }[kind]()
     return symbol, ("label", False, 1, 2 if is_regression else classes)
 
@@ -181,52 +175,43 @@ def test_equals_the_serial_engine(seed, tmp_path):
 
 
 def logistic(score, shape=None):
-    return mx.sym.LogisticRegressionOutput(score, mx.sym.Variable("label", shape=shape), name="p")
+    return sym.LogisticRegressionOutput(score, sym.Variable("label", shape=shape), name="p")
 
 
 def factorization_machine():
-    words = mx.sym.Variable("words", stype="ragged")
+    words = sym.Variable("words", stype="ragged")
     rows = rows_of(4, name="v", slot=words)
-    total = mx.sym.square(mx.sym.sequence_pool(rows, pool_type="sum"))
-    pairs = total - mx.sym.sequence_pool(mx.sym.square(rows), pool_type="sum")
-    first = mx.sym.sequence_pool(rows_of(1, name="w", slot=words), pool_type="sum")
-    return logistic(first + 0.5 * mx.sym.sum(pairs, axis=1, keepdims=True))
+    total = sym.square(sym.sequence_pool(rows, pool_type="sum"))
+    pairs = total - sym.sequence_pool(sym.square(rows), pool_type="sum")
+    first = sym.sequence_pool(rows_of(1, name="w", slot=words), pool_type="sum")
+    return logistic(first + 0.5 * sym.sum(pairs, axis=1, keepdims=True))
 
 
 def label_of(net):
-    return mx.sym.Cast(net.get_internals()["label"], dtype="float32")
+    return sym.Cast(net.get_internals()["label"], dtype="float32")
 
 
 def fetched(net):
     """Return the accuracy, and hits of a number of each line in a whole row."""
-    right = mx.sym.broadcast_equal(mx.sym.argmax(net, axis=1), label_of(net))
-    hits = mx.sym.broadcast_equal(
-        mx.sym.clip(net, a_min=1.0, a_max=1.0), mx.sym.expand_dims(label_of(net), axis=1)
-    )
-    return [mx.sym.mean(right, name="accuracy"), mx.sym.mean(hits, name="hits"), "words", "label"]
+    right = sym.broadcast_equal(sym.argmax(net, axis=1), label_of(net))
+    hits = sym.broadcast_equal(sym.clip(net, a_min=1.0, a_max=1.0), sym.expand_dims(label_of(net), axis=1))
+    return [sym.mean(right, name="accuracy"), sym.mean(hits, name="hits"), "words", "label"]
 
 
 NET = bag_net()
 SCHEDULE = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(step=3, factor=0.5, base_lr=1.0)}
-DENSE_RULES = (
-    ("sgd", {"momentum": 0.9}),
-    ("adam", {}),
-    ("rmsprop", {}),
-    ("ftrl", {}),
-    ("adagrad", {"wd": 0.1}),
-)
 
 
 @pytest.mark.parametrize(
     ("net", "options"),
     [
-        *((NET, {"eval_metric": metric}) for metric in ("acc", "auc", "logloss", "ce", "f1")),
+        (NET, {"eval_metric": ["acc", "auc", "logloss", "ce", "f1"]}),
         (NET, {"fetch": fetched(NET)}),
         (NET, {"optimizer": ("sgd", SCHEDULE)}),
         (NET, {"optimizer": ("adam", {}), "mode": ("native", "serial")}),  # counts go on from run to run
         (NET, {"optimizer": ("adam", {}), "mode": ("native", "native")}),
-        *((bag_net(sparse=False), {"optimizer": rule}) for rule in DENSE_RULES),
-        *((factorization_machine(), {"optimizer": rule}) for rule in OPTIMIZERS[1::3]),
+        *((bag_net(sparse=False), {"optimizer": rule}) for rule in OPTIMIZERS[1:]),
+        (factorization_machine(), {"optimizer": ("adam", {})}),
     ],
 )
 def test_special_graphs_and_options_equal_the_serial_engine(net, options, tmp_path):
@@ -236,17 +221,17 @@ def test_special_graphs_and_options_equal_the_serial_engine(net, options, tmp_pa
 
 def test_skip_gram_of_dense_slots(tmp_path):
     rows = {"input_dim": WORDS, "output_dim": 5, "sparse_grad": True}
-    one = mx.sym.Embedding(mx.sym.Variable("centre", shape=(0,)), name="in", **rows)
-    other = mx.sym.Embedding(mx.sym.Variable("context", shape=(0, 3)), name="out", **rows)
-    context = mx.sym.Reshape(mx.sym.sum(other, axis=1), shape=(0, 1, -1))
-    product = mx.sym.broadcast_mul(mx.sym.expand_dims(one, axis=1), context)
-    net = logistic(mx.sym.sum(product, axis=(1, 2), keepdims=False), (0,))
+    one = sym.Embedding(sym.Variable("centre", shape=(0,)), name="in", **rows)
+    other = sym.Embedding(sym.Variable("context", shape=(0, 3)), name="out", **rows)
+    context = sym.Reshape(sym.sum(other, axis=1), shape=(0, 1, -1))
+    product = sym.broadcast_mul(sym.expand_dims(one, axis=1), context)
+    net = logistic(sym.sum(product, axis=(1, 2), keepdims=False), (0,))
     slots = (("centre", False, 1, WORDS), ("context", False, 3, WORDS), ("label", False, 1, 2))
     made = Drawn(net, 8, slots, ADAGRAD)
     assert_equal_engines(net, made.feed, [made.write(tmp_path / "pairs", 50, random.Random(4))])
 
 
-@pytest.mark.parametrize("pool", ["sum", "mean", "sqrt", "max", "first", "last"])
+@pytest.mark.parametrize("pool", ["mean", "max", "last"])
 def test_slots_without_values_pool_to_zeros(pool, tmp_path):
     path = tmp_path / "lines"
     path.write_text("0 1 1\n2 3 4 1 0\n0 1 0\n1 3 1 1\n" + "0 1 1\n0 1 0\n" * 4)
@@ -263,30 +248,26 @@ def test_slots_without_values_pool_to_zeros(pool, tmp_path):
 
 
 def test_counts_are_exact_for_all_files_workers_and_batch_sizes(tmp_path):
-    (path,) = write_bags(tmp_path, 1, 23)
-    with open(path) as file:
-        lines = file.read().splitlines()
+    files = write_bags(tmp_path, 1, 23)
+    lines = Path(files[0]).read_text().splitlines()
     contents = ["\n".join(lines), "", "\r\n".join(lines) + "\r\n", lines[0], "\n\n" + lines[0] + "\n \n"]
-    files = [path]
     for i, text in enumerate(contents):
         (tmp_path / f"{i}").write_text(text, newline="")
         files.append(str(tmp_path / f"{i}"))
-    with gzip.open(tmp_path / "packed.gz", "wt") as file:
-        file.write(contents[0])
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(contents[0].encode()))
     files.append(str(tmp_path / "packed.gz"))
     expected = 23 * 4 + 2
-    for batch_size in (1, 5, 64, 1000):
-        for workers in (1, 3, 7):
-            _, result = trained(bag_net(), described(batch_size, **BAGS), files, "native", workers)
-            least = -(-expected // batch_size)
-            assert result.examples == expected
-            assert least <= result.batches <= least + workers - 1
+    for batch_size, workers in itertools.product((1, 64), (1, 3, 7)):
+        _, result = trained(bag_net(), described(batch_size, **BAGS), files, "native", workers)
+        least = -(-expected // batch_size)
+        assert result.examples == expected
+        assert least <= result.batches <= least + workers - 1
 
 
 def test_parts_of_files_are_read_once(tmp_path):
-    for seed in range(20):
-        files = write_bags(tmp_path, 1, 200, seed)
-        assert trained(NET, FEED, files, "native", 3, split_files=True)[1].examples == 200
+    files = write_bags(tmp_path, 1, 200)
+    for workers in (2, 3, 7):
+        assert trained(NET, FEED, files, "native", workers, split_files=True)[1].examples == 200
     lines = (tmp_path / "bag-0").read_text().splitlines() * 10
     lines[1234] = "2 5 x 1 1"
     (tmp_path / "bad").write_text("\n".join(lines) + "\n")
@@ -294,11 +275,8 @@ def test_parts_of_files_are_read_once(tmp_path):
         trained(NET, FEED, [str(tmp_path / "bad")], "native", 2, split_files=True)
     ids = " ".join(str(i % WORDS) for i in range(500_000))  # lines longer than a block
     (tmp_path / "long").write_text(f"500000 {ids} 1 1\n1 3 1 0\n500000 {ids} 1 0")
-    for workers in (1, 2):
-        more = {"workers": workers, "split_files": workers > 1}
-        assert (
-            trained(bag_net(pool="mean"), FEED, [str(tmp_path / "long")], "native", **more)[1].examples == 3
-        )
+    net = bag_net(pool="mean")
+    assert trained(net, FEED, [str(tmp_path / "long")], "native", 2, split_files=True)[1].examples == 3
 
 
 def test_dropout_is_the_same_again_under_one_seed(tmp_path):
@@ -325,16 +303,16 @@ def test_fixed_parameters_stay(tmp_path):
 
 def reads_parameter(where):
     """Return a network that reads a parameter other than by a layer, and what is fetched of it."""
-    one, table = mx.sym.Variable("one_weight", shape=(1, 2)), mx.sym.Variable("table_weight")
-    words = mx.sym.Variable("words", stype="ragged")
-    data = mx.sym.Embedding(words, table, input_dim=WORDS, output_dim=2, sparse_grad=True)
-    data = mx.sym.sequence_pool(data, pool_type="sum")
+    one, table = sym.Variable("one_weight", shape=(1, 2)), sym.Variable("table_weight")
+    words = sym.Variable("words", stype="ragged")
+    data = sym.Embedding(words, table, input_dim=WORDS, output_dim=2, sparse_grad=True)
+    data = sym.sequence_pool(data, pool_type="sum")
     if where == "operand":
-        data = mx.sym.broadcast_mul(data, one)
-    weight = {"weight": mx.sym.concat(mx.sym.tanh(one), one, dim=0)} if where == "weight" else {}
-    data = mx.sym.FullyConnected(data, num_hidden=2, name="fc", **weight)
-    net = mx.sym.SoftmaxOutput(data, mx.sym.Variable("label", shape=(0,)), name="p")
-    return net, mx.sym.sum(table) if where == "fetch" else ()
+        data = sym.broadcast_mul(data, one)
+    weight = {"weight": sym.concat(sym.tanh(one), one, dim=0)} if where == "weight" else {}
+    data = sym.FullyConnected(data, num_hidden=2, name="fc", **weight)
+    net = sym.SoftmaxOutput(data, sym.Variable("label", shape=(0,)), name="p")
+    return net, sym.sum(table) if where == "fetch" else ()
 
 
 @pytest.mark.parametrize("where", ["operand", "weight", "fetch"])
@@ -346,49 +324,33 @@ def test_parameters_are_read_by_layers_only(where, tmp_path):
     assert trained(net, FEED, files, "serial", fetch=fetch)[1].examples
 
 
-def ragged_squares(pooled, words):
-    return mx.sym.sequence_pool(mx.sym.square(rows_of(4, name="other", slot=words)), pool_type="max")
+LACKING = {
+    "the power 3.0; only squares are supported": lambda p, rows: p**3,
+    r"axes=\(0,\)": lambda p, rows: sym.Dropout(p, p=0.5, axes=(0,)),
+    r"axis=\(0,\)": lambda p, rows: sym.broadcast_mul(p, sym.sum(p, axis=0, keepdims=True)),
+    "exclude": lambda p, rows: sym.broadcast_mul(p, sym.sum(p, axis=0, exclude=True, keepdims=True)),
+    "only the last axis, without temperature": lambda p, rows: sym.softmax(p, temperature=2.0),
+    "not begin with the batch": lambda p, rows: sym.Reshape(sym.Reshape(p, shape=(-1,)), shape=(-1, 4)),
+    "dim=0 of 2 axes": lambda p, rows: sym.slice_axis(sym.Concat(p, p, dim=0), axis=0, begin=0, end=8),
+    "max pooling of squares": lambda p, rows: sym.sequence_pool(sym.square(rows), pool_type="max"),
+    "its input is ragged; use an": lambda p, rows: sym.sequence_pool(
+        sym.FullyConnected(rows, flatten=False, num_hidden=3)
+    ),
+    "normalization='valid'": {"normalization": "valid"},
+    "multi_output=True": {"multi_output": True},
+}
 
 
-def ragged_dense(pooled, words):
-    data = rows_of(4, name="other", slot=words)
-    data = mx.sym.FullyConnected(data, num_hidden=3, flatten=False, name="dense")
-    return mx.sym.sequence_pool(data, pool_type="sum")
-
-
-@pytest.mark.parametrize(
-    ("layer", "loss", "told"),
-    [
-        (lambda p, words: p**3, {}, "the power 3.0; only squares are supported"),
-        (lambda p, words: mx.sym.Dropout(p, p=0.5, axes=(0,)), {}, r"axes=\(0,\)"),
-        (lambda p, words: mx.sym.broadcast_mul(p, mx.sym.sum(p, axis=0, keepdims=True)), {}, r"axis=\(0,\)"),
-        (
-            lambda p, words: mx.sym.broadcast_mul(p, mx.sym.sum(p, axis=0, exclude=True, keepdims=True)),
-            {},
-            "exclude",
-        ),
-        (lambda p, words: mx.sym.softmax(p, temperature=2.0), {}, "only the last axis, without temperature"),
-        (
-            lambda p, words: mx.sym.Reshape(mx.sym.Reshape(p, shape=(-1,)), shape=(-1, 4)),
-            {},
-            "not begin with the batch",
-        ),
-        (
-            lambda p, words: mx.sym.slice_axis(mx.sym.Concat(p, p, dim=0), axis=0, begin=0, end=8),
-            {},
-            "dim=0 of 2 axes",
-        ),
-        (lambda p, words: p, {"normalization": "valid"}, "normalization='valid'"),
-        (lambda p, words: p, {"multi_output": True}, "multi_output=True"),
-        (ragged_squares, {}, "max pooling of squares"),
-        (ragged_dense, {}, "its input is ragged; use an Embedding and sequence_pool first"),
-    ],
-)
-def test_operators_that_it_lacks(layer, loss, told):
-    words = mx.sym.Variable("words", stype="ragged")
-    pooled = mx.sym.sequence_pool(rows_of(4, slot=words), pool_type="sum")
-    data = mx.sym.FullyConnected(layer(pooled, words), num_hidden=2, name="fc")
-    net = mx.sym.SoftmaxOutput(data, mx.sym.Variable("label", shape=(0,)), name="p", **loss)
+@pytest.mark.parametrize("told", LACKING)
+def test_operators_that_it_lacks(told):
+    words, what = sym.Variable("words", stype="ragged"), LACKING[told]
+    data, loss = sym.sequence_pool(rows_of(4, slot=words), pool_type="sum"), {}
+    if isinstance(what, dict):
+        loss = what
+    else:
+        data = what(data, rows_of(4, name="other", slot=words))
+    data = sym.FullyConnected(data, num_hidden=2, name="fc")
+    net = sym.SoftmaxOutput(data, sym.Variable("label", shape=(0,)), name="p", **loss)
     with mx.AsyncExecutor() as run:
         choice = run.explain(net, FEED)
     assert choice.mode != "native"
@@ -396,8 +358,8 @@ def test_operators_that_it_lacks(layer, loss, told):
 
 
 def test_names_operators_and_rules_that_it_lacks(tmp_path):
-    odd = mx.sym.sequence_pool(mx.sym.sequence_softmax(rows_of(4)), pool_type="sum")
-    net = mx.sym.SoftmaxOutput(odd, mx.sym.Variable("label", shape=(0,)), name="p")
+    odd = sym.sequence_pool(sym.sequence_softmax(rows_of(4)), pool_type="sum")
+    net = sym.SoftmaxOutput(odd, sym.Variable("label", shape=(0,)), name="p")
     with mx.AsyncExecutor() as run:
         choice = run.explain(net, FEED)
         assert choice.mode != "native"
@@ -418,13 +380,12 @@ def test_an_id_outside_its_table_names_file_line_and_slot(tmp_path):
 
 
 def test_a_bad_line_names_file_line_and_slot_or_is_skipped(tmp_path):
-    path = tmp_path / "bad"
+    path, packed = tmp_path / "bad", tmp_path / "packed.gz"
     path.write_text("1 3 1 0\n2 5 x 1 1\n1 4 1 1\n")
     with pytest.raises(FileFormatError, match="bad: line 2, slot 'words', value 2 of 2: found 'x'"):
         trained(NET, FEED, [str(path)], "native")
     _, result = trained(NET, FEED, [str(path)], "native", on_bad_line="skip")
     assert (result.examples, result.skipped) == (2, 1)
-    packed = tmp_path / "packed.gz"
     packed.write_bytes(gzip.compress(b"1 3 1 0\n" * 100)[:-9])
     with pytest.raises(FileFormatError, match="packed.gz: not a complete gzip file"):
         trained(NET, FEED, [str(packed)], "native")
@@ -442,6 +403,7 @@ def test_values_that_are_not_finite_are_an_error_with_their_place(tmp_path):
 
 def test_snapshots_are_taken_between_batches(tmp_path):
     files, prefix, net, seen = write_bags(tmp_path, 2, 2000), str(tmp_path / "model"), bag_net(), []
+    feed = described(1, **BAGS)
     with mx.AsyncExecutor() as run:
 
         def look(progress):
@@ -450,12 +412,5 @@ def test_snapshots_are_taken_between_batches(tmp_path):
 
         while not seen:  # a run may be over before its first report
             files *= 4
-            run.run_from_files(
-                net, described(1, **BAGS), files, 2, mode="native", callback=look, callback_s=0.02
-            )
+            run.run_from_files(net, feed, files, 2, mode="native", callback=look, callback_s=0.02)
     assert set(mx.nd.load(f"{prefix}-0000.params")) == {"arg:fc_bias", "arg:fc_weight", "arg:table_weight"}
-
-
-def test_ctrl_c_ends_the_run_after_a_batch(tmp_path):
-    program = run_file(TESTS / "programs" / "interrupted_files.py", *write_bags(tmp_path, 4, 2000))
-    assert program.stdout.split() == ["interrupted", "2000"], program.stderr

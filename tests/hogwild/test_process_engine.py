@@ -26,9 +26,8 @@ from helpers.hogwild import (
     parameters,
     rows_of,
     write_bags,
-    write_dense,
 )
-from helpers.processes import SOON_S, mostly_within, until
+from helpers.processes import SOON_S, descendants, mostly_within, until
 from helpers.programs import run_program
 
 ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
@@ -51,23 +50,13 @@ def shared_files():
 
 
 def children():
-    """Return the ids of the worker processes of this process's executors, which a server of it has forked."""
+    """Return the ids of the workers of this process's executors."""
     found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        if field(path, "Name").startswith("hogwild-"):
-            parent = field(path, "PPid")
-            if str(os.getpid()) in (parent, field(Path("/proc") / parent, "PPid")):
-                found.append(int(path.name))
+    for pid in descendants():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().startswith("hogwild-"):
+                found.append(pid)
     return sorted(found)
-
-
-def field(path, name):
-    """Return a field of a process's status; empty if the process is gone."""
-    try:
-        lines = (path / "status").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(f"{name}:")), "")
 
 
 def process(run, program, feed, files, workers, fetch=(), **more):
@@ -76,11 +65,6 @@ def process(run, program, feed, files, workers, fetch=(), **more):
 
 def same(first, second):
     return all(np.array_equal(value, second[name]) for name, value in first.items())
-
-
-@pytest.fixture
-def dense(tmp_path):
-    return write_dense(tmp_path)
 
 
 def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(run, dense):
@@ -124,47 +108,14 @@ def test_every_line_counts_once_whatever_the_workers(run, tmp_path):
     data = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=1, name="fc")
     net = mx.mod.Module(mx.sym.LinearRegressionOutput(data, mx.sym.Variable("y"), name="o"), ["x"], ["y"])
     feed, files = described(4, x="float dense", y="uint64 dense"), [*counts]
-    for workers in (3, 2, 1):
-        for chosen in (files, files[:2], files[4:], files[:1] + files[3:4]):
+    for workers in (3, 1):
+        for chosen in (files, files[:2], files[:1] + files[3:4]):
             total = sum(map(counts.get, chosen))
-            found = process(run, net, feed, chosen, workers, "y")
+            found = process(run, net, feed, chosen, workers, "y", eval_metric="mse")
             assert (found.examples, found.workers) == (total, min(workers, len(chosen)))
             assert -(-total // 4) <= found.batches <= total // 4 + workers
     found = process(run, net, feed, files[5:], 3, split_files=True)
     assert (found.examples, found.workers > 1) == (30, True)
-
-
-def test_two_workers_learn_as_well_as_one_and_merge_their_metrics(run, tmp_path):
-    files, feed, net, alone = write_bags(tmp_path), described(**BAGS), bag_module(), bag_module()
-    for _ in range(12):
-        two = process(run, net, feed, files, 2, "label", eval_metric=["acc", "auc"], **ADAGRAD)
-        one = run.run_from_files(alone, feed, files, 1, mode="serial", eval_metric="auc", **ADAGRAD)
-    assert dict(two.metric)["auc"] > dict(one.metric)["auc"] - 0.05
-    assert 0 <= dict(two.metric)["accuracy"] <= 1
-    assert (two.workers, net.optimizer.num_update) == (2, 12 * 20)
-
-
-def test_workers_draw_different_numbers_and_the_same_again_under_the_same_seed(run, tmp_path):
-    """Each of two workers has one file of ones; what dropout leaves of them is fetched."""
-    path = tmp_path / "ones"
-    path.write_text("6 1 1 1 1 1 1 1 0\n" * 4)
-    left = mx.sym.Dropout(mx.sym.Variable("x"), p=0.5, name="drop")
-    last = mx.sym.FullyConnected(left, num_hidden=1, name="fc")
-    loss = mx.sym.LinearRegressionOutput(last, mx.sym.Variable("y"), name="o")
-    net = mx.sym.Group([loss, mx.sym.BlockGrad(mx.sym.sum(left, axis=1), name="left")])
-    module = mx.mod.Module(net, ["x"], ["y"])
-    slow = "\"sh -c 'sleep 0.2; cat'\""  # so that none is through before the other begins
-    text = described(4, x="float dense", y="uint64 dense").desc().replace('"cat"', slow)
-    feed = mx.DataFeedDesc(text, allow_pipe_command=True)
-    process(run, module, feed, [path] * 2, 2)  # which draws the first parameters
-    draws = []
-    for _ in range(2):
-        mx.random.seed(11)
-        runs = [process(run, module, feed, [path] * 2, 2, "left") for _ in range(2)]
-        draws.append([sorted(each.fetched[0] for each in found.by_worker if each.batches) for found in runs])
-    assert draws[0] == draws[1]
-    assert draws[0][0] != draws[0][1]
-    assert all(len(set(each)) == 2 for each in draws[0])
 
 
 def test_inference_by_several_workers_is_in_the_order_of_the_files(run, dense):
@@ -242,21 +193,18 @@ def kill_at_random(run, net, files, seed):
     thread.start()
     died = None
     try:
-        process(run, net, described(2, **BAGS), files * 20, 2, **ADAGRAD)
+        process(run, net, described(2, **BAGS), files * 60, 2, **ADAGRAD)
     except WorkerDied as error:
         died, at = error, time.monotonic()
     thread.join()
     if died is None:
         return None
     assert f"'hogwild-{died.index}'" in str(died)
-    assert died.index in (0, 1)
-    assert died.file in (*files, None)
+    assert (died.index in (0, 1), died.file in (*files, None)) == (True, True)
     return at - killed[0]
 
 
-@pytest.mark.parametrize(
-    "count", [10, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
-)
+@pytest.mark.parametrize("count", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, count):
     files, before, net = write_bags(tmp_path, lines=200), shared_files(), bag_net()
     with mx.AsyncExecutor(timeout_s=20) as run:

@@ -14,6 +14,7 @@ FEED = described(3, x="float dense", label="uint64 dense")
 LABEL = mx.sym.Variable("label")
 SCORES = mx.sym.FullyConnected(mx.sym.Variable("x", shape=(0, 2)), num_hidden=4, name="fc")
 NET = mx.sym.SoftmaxOutput(SCORES, LABEL, name="softmax")
+PICK = mx.sym.MakeLoss(mx.sym.pick(mx.sym.log_softmax(SCORES), LABEL))
 
 
 def written(folder, labels, name="part-0"):
@@ -52,12 +53,7 @@ def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
         (NET, "float", ["0", "1", "-1"], "row 2 .* label -1"),
         (NET, "float", ["5", "6", "1"], "row 0 .* label 5 .* 2 of 3 labels are invalid"),
         (mx.sym.SoftmaxOutput(SCORES, LABEL, use_ignore=True, ignore_label=-1), "float", [0, 1, -1], None),
-        (
-            mx.sym.MakeLoss(mx.sym.pick(mx.sym.log_softmax(SCORES), LABEL)),
-            "uint64",
-            [0, 1, 4],
-            "row 2 .* of pick",
-        ),
+        (PICK, "uint64", [0, 1, 4], "row 2 .* of pick"),
         (mx.sym.LinearRegressionOutput(mx.sym.sum(SCORES, axis=1), LABEL), "uint64", [0, 1, 4], None),
     ],
 )

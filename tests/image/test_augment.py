@@ -1,75 +1,15 @@
-import json
-import random
-
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.pictures import FOLDER, goldens, options
+from helpers import image_cases, pictures
 
 I = mx.image  # noqa: E741
-OBJECTS = np.array([[0, 0.1, 0.2, 0.5, 0.8], [3, 0.4, 0.3, 0.9, 0.95]], "f4")
+OBJECTS = np.array(image_cases.OBJECTS, "f4")
 
 
-def seeded(seed):
-    random.seed(seed)
-    np.random.seed(seed)
-
-
-@pytest.mark.parametrize("which", range(2))
-@pytest.mark.parametrize("seed", range(3))
-def test_changes_are_mxnets_under_the_same_seeds(which, seed):
-    changes = I.CreateAugmenter((3, 12, 14), **options()["change"][which])
-    dumped = json.dumps([change.dumps() for change in changes])
-    assert dumped == str(goldens()[f"change/{which}/dumps"])
-    seeded(seed)
-    found = I.imread(FOLDER / "wide.png")
-    for change in changes:
-        found = change(found)
-    np.testing.assert_allclose(found.asnumpy(), goldens()[f"change/{which}/{seed}"], atol=2e-3)
-
-
-@pytest.mark.parametrize("which", range(2))
-@pytest.mark.parametrize("seed", range(4))
-def test_changes_of_objects_are_mxnets_under_the_same_seeds(which, seed):
-    given = dict(options()["detchange"][which])
-    for name in {"aspect_ratio_range", "area_range"} & set(given):
-        given[name] = tuple(given[name])  # a list would be one per rule
-    changes = I.CreateDetAugmenter((3, 12, 14), **given)
-    dumped = json.dumps([change.dumps() for change in changes])
-    assert dumped == str(goldens()[f"detchange/{which}/dumps"])
-    seeded(seed)
-    found, objects = I.imread(FOLDER / "wide.png"), OBJECTS.copy()
-    for change in changes:
-        found, objects = change(found, objects)
-    np.testing.assert_allclose(found.asnumpy(), goldens()[f"detchange/{which}/{seed}"], atol=2e-3)
-    np.testing.assert_allclose(objects, goldens()[f"detchange/{which}/{seed}/label"], atol=1e-5)
-
-
-def test_changes_may_be_nested():
-    image = mx.nd.array(np.arange(24).reshape(2, 4, 3))
-    flip = I.HorizontalFlipAug(1.0)
-    twice = I.SequentialAug([flip, I.SequentialAug([flip]), I.CastAug("int32")])
-    np.testing.assert_array_equal(twice(image).asnumpy(), image.asnumpy())
-    assert twice(image).dtype is np.int32
-    assert twice.dumps()[0] == "sequentialaug"
-    assert I.RandomOrderAug([flip, flip])(image).asnumpy().tolist() == image.asnumpy().tolist()
-
-
-def test_a_subclass_needs_only_call():
-    class Negative(I.Augmenter):
-        def __call__(self, src):
-            return 255 - src
-
-    assert Negative(strength=mx.nd.array([1, 2])).dumps() == '["negative", {"strength": [1.0, 2.0]}]'
-    assert Negative()(mx.nd.ones((1, 1, 3))).asnumpy().tolist() == [[[254, 254, 254]]]
-    change = I.ColorNormalizeAug([np.float32(1), 2], np.ones(3))
-    assert json.loads(change.dumps()) == ["colornormalizeaug", {"mean": [1.0, 2], "std": [1.0, 1.0, 1.0]}]
-
-
-def test_random_sizes_take_the_old_name():
-    with pytest.warns(DeprecationWarning, match="min_area"):
-        assert I.RandomSizedCropAug((4, 4), 1.0, (1, 1), min_area=0.5).area == 0.5
+def test_changes_are_mxnets_under_the_same_seeds():
+    pictures.compare(image_cases.changed(mx), 2e-3)
 
 
 def test_ranges_that_cannot_be_drawn_from_warn_and_do_nothing():

@@ -1,10 +1,10 @@
 import numpy as np
 
 import dpmodule as mx
-from helpers.pictures import FOLDER, NAMES, options
+from helpers.pictures import FOLDER, NAMES, OPTIONS
 
 I = mx.image  # noqa: E741
-LISTED = [[*labels, f"{name}.png"] for labels, name in zip(options()["objects"], NAMES, strict=True)]
+LISTED = [[*labels, f"{name}.png"] for labels, name in zip(OPTIONS["objects"], NAMES, strict=True)]
 
 
 def images(imglist=LISTED, **given):

@@ -48,12 +48,9 @@ def test_shuffling_follows_pythons_seed():
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("indexed", [False, True])
 def test_record_files_give_the_batches_of_the_fast_iterator(width, indexed):
-    name = f"images_l{width}"
-    files = {
-        "path_imgrec": FORMATS / f"{name}.rec",
-        "path_imgidx": FORMATS / f"{name}.idx" if indexed else None,
-    }
-    it = images(imglist=None, label_width=width, data_shape=(3, 20, 20), **files)
+    name, index = f"images_l{width}", FORMATS / f"images_l{width}.idx" if indexed else None
+    files = {"path_imgrec": FORMATS / f"{name}.rec", "path_imgidx": index, "imglist": None}
+    it = images(label_width=width, data_shape=(3, 20, 20), **files)
     with np.load(FORMATS / "files_expected.npz") as expected:
         for _ in range(2):
             found = list(it)
@@ -62,28 +59,6 @@ def test_record_files_give_the_batches_of_the_fast_iterator(width, indexed):
             it.reset()
 
 
-def test_lists_of_files_are_read(tmp_path):
-    lines = "".join(f"{i + 5}\t{i}\t{2 * i}\t{name}.png\n" for i, name in enumerate(NAMES))
-    (tmp_path / "a.lst").write_text(lines)
-    it = images(imglist=None, path_imglist=tmp_path / "a.lst", label_width=2, batch_size=3)
-    assert epoch(it) == [([[0, 0], [1, 2], [2, 4]], 0)]
-
-
 def test_parts_cover_all_images():
     parts = [images(batch_size=1, num_parts=3, part_index=i) for i in range(3)]
     assert [epoch(part) for part in parts] == [[([0], 0)], [([1], 0)], [([2], 0)]]
-
-
-def test_labels_may_be_lists():
-    it = images(imglist=[[[i, i + 1.0], f"{name}.png"] for i, name in enumerate(NAMES)], label_width=2)
-    assert it.next().label[0].asnumpy().tolist() == [[0, 1], [1, 2]]
-    assert it.provide_label[0] == ("softmax_label", (2, 2))
-
-
-def test_methods_may_be_overridden():
-    class Mine(I.ImageIter):
-        def postprocess_data(self, datum):
-            return super().postprocess_data(datum) * 0 + 1
-
-    it = Mine(2, (3, 12, 14), imglist=LISTED, path_root=FOLDER)
-    assert it.next().data[0].asnumpy().mean() == 1

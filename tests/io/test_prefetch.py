@@ -1,11 +1,9 @@
 """PrefetchingIter: the same batches, errors that arrive, threads that end, no hang."""
 
-import json
 import pickle
 import threading
 import time
 import traceback
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import StateError
 
-GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
 X, Y = np.arange(22, dtype="f4").reshape(11, 2), np.arange(11, dtype="f4")
 
 pytestmark = pytest.mark.timeout(10)
@@ -71,31 +68,6 @@ def numbers(it):
     return [batch.data[0] for batch in it]
 
 
-def test_joined_batches_are_mxnets():
-    iters = [mx.io.NDArrayIter(X, Y, batch_size=4), mx.io.NDArrayIter(X * 2, Y * 2, batch_size=4)]
-    names = [{"data": "d1"}, {"data": "d2"}], [{"softmax_label": "l1"}, {"softmax_label": "l2"}]
-    with mx.io.PrefetchingIter(iters, *names) as it:
-        for descs, want in zip((it.provide_data, it.provide_label), GOLDENS["joined"][:2], strict=True):
-            assert [[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs] == want
-        for _ in range(3):
-            parts = [
-                [[a.asnumpy().tolist() for a in part] for part in (b.data, b.label)] + [b.pad] for b in it
-            ]
-            assert parts == GOLDENS["joined"][2]
-            it.reset()
-
-
-def test_the_getters_return_the_current_batch():
-    with mx.io.PrefetchingIter(mx.io.NDArrayIter(X, Y, batch_size=4), depth=3) as it:
-        assert it.batch_size == 4
-        with pytest.raises(StateError, match="no current batch"):
-            it.getdata()
-        while it.iter_next():
-            assert it.current_batch.provide_data == it.provide_data
-            assert (it.getdata()[0].shape, it.getlabel()[0].shape) == ((4, 2), (4,))
-            assert (it.getpad(), it.getindex()) == (it.current_batch.pad, None)
-
-
 def test_keys_and_shapes_of_batches_are_those_of_the_first_iterator():
     class Buckets(Counting):
         def next(self):
@@ -126,24 +98,6 @@ def test_error_arrives_with_type_and_traceback(error):
         assert numbers(it) == [0, 1, 2, 3, 4]
 
 
-def test_random_faults_never_hang():
-    rng = np.random.RandomState(3)
-    for _ in range(60):
-        faults = rng.randint(0, 8, rng.randint(1, 4)).tolist()
-        sources = [Counting(4, fail_at(fault, RuntimeError(fault))) for fault in faults]
-        begin, got = time.monotonic(), []
-        with mx.io.PrefetchingIter(sources, depth=int(rng.randint(1, 4))) as it:
-            for _ in range(4):
-                if len(got) == min(faults):
-                    with pytest.raises(RuntimeError, match=str(min(faults))):
-                        next(it)
-                    break
-                got.append(next(it))
-            it.reset()
-        assert len(got) == min(4, *faults)
-        assert time.monotonic() - begin < 10
-
-
 def test_error_in_reset_arrives_and_leaves_it_usable():
     source = Counting(2)
     source.reset = lambda: fail_at(0, OSError("no file"))(0)
@@ -154,21 +108,6 @@ def test_error_in_reset_arrives_and_leaves_it_usable():
         del source.reset
         it.reset()
         assert numbers(it) == [0, 1]
-
-
-def test_interrupted_wait_keeps_iterators_in_step():
-    gate = threading.Event()
-    slow = Counting(3, lambda number: gate.wait(5) if number == 1 else None)
-    with mx.io.PrefetchingIter([Counting(3), slow]) as it:
-        next(it)
-        second = it._readers[1]
-        peek = second.peek
-        second.peek = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
-        with pytest.raises(KeyboardInterrupt):
-            next(it)
-        second.peek = peek
-        gate.set()
-        assert [batch.data for batch in it] == [[1, 1], [2, 2]]
 
 
 def test_threads_end_when_it_is_closed_or_dropped():

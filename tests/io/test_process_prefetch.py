@@ -19,7 +19,6 @@ from dpmodule.base import StateError
 from dpmodule.io import process_feed
 from dpmodule.streams.errors import WorkerDied, WorkerStuck
 from helpers import iterators
-from helpers.nets import mlp
 from helpers.processes import SOON_S, await_gone, mostly_within, resident_bytes, resources, running
 
 # Python 3.12 warns of forked workers
@@ -30,6 +29,7 @@ pytestmark = [
 
 Iter = functools.partial(mx.io.ProcessPrefetchingIter, start_method="fork")
 partial = functools.partial
+SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,46 +63,20 @@ def test_batches_come_from_the_workers_in_turn():
             batches.reset()
 
 
-def test_the_order_depends_on_neither_speed_nor_length():
-    with Iter(partial(iterators.Slow, seconds=0.02), 3) as batches:
-        assert firsts(batches) == [1, 101, 201, 2, 102, 202, 3, 103, 203, 4, 104, 204]
-    makes = [partial(iterators.Slow, i, 3, batches=count, seconds=0) for i, count in enumerate((1, 4, 2))]
-    with Iter(makes) as batches:
-        for _ in range(2):
-            assert firsts(batches) == [1, 101, 201, 102, 202, 103, 104]
-            batches.reset()
-
-
-def test_an_epoch_cut_short():
-    for workers, slots in ((2, 2), (1, 1)):
-        with Iter(
-            partial(iterators.Slow, batches=20, seconds=0), workers, slots=slots, timeout_s=10
-        ) as batches:
-            for taken in (0, 1, 5, 3, 0):
-                for _ in range(taken):
-                    next(batches)
-                batches.reset()
-                assert batches.current_batch is None
-            assert firsts(batches) == [part * 100 + i + 1 for i in range(20) for part in range(workers)]
-
-
 def test_everything_that_a_batch_carries():
     with Iter(iterators.Bucketed, 2) as batches:
-        assert batches.default_bucket_key == 8
-        assert batches.provide_data[0].layout == "NT"
+        assert (batches.default_bucket_key, batches.provide_data[0].layout) == (8, "NT")
         found = list(batches)
     for got, wanted in zip(found[::2], iterators.Bucketed(0, 2), strict=True):
-        for arrays in ("data", "label"):
-            np.testing.assert_array_equal(
-                getattr(got, arrays)[0].asnumpy(), getattr(wanted, arrays)[0].asnumpy()
-            )
+        for one, other in zip(got.data + got.label, wanted.data + wanted.label, strict=True):
+            np.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
         np.testing.assert_array_equal(got.index, wanted.index)
         assert (got.pad, got.bucket_key, got.rolled_over) == (wanted.pad, wanted.bucket_key, True)
         assert (got.provide_data, got.provide_label) == (wanted.provide_data, wanted.provide_label)
     assert [batch.note for batch in found[:2]] == ["part 0", "part 1"]
 
 
-def test_sparse_batches_and_types(tmp_path):
+def test_sparse_batches(tmp_path):
     (tmp_path / "data.libsvm").write_text("1 0:1.5 2:2\n0 1:3\n1 2:4\n0 0:5\n")
     path = str(tmp_path / "data.libsvm")
     with Iter(partial(mx.io.LibSVMIter, data_libsvm=path, data_shape=(3,), batch_size=1), 2) as batches:
@@ -110,12 +84,6 @@ def test_sparse_batches_and_types(tmp_path):
     assert {batch.data[0].stype for batch in found} == {"csr"}
     rows = [batch.data[0].asnumpy().tolist()[0] for batch in found]
     assert rows == [[1.5, 0, 2], [0, 0, 4], [0, 3, 0], [5, 0, 0]]
-
-    data = {"a": mx.nd.array([[1, 2], [3, 4]], dtype="float64"), "b": mx.nd.array([1, 2], dtype="int32")}
-    with Iter([partial(mx.io.NDArrayIter, data)]) as batches:
-        batch = next(batches)
-    assert [each.dtype for each in batch.data] == [np.float64, np.int32]
-    assert batch.label == []
 
 
 # --- memory
@@ -155,24 +123,6 @@ def test_batches_that_are_let_go_are_not_copied(monkeypatch):
     assert len(addresses) <= 4
 
 
-@pytest.mark.parametrize(("workers", "slots"), [(1, 3), (2, 2)])
-def test_fit_takes_batches_without_a_copy(monkeypatch, workers, slots):
-    monkeypatch.setattr(process_feed, "copies", lambda tensors: pytest.fail("copied"))
-
-    def trained(batches):
-        mx.random.seed(1)
-        module = mx.mod.Module(mlp())
-        module.fit(batches, num_epoch=3, initializer=mx.init.Uniform(0.1))
-        return {name: array.asnumpy() for name, array in module.get_params()[0].items()}
-
-    with Iter(partial(iterators.rows, count=48, batch_size=4), workers, slots=slots) as batches:
-        found = trained(batches)
-        batches.reset()
-        data, label = zip(*((b.data[0].asnumpy(), b.label[0].asnumpy()) for b in batches))
-    for name, wanted in trained(mx.io.NDArrayIter(np.concatenate(data), np.concatenate(label), 4)).items():
-        np.testing.assert_array_equal(found[name], wanted)
-
-
 # --- random numbers
 
 
@@ -182,9 +132,7 @@ def drawn(seed_all, taken=None, **options):
     epochs = []
     with Iter(iterators.Drawing, 2, **options) as batches:
         for count in (taken, None):
-            epochs.append(
-                [batch.data[0].asnumpy().tolist()[0] for _, batch in zip(range(count or 99), batches)]
-            )
+            epochs.append([b.data[0].asnumpy().tolist()[0] for _, b in zip(range(count or 99), batches)])
             batches.reset()
     return epochs
 
@@ -259,13 +207,10 @@ def take_all(batches, taken):
         taken.append(batch.pad)
 
 
-@pytest.mark.parametrize(
-    "count", [20, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
-)
+@pytest.mark.parametrize("count", [8, pytest.param(2000, marks=SLOW)])
 def test_random_faults_in_random_places(count):
     """R11: the error itself and its traceback, within a second, whatever the place; never a hang."""
-    rng = random.Random(3)
-    took = []
+    rng, took = random.Random(3), []
     for _ in range(count):
         workers, at, slots = rng.randrange(1, 4), rng.randrange(4), rng.randrange(1, 4)
         bad, how = rng.randrange(workers), rng.choice(["raise", "kill"])
@@ -287,11 +232,9 @@ def check_all(batches):
         assert data.min() == data.max() == batch.label[0].tensor[0]
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [5, pytest.param(100, marks=SLOW)])
 def test_kills_at_random_moments(count):
-    rng = random.Random(4)
-    before = resources()
-    noticed = []
+    rng, before, noticed = random.Random(4), resources(), []
     for _ in range(count):
         with Iter(partial(iterators.pixels, batches=10_000, side=64), 2, slots=2) as batches:
             next(batches)
@@ -310,29 +253,6 @@ def test_kills_at_random_moments(count):
     del batches
     mostly_within(1, noticed)
     assert resources() == before
-
-
-@pytest.mark.parametrize("lost", ["word", "tensors"])
-def test_an_interrupt_within_a_read_loses_that_batch_only(lost):
-    """Ctrl-C may come between the two parts of a batch; later ones still get their own tensors."""
-    with Iter(partial(iterators.pixels, batches=6), 1) as batches:
-        assert firsts([next(batches)]) == [1]
-        (worker,) = batches._feed._workers
-        (worker.child if lost == "word" else worker.reader).recv(5)
-        found = list(batches)
-        assert firsts(found) == [3, 4, 5, 6]
-        assert [float(batch.data[0].tensor.mean()) for batch in found] == [3, 4, 5, 6]
-
-
-def test_a_batch_that_cannot_be_sent():
-    class Odd(iterators.Slow):
-        def next(self):
-            batch = super().next()
-            batch.extra = threading.Lock()
-            return batch
-
-    with Iter([partial(Odd, 0, 1)]) as batches, pytest.raises(TypeError, match="pickle"):
-        next(batches)
 
 
 # --- its end
@@ -359,10 +279,7 @@ def test_closing():
     assert batch.data[0].asnumpy().tolist() == [[1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("first", "count"),
-    [(3, 10), pytest.param(500, 10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
-)
+@pytest.mark.parametrize(("first", "count"), [(2, 5), pytest.param(500, 10_000, marks=SLOW)])
 def test_cycles_leave_nothing(first, count):
     """R10."""
     for number in range(first + count):

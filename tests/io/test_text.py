@@ -48,9 +48,7 @@ def test_the_next_epoch_goes_on_behind_the_rows_that_filled_up_as_in_mxnet():
 def test_getters_return_arrays():
     it = csv()
     assert isinstance(it, mx.io.MXDataIter)
-    assert it.provide_data[0] == ("data", (3, 2, 3))
-    assert it.provide_label[0] == ("softmax_label", (3,))
-    assert it.batch_size == 3
+    assert it.provide_data + it.provide_label == [("data", (3, 2, 3)), ("softmax_label", (3,))]
     assert it.iter_next()
     assert it.getdata().shape == (3, 2, 3)
     assert it.getlabel().asnumpy().tolist() == [0, 1, 2]

@@ -1,7 +1,6 @@
 """Batches of iterators as datasets of torch."""
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 import dpmodule as mx
@@ -30,19 +29,3 @@ def test_the_first_epoch_goes_on_where_the_iterator_stands():
     dataset = it.to_torch()
     assert rows(dataset) == [[[2, 3]], [[4, 5]]]
     assert rows(dataset) == [[[0, 1]], [[2, 3]], [[4, 5]]]
-
-
-def test_time_first_and_rows_that_roll_over():
-    it = mx.io.NDArrayIter(np.arange(10.0).reshape(2, 5), np.arange(5), 3, layout="TN")
-    found = list(it.to_torch())
-    assert [tuple(each[0].shape) for each in found] == [(2, 3), (2, 2)]
-    assert found[1][1].tolist() == [3, 4]
-    dataset = mx.io.NDArrayIter(np.arange(5), batch_size=3, last_batch_handle="roll_over").to_torch()
-    assert rows(dataset) == [[[0, 1, 2]]]
-    assert rows(dataset) == [[[3, 4, 0]], [[1, 2, 3]]]
-
-
-def test_arrays_share_the_memory_of_the_batch():
-    x = torch.arange(6.0)
-    (found,) = next(iter(mx.io.NDArrayIter(x, batch_size=2).to_torch()))
-    assert found.data_ptr() == x.data_ptr()

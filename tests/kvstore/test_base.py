@@ -53,12 +53,6 @@ def test_a_store_of_ones_own_trains_a_module(register):
     np.testing.assert_allclose(trained(Doubling()), trained("local", 0.2), rtol=1e-5)
 
 
-def test_the_packages_stores_get_all_keys_at_once():
-    with mock.patch.object(mx.kv.KVStore, "push", autospec=True, side_effect=mx.kv.KVStore.push) as push:
-        trained("local")
-    assert [call.args[1] for call in push.call_args_list] == [["fc_weight", "fc_bias"]]
-
-
 def test_the_test_store():
     np.testing.assert_allclose(trained("teststore"), trained("device"), rtol=1e-6)
     store = mx.kv.create("TestStore")
@@ -79,3 +73,9 @@ def test_registration(register):
     with pytest.warns(UserWarning, match="replaces"):
         after = register(type("Mine", (Base,), {}))
     assert type(mx.kv.create("MINE")) is after is not before
+
+
+def test_the_packages_stores_get_all_keys_at_once():
+    with mock.patch.object(mx.kv.KVStore, "push", autospec=True, side_effect=mx.kv.KVStore.push) as push:
+        trained("local")
+    assert [call.args[1] for call in push.call_args_list] == [["fc_weight", "fc_bias"]]

@@ -22,17 +22,6 @@ def store(kind):
     return mx.kv.create(kind)
 
 
-def test_push_sums_over_devices_and_pull_copies_back(store):
-    store.init(["w", "v"], [mx.nd.ones((2, 3)), mx.nd.ones((2, 3))])
-    store.push(["w", "v"], [given := on_devices(1, 2, 4), on_devices(2, 3)])
-    out = on_devices(0, 0, 0)
-    store.pull(["w", "v"], [out, other := mx.nd.zeros((2, 3))])
-    assert all((o.asnumpy() == 7).all() for o in out)
-    assert [o.context for o in out] == DEVICES
-    assert (other.asnumpy() == 5).all()
-    assert [g.asnumpy()[0, 0] for g in given] == [1, 2, 4]
-
-
 def test_an_updater_gets_the_sum(store):
     calls = []
 
@@ -73,36 +62,6 @@ def test_facts_about_the_store(store, monkeypatch):
     store._barrier()
     monkeypatch.setattr("dpmodule.kvstore.num_gpus", lambda: 1)
     assert mx.kv.create("nccl").type == "nccl"
-
-
-@pytest.mark.parametrize(
-    "kind", ["local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "Device"]
-)
-def test_kinds(kind):
-    one = mx.kv.create(kind)
-    assert one.type == kind.lower()
-    one.init("w", mx.nd.zeros((2,)))
-    one.push("w", on_devices(1, 2, shape=(2,)))
-    one.pull("w", out := mx.nd.zeros((2,)))
-    assert out.asnumpy().tolist() == [3, 3]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["local", "device", "nccl"])
-def test_values_on_a_gpu(kind):
-    one, there = mx.kv.create(kind), mx.gpu(0)
-    one.init(["w", "r"], [mx.nd.ones((3, 2)), mx.nd.zeros((3, 2), stype="row_sparse")])
-    one.set_optimizer(mx.optimizer.Test())
-    one.push("w", [mx.nd.ones((3, 2), ctx=there), mx.nd.ones((3, 2), ctx=there)])
-    one.pull("w", [first := mx.nd.zeros((3, 2), ctx=there), second := mx.nd.zeros((3, 2))])
-    assert (first.asnumpy() == 3).all()
-    assert (second.asnumpy() == 3).all()
-    one.push("r", mx.nd.ones((3, 2), ctx=there).tostype("row_sparse"))
-    one.row_sparse_pull(
-        "r", out := mx.nd.zeros((3, 2), ctx=there, stype="row_sparse"), row_ids=mx.nd.array([1])
-    )
-    assert out.context == there
-    assert out.asnumpy().tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
 def test_values_of_a_key_given_twice_are_added(store):

@@ -107,24 +107,6 @@ def test_rows_of_lists():
     assert [o.indices.asnumpy().tolist() for group in nested for o in group] == [[0], [1], [2, 3]]
 
 
-@pytest.mark.parametrize("stype", ["default", "row_sparse"])
-@pytest.mark.parametrize("kind", ["local", "device"])
-def test_an_optimizer_moves_pushed_rows_only(kind, stype):
-    store = mx.kv.create(kind)
-    store.init("w", nd.ones(SHAPE).tostype(stype))
-    store.set_optimizer(mx.optimizer.SGD(learning_rate=0.5, wd=0.5, momentum=0.5))
-    for _ in range(2):
-        store.push("w", [rows([[1, 2], [3, 4]], [0, 2]), rows([[1, 2]], [2], mx.cpu(1))])
-    store.pull("w", out := nd.zeros(SHAPE))
-    weight, momentum = np.ones(SHAPE), np.zeros(SHAPE)
-    pushed, touched = np.array([[1, 2], [0, 0], [4, 6], [0, 0]]), [0, 2]
-    for _ in range(2):
-        step = 0.5 * momentum - 0.5 * (pushed + 0.5 * weight)
-        momentum[touched] = step[touched]
-        weight[touched] += step[touched]
-    np.testing.assert_allclose(out.asnumpy(), weight, rtol=1e-6)
-
-
 def test_pushpull_brings_the_sum_to_row_sparse_arrays_too():
     """Where the optimizer runs outside of the store, each device's gradient has to become the sum of all."""
     store = mx.kv.create("local")

@@ -1,13 +1,14 @@
 """Tensors in buckets, and their sums over processes, which begin before all of them are there."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
-from dpmodule.kvstore.transfer import BucketReducer, plan_buckets, quantize, to_buckets
+from dpmodule.kvstore.transfer import BucketReducer, quantize, to_buckets
+from helpers.walk import walks
 
 
 def test_buckets_hold_one_type_each():
@@ -16,13 +17,6 @@ def test_buckets_hold_one_type_each():
     assert [list(bucket.positions) for bucket in buckets] == [[1], [0, 2, 3], [4]]
     assert [part.shape for part in buckets[1].parts()] == [(2, 3), (), (7_000_000,)]
     assert buckets[2].parts()[0].tolist() == [3, 3]
-
-
-def test_a_plan_keeps_the_last_tensor_last():
-    tensors = [torch.ones(2), torch.ones(3, dtype=torch.float64), torch.ones(4)]
-    assert plan_buckets(tensors) == [[1], [0, 2]]
-    assert plan_buckets(tensors, limit=8) == [[1], [0], [2]]
-    assert plan_buckets([]) == []
 
 
 class Others:
@@ -132,11 +126,10 @@ def expected(gradient, residual, threshold):
     return sent.astype("f4"), (total - sent).astype("f4")
 
 
-@settings(max_examples=200, derandomize=True, deadline=None, database=None)
-@given(st.integers(0, 2**20), st.integers(1, 40), st.sampled_from([0.25, 0.5, 1.0, 4.0]))
-def test_the_rule(seed, size, threshold):
+@walks(product([1, 3, 8, 33, 40], [0.25, 0.5, 1.0, 4.0]))
+def test_the_rule(size, threshold):
     # multiples of 1/64, so that sums are exact and the threshold is met exactly at times
-    rng, residual = np.random.RandomState(seed), np.zeros(size, "f4")
+    rng, residual = np.random.RandomState(size), np.zeros(size, "f4")
     owed = torch.zeros(size)
     for _ in range(4):
         gradient = (rng.randint(-200, 200, size) / 64).astype("f4")
@@ -164,18 +157,6 @@ def test_a_store_keeps_a_residual_for_each_key_and_device():
         np.testing.assert_array_equal(given[1][1].asnumpy(), grads[1, 1])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("kind", ["device", "local_allreduce_device"])
-def test_types_and_the_default_threshold(kind, dtype):
-    store = mx.kv.create(kind)
-    store.set_gradient_compression({"type": "2bit"})
-    store.init(1, mx.nd.zeros((4,), dtype=dtype))
-    for want in ([0.5, -0.5, 0, 0.5], [0.5, -0.5, 0.5, 0.5]):
-        store.push(1, mx.nd.array([0.5, -0.5, 0.3, 1.7], dtype=dtype))
-        store.pull(1, out := mx.nd.zeros((4,), dtype=dtype))
-        assert out.asnumpy().tolist() == want
-
-
 def test_row_sparse_gradients_are_left_alone():
     store = mx.kv.create("device")
     store.set_gradient_compression({"type": "2bit"})
@@ -195,24 +176,19 @@ def module(compression, contexts=TWO, kvstore="device"):
     return mod
 
 
-@pytest.mark.parametrize("on_store", ["1", "0"])
-def test_a_module_trains_with_compressed_gradients(on_store, monkeypatch):
-    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", on_store)
-    mod, rng = module({"type": "2bit", "threshold": 0.5}), np.random.RandomState(0)
-    weight, residuals = np.zeros((1, 3), "f4"), np.zeros((2, 1, 3), "f4")
-    for _ in range(5):
-        x, y = (rng.randint(-8, 8, (4, 3)) / 8).astype("f4"), (rng.randint(-8, 8, (4, 1)) / 8).astype("f4")
-        mod.forward_backward(mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)]))
-        mod.update()
-        parts = zip(np.split(x, 2), np.split(y, 2))
-        grads = np.stack([(a @ weight.T - b).T @ a for a, b in parts])
-        sent, residuals = expected(grads, residuals, 0.5)
-        weight = weight - 0.125 * sent.sum(0)
-        np.testing.assert_allclose(mod.get_params()[0]["fc_weight"].asnumpy(), weight, rtol=1e-6)
-    assert weight.any()
-
-
 @pytest.mark.parametrize(("contexts", "kvstore"), [([mx.cpu()], "device"), (TWO, None)])
 def test_a_module_says_where_compression_does_not_work(contexts, kvstore):
     with pytest.warns(UserWarning, match="no effect"):
         module({"type": "2bit"}, contexts, kvstore)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["device", "local_allreduce_device"])
+def test_types_and_the_default_threshold(kind, dtype):
+    store = mx.kv.create(kind)
+    store.set_gradient_compression({"type": "2bit"})
+    store.init(1, mx.nd.zeros((4,), dtype=dtype))
+    for want in ([0.5, -0.5, 0, 0.5], [0.5, -0.5, 0.5, 0.5]):
+        store.push(1, mx.nd.array([0.5, -0.5, 0.3, 1.7], dtype=dtype))
+        store.pull(1, out := mx.nd.zeros((4,), dtype=dtype))
+        assert out.asnumpy().tolist() == want

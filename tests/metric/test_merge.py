@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,25 +152,6 @@ def test_a_subclass_that_keeps_more_is_refused_by_name_until_it_merges_that(kind
     both = [metric.create(["acc", each]) for each in (first, second)]
     with pytest.raises(ArgumentError, match="'worst' cannot be merged"):
         both[0].merge(both[1])
-
-
-class Configured(OldStyle):
-    """Attributes that only compare by their values after a copy."""
-
-    def __init__(self, offset=0.0):
-        self.offset, self.helper, self.part = np.full(3, offset), OldStyle, SimpleNamespace(offset=offset)
-        super().__init__()
-
-
-def test_attributes_are_compared_by_value():
-    first, second = Configured(), pickle.loads(pickle.dumps(Configured()))
-    second.update([None], [np.ones(2)])
-    first.merge(second)
-    assert first.get() == (["a", "b"], [2.0, 4.0])
-    with pytest.raises(
-        ArgumentError, match="'old': cannot merge a Configured .* different arguments: offset is"
-    ):
-        first.merge(Configured(1.0))
 
 
 def test_sums_in_lists_are_added_one_by_one():

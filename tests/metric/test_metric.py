@@ -11,8 +11,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import metric
@@ -66,135 +64,10 @@ def test_values_are_mxnets(name, kind):
     assert all(math.isnan(value) for _, value in one.get_name_value() + one.get_global_name_value())
 
 
-def test_micro_correlation_is_numpys_over_all_examples():
-    """MXNet's `get_global` of the micro form is 0; here it is the correlation since the last reset."""
-    one = metric.PearsonCorrelation(average="micro")
-    labels, preds = (np.random.RandomState(i).randn(4, 6, 2) for i in range(2))
-    for i in range(4):
-        one.update([labels[i]], [preds[i]])
-        if i == 1:
-            one.reset_local()
-    assert one.get()[1] == pytest.approx(np.corrcoef(labels[2:].ravel(), preds[2:].ravel())[0, 1])
-    assert one.get_global()[1] == pytest.approx(np.corrcoef(labels.ravel(), preds.ravel())[0, 1])
-
-
-shapes = st.tuples(st.integers(1, 8), st.integers(2, 6), st.integers(1, 3))
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(
-    st.lists(st.tuples(shapes, st.integers(0, 2**31)), min_size=1, max_size=4), st.sampled_from([-1, 1, 2])
-)
-def test_accuracy_is_numpys(batches, axis):
-    one, hits, count = metric.Accuracy(axis=axis), 0, 0
-    for (n, k, t), seed in batches:
-        rng = np.random.RandomState(seed)
-        pred = rng.permutation(n * k * t).reshape((n, k, t) if axis == 1 else (n, t, k)).astype(np.float32)
-        label = rng.randint(0, k, (n, t)).astype(np.float32)
-        one.update([mx.nd.array(label)], [mx.nd.array(pred)])
-        hits += int((pred.argmax(axis) == label).sum())
-        count += n * t
-    assert one.get() == ("accuracy", hits / count)
-    assert (one.sum_metric, one.num_inst) == (hits, count)
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(st.integers(1, 12), st.integers(2, 7), st.integers(2, 9), st.integers(0, 2**31))
-def test_top_k_is_numpys(n, k, top, seed):
-    rng = np.random.RandomState(seed)
-    pred, label = rng.permutation(n * k).reshape(n, k).astype(np.float32), rng.randint(0, k, n)
-    one = metric.TopKAccuracy(top_k=top)
-    one.update([label], [pred])
-    best = np.argsort(pred, 1)[:, ::-1][:, :top]
-    assert one.get() == (f"top_k_accuracy_{top}", np.mean([a in b for a, b in zip(label, best)]))
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(st.integers(1, 12), st.integers(2, 7), st.integers(-1, 2), st.integers(0, 2**31))
-def test_losses_are_numpys(n, k, ignore, seed):
-    rng = np.random.RandomState(seed)
-    pred, label = rng.dirichlet(np.ones(k), n).astype(np.float32), rng.randint(0, k, n)
-    loss = -np.log(pred[np.arange(n), label].astype(np.float64) + 1e-12)
-    for one in (metric.CrossEntropy(), metric.NegativeLogLikelihood()):
-        one.update([label], [pred])
-        assert one.get()[1] == pytest.approx(loss.mean(), rel=1e-5)
-    one = metric.Perplexity(ignore)
-    one.update([label], [pred])
-    kept = loss[label != ignore]
-    assert one.num_inst == len(kept)
-    assert one.get()[1] == (
-        pytest.approx(np.exp(kept.mean()), rel=1e-4) if len(kept) else pytest.approx(np.nan, nan_ok=True)
-    )
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(st.integers(1, 9), st.integers(1, 4), st.booleans(), st.integers(0, 2**31))
-def test_errors_are_numpys(n, width, column, seed):
-    rng = np.random.RandomState(seed)
-    label, pred = rng.randn(n, 1 if column else width), rng.randn(n, width)
-    difference = label - pred
-    expected = {
-        "mae": np.abs(difference).mean(),
-        "mse": (difference**2).mean(),
-        "rmse": np.sqrt((difference**2).mean()),
-    }
-    for name, want in expected.items():
-        one = metric.create(name)
-        one.update([label[:, 0] if column else label], [pred])
-        assert one.get()[1] == pytest.approx(want, rel=1e-9)
-
-
-@settings(max_examples=200, derandomize=True, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2**31)), min_size=1, max_size=3))
-def test_two_class_scores_are_the_formulas(batches):
-    names = [("f1", "macro"), ("f1", "micro"), ("mcc", "macro"), ("mcc", "micro")]
-    made = {key: metric.create(key[0], average=key[1]) for key in names}
-    pcc, tables = metric.PCC(), []
-    for n, seed in batches:
-        rng = np.random.RandomState(seed)
-        label, pred = rng.randint(0, 2, n), rng.rand(n, 2)
-        said = pred.argmax(1)
-        tables.append([np.sum((said == a) & (label == b)) for a, b in ((1, 1), (1, 0), (0, 1), (0, 0))])
-        for one in (*made.values(), pcc):
-            one.update([label], [pred])
-
-    def f1(tp, fp, fn, tn):
-        return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
-
-    def mcc(tp, fp, fn, tn):
-        sums = [tp + fp, tp + fn, tn + fp, tn + fn]
-        return (tp * tn - fp * fn) / math.sqrt(math.prod(float(s) for s in sums if s))
-
-    total = np.sum(tables, 0)
-    for (name, average), one in made.items():
-        score = {"f1": f1, "mcc": mcc}[name]
-        want = np.mean([score(*t) for t in tables]) if average == "macro" else score(*total)
-        assert one.get()[1] == pytest.approx(want, abs=1e-12)
-    tp, fp, fn, tn = total
-    if (tp + fp) * (tn + fn) * (tp + fn) * (tn + fp):
-        assert pcc.get()[1] == pytest.approx(mcc(*total))
-    else:
-        assert math.isnan(pcc.get()[1])
-
-
-def test_correlation_of_many_classes_grows():
-    one, labels, preds = metric.PCC(), [], []
-    for i, k in enumerate((2, 5, 3)):
-        rng = np.random.RandomState(i)
-        label, pred = rng.randint(0, k, 20), rng.rand(20, k)
-        one.update([label], [pred])
-        labels, preds = labels + [label], preds + [pred.argmax(1)]
-    a, b = np.eye(5)[np.concatenate(labels)], np.eye(5)[np.concatenate(preds)]
-    cov = lambda x, y: ((x - x.mean(0)) * (y - y.mean(0))).sum()  # noqa: E731
-    assert one.get()[1] == pytest.approx(cov(a, b) / math.sqrt(cov(a, a) * cov(b, b)))
-    assert one.num_inst == 3
-
-
 def test_create():
     config = {"metric": "Accuracy", "name": "accuracy", "output_names": None, "label_names": None, "axis": 1}
     assert metric.create("ACC").get_config() == config
-    assert type(metric.create(metric.Accuracy)) is metric.Accuracy
-    one = metric.Accuracy()
+    one = metric.create(metric.Accuracy)
     assert metric.create(one) is one
     assert metric.create('["acc", {"axis": 2}]').axis == 2
     both = metric.create(["acc", lambda a, b: 1.0, metric.MAE()])
@@ -218,13 +91,9 @@ def test_registering():
         registry._classes.pop(name)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [("acc", {"axis": 0}), ("f1", {"average": "micro"}), ("perplexity", {"ignore_label": -1}), ("loss", {})],
-)
-def test_configurations_make_the_metric_again(made):
-    name, arguments = made
-    one = metric.create(["acc", metric.create(name, **arguments)])
+@pytest.mark.parametrize("options", [{"average": "micro"}, {}])
+def test_configurations_make_the_metric_again(options):
+    one = metric.create(["acc", metric.create("f1", **options)])
     for again in (metric.create(one.get_config()), metric.create(json.dumps(one.get_config()))):
         assert again.get_config() == one.get_config()
 
@@ -240,18 +109,6 @@ def test_names_and_extra_outputs_of_functions():
     one = metric.np(foo, allow_extra_outputs=True)
     one.update([mx.nd.ones(1)], [mx.nd.ones(1), mx.nd.ones(1)])
     assert one.num_inst == 1
-
-
-def test_single_arrays_and_lists():
-    label, pred = mx.nd.array([0, 1]), mx.nd.array([[1.0, 0.0], [1.0, 0.0]])
-    one = metric.Accuracy()
-    one.update(label, pred)
-    one.update([label, label], [pred, pred])
-    assert (one.sum_metric, one.num_inst) == (3, 6)
-    loss = metric.Loss()
-    loss.update(None, mx.nd.array([1.0, 2.0]))
-    loss.update(None, [np.array([3.0])])
-    assert loss.get() == ("loss", 2.0)
 
 
 def test_update_dict_picks_names():
@@ -282,8 +139,6 @@ def test_composite():
     both.reset_local()
     assert math.isnan(both.get()[1][0])
     assert both.get_global_name_value()[0] == ("accuracy", 1.0)
-    both.reset()
-    assert math.isnan(both.get_global()[1][0])
 
 
 def test_own_metric_adds_to_the_sums():
@@ -302,32 +157,17 @@ def test_own_metric_adds_to_the_sums():
 
     for one in (Mine("mine"), Old("mine")):
         one.update([mx.nd.array([1, 2, 3])], None)
-        assert one.get() == ("mine", 2.0)
-        assert type(one.get()[1]) is float
-        assert one.get_global() == one.get()
+        assert one.get_global() == one.get() == ("mine", 2.0)
         assert one.global_sum_metric == 0.0  # as in MXNet, `get_global` then has the local sums
         one.reset()
         assert (one.sum_metric, one.num_inst) == (0.0, 0)
 
-    class Double(metric.Accuracy):
-        def update(self, labels, preds):
-            super().update(labels, preds)
-            self.sum_metric *= 2
-            self.global_sum_metric += 1
-
-    one = Double()
+    one = metric.Accuracy()
     for _ in range(2):
         one.update([mx.nd.array([0])], [mx.nd.array([[1.0, 0.0]])])
+        one.sum_metric *= 2
+        one.global_sum_metric += 1
     assert (one.sum_metric, one.global_sum_metric, one.num_inst) == (6.0, 4.0, 2)
-
-
-def test_sums_can_be_assigned():
-    one = metric.Accuracy()
-    one.update([mx.nd.array([0, 1])], [mx.nd.array([[1.0, 0.0], [1.0, 0.0]])])
-    one.num_inst = 4
-    one.global_num_inst = 10
-    one.global_sum_metric = 5
-    assert (one.get()[1], one.get_global()[1]) == (0.25, 0.5)
 
 
 SCORES = {
@@ -339,10 +179,8 @@ LABELS = {
     "classes": [1, 0, 1],
     "fractions": [1.7, -0.5, 0.9],
     "none of them": [2, -1, 5],
-    "odd": [float("nan"), float("inf"), float("-inf")],
+    "odd": [math.nan] * 3,
 }
-
-
 KNOWN_TO_NUMPY = classification._NUMPY_DTYPES
 INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
 
@@ -366,31 +204,6 @@ def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monk
     assert found[0][1] == 9
 
 
-def test_updates_do_not_read_values(monkeypatch):
-    """On a GPU each value read stops Python until the device is idle; so an update reads none."""
-    names = ["item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "asnumpy", "asscalar"]
-    batch = [mx.nd.array([0, 1])], [mx.nd.array([[0.6, 0.4], [0.7, 0.3]])]
-    made = [metric.create(name) for name in ("acc", "ce", "nll_loss", "loss")]
-    made += [metric.TopKAccuracy(top_k=2), metric.Perplexity(None), metric.Perplexity(0)]
-    square = [metric.create(name) for name in ("mae", "mse", "rmse", "pearsonr")]
-
-    def refuse(*args, **kwargs):
-        raise RuntimeError("a value was read")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(classification, "_NUMPY_DTYPES", frozenset())  # as on a GPU
-        for name in names:
-            for kind in (torch.Tensor, mx.nd.NDArray):
-                if hasattr(kind, name):
-                    patch.setattr(kind, name, refuse)
-        for _ in range(300):  # past the number after which results are packed
-            for one in made:
-                one.update(*batch)
-            for one in square:
-                one.update(batch[1], batch[1])
-    assert all(not math.isnan(one.get()[1]) for one in made + square)
-
-
 def test_many_results_wait():
     one, rng = metric.Loss(), np.random.RandomState(0)
     values = rng.rand(600, 3)
@@ -400,14 +213,10 @@ def test_many_results_wait():
 
 
 def test_results_are_not_the_users_memory():
-    """Nor do gradients of predictions matter."""
     pred, one = mx.nd.array([2.0]), metric.Loss()
     one.update(None, [pred])
     pred[:] = 100.0
     assert one.get()[1] == 2.0
-    one = metric.CrossEntropy()
-    one.update([torch.tensor([1])], [torch.tensor([[0.25, 0.75]], requires_grad=True)])
-    assert one.get()[1] == pytest.approx(-math.log(0.75))
 
 
 def test_perplexity_over_other_axes():
@@ -431,25 +240,15 @@ def test_limits_of_the_formulas():
     one.update([mx.nd.ones((3,))], [mx.nd.array([1, 2, 3])])
     assert math.isnan(one.get()[1])
     assert metric.PCC().get()[1] is math.nan
+    one = metric.TopKAccuracy(top_k=9)  # more than there are classes
+    one.update([mx.nd.array([0, 2])], [mx.nd.array([[0.6, 0.4], [0.7, 0.3]])])
+    assert one.get() == ("top_k_accuracy_9", 0.5)
 
 
 def test_check_label_shapes():
-    labels, preds = metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
-    assert isinstance(labels, list)
-    assert isinstance(preds, list)
-
-
-@pytest.mark.gpu
-@walks(CASES)
-def test_gpu_equals_cpu(name):
-    case, results = CASES[name], []
-    for device in ("cpu", "cuda"):
-        one = make(case)
-        for i in range(3):
-            label, pred = (torch.tensor(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
-            one.update([label], [pred.to(device)])
-        results.append(one.get()[1])
-    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+    assert all(
+        isinstance(one, list) for one in metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
+    )
 
 
 @pytest.mark.parametrize(("name", "score"), [("f1", 2 / 3), ("mcc", 2 / math.sqrt(12))])
@@ -461,3 +260,15 @@ def test_macro_scores_count_calls_not_arrays(name, score):
         each.update(labels, preds)
         assert each.get()[1] == pytest.approx(score)
     assert (macro.num_inst, micro.num_inst) == (1, 4)
+
+
+def test_micro_correlation_is_numpys_over_all_examples():
+    """MXNet's `get_global` of the micro form is 0; here it is the correlation since the last reset."""
+    one = metric.PearsonCorrelation(average="micro")
+    labels, preds = (np.random.RandomState(i).randn(4, 6, 2) for i in range(2))
+    for i in range(4):
+        one.update([labels[i]], [preds[i]])
+        if i == 1:
+            one.reset_local()
+    assert one.get()[1] == pytest.approx(np.corrcoef(labels[2:].ravel(), preds[2:].ravel())[0, 1])
+    assert one.get_global()[1] == pytest.approx(np.corrcoef(labels.ravel(), preds.ravel())[0, 1])

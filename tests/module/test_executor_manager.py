@@ -1,6 +1,5 @@
 """The classes of MXNet's first data-parallel trainer, against real MXNet 1.9.1."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -10,18 +9,9 @@ import pytest
 import dpmodule as mx
 from dpmodule import executor_manager
 from dpmodule.base import ArgumentError, ShapeError
+from helpers import trainer_cases as CASES
 
 FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "trainers"
-
-
-def recipe():
-    spec = importlib.util.spec_from_file_location("make_trainers", FOLDER / "make_trainers.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = recipe()
 
 
 def batches():

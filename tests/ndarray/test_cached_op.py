@@ -14,12 +14,6 @@ def test_outputs_follow_the_inputs_order():
     np.testing.assert_array_equal(out.asnumpy(), [3, 2])
 
 
-def test_several_outputs_come_as_a_list():
-    x = mx.sym.var("x")
-    first, second = mx.nd.CachedOp(mx.sym.Group([x + 1, x * 3]))(mx.nd.array([2]))
-    assert (first.asscalar(), second.asscalar()) == (3, 6)
-
-
 def test_calls_are_recorded():
     op = mx.nd.CachedOp(mx.sym.FullyConnected(num_hidden=2, no_bias=True, name="fc"))
     data, weight = mx.nd.array([[1, 2]]), mx.nd.array([[1, 0], [3, 1]])
@@ -28,16 +22,3 @@ def test_calls_are_recorded():
         loss = (op(data, weight) * mx.nd.array([[10, 100]])).sum()
     loss.backward()
     np.testing.assert_array_equal(weight.grad.asnumpy(), [[10, 20], [100, 200]])
-
-
-def test_moving_averages_change_in_training_only():
-    op = mx.nd.CachedOp(mx.sym.BatchNorm(mx.sym.var("x"), momentum=0.5, name="bn"))
-    x, one, mean = mx.nd.array([[2.0], [4.0]]), mx.nd.ones(1), mx.nd.zeros(1)
-    state = [one, mx.nd.zeros(1), mean, mx.nd.ones(1)]
-    op(x, *state)
-    assert mean.asscalar() == 0
-    x.attach_grad()
-    with mx.autograd.record():
-        out = op(x, *state)
-    out.backward()
-    assert mean.asscalar() == 1.5

@@ -78,12 +78,3 @@ def test_cond(pred, expected):
     a, b = mx.nd.array([1]), mx.nd.array([2])
     found = mx.nd.contrib.cond(pred, lambda: (a + 5) * (b + 5), lambda: (a - 5) * (b - 5))
     assert found.asscalar() == expected
-
-
-def test_gradient_through_cond():
-    a = mx.nd.array([3.0])
-    a.attach_grad()
-    with mx.autograd.record():
-        y = mx.nd.contrib.cond(a > 2, lambda: a * a, lambda: a)
-    y.backward()
-    assert a.grad.asscalar() == 6

@@ -1,10 +1,8 @@
 """NDArray: sharing memory, copies between places, shapes, conversion to Python and NumPy, pickling."""
 
-import copy
 import ctypes
 import pickle
 import struct
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,8 +13,7 @@ from dpmodule.base import NDArrayHandle
 from helpers.programs import run_program
 
 nd = mx.nd
-TYPES = ["float32", "float64", "float16", "uint8", "int8", "int16", "int32", "int64", "bool"]
-TYPES += ["uint16", "uint32", "uint64"]
+TYPES = "float32 float64 float16 uint8 int8 int16 int32 int64 bool uint16 uint32 uint64 bfloat16"
 
 
 def counted(*shape, dtype=None):
@@ -29,56 +26,20 @@ def test_torch_shares_memory_both_ways():
     array[0] = 5
     tensor[1, 1] = 7
     np.testing.assert_array_equal(array.asnumpy(), [[5, 5, 5], [0, 7, 0]])
-    assert array.torch().data_ptr() == tensor.data_ptr()
     assert array.pinned
     fresh = nd.zeros((2,))
     assert not fresh.pinned
     fresh.torch()[0] = 3
-    assert fresh.pinned
-    assert fresh[0].asscalar() == 3
-
-
-def test_from_torch_leaves_the_gradient_history_behind():
-    parameter = torch.nn.Parameter(torch.ones(2))
-    array = nd.from_torch(parameter)
-    assert not array.tensor.requires_grad
-    array += 1
-    np.testing.assert_array_equal(parameter.detach().numpy(), [2, 2])
-
-
-def test_from_torch_counts_to_the_context_asked_for():
-    assert nd.from_torch(torch.zeros(1)).context == mx.cpu(0)
-    assert nd.from_torch(torch.zeros(1), mx.cpu(2)).context == mx.cpu(2)
-    with mx.cpu(1):
-        assert nd.from_torch(torch.zeros(1)).context == mx.cpu(1)
+    assert (fresh.pinned, fresh[0].asscalar()) == (True, 3)
 
 
 def test_numpy_shares_memory_through_the_array_protocol():
     array = nd.zeros((2, 2))
     seen = np.asarray(array)
     seen[0, 0] = 4
-    assert array[0, 0].asscalar() == 4
-    assert array.pinned
+    assert (array.pinned, array[0, 0].asscalar()) == (True, 4)
     assert not np.shares_memory(np.array(array), seen)
     assert np.asarray(array, dtype="float64").dtype == np.float64
-
-
-def test_numpy_functions_take_arrays():
-    array = nd.array([1, 4, 9])
-    np.testing.assert_allclose(np.sqrt(array), [1, 2, 3])
-    assert np.all(nd.array([1.0, 1.0]) == np.array([1.0, 1.0]))
-    if np.__version__ >= "2":
-        assert np.shares_memory(np.asarray(array, copy=False), np.asarray(array))
-
-
-def test_asnumpy_is_a_copy():
-    array = nd.zeros((2,))
-    values = array.asnumpy()
-    values[:] = 1
-    assert values.flags.owndata
-    assert values.flags.writeable
-    assert array.asnumpy().sum() == 0
-    assert not array.pinned
 
 
 def test_dlpack_both_ways():
@@ -90,9 +51,6 @@ def test_dlpack_both_ways():
     np.testing.assert_array_equal(array.asnumpy(), [9, 8, 7])
     np.testing.assert_array_equal(seen, [9, 8, 7])
     assert array.pinned
-    host = np.zeros(3, "float32")
-    nd.from_dlpack(host)[:] = 1
-    np.testing.assert_array_equal(host, [1, 1, 1])
     assert nd.from_dlpack(nd.to_dlpack_for_read(array)).shape == (3,)
 
 
@@ -102,12 +60,11 @@ def test_from_numpy():
     shared[0] = 5
     assert (host[0], shared.dtype) == (5, np.int64)
     nd.from_numpy(host, zero_copy=False)[0] = 6
-    assert host[0] == 5
+    nd.from_numpy(host)[1] = 8
+    assert host.tolist() == [5, 8, 2, 3]
     assert nd.from_numpy(np.arange(6).reshape(2, 3).T, zero_copy=False).shape == (3, 2)
     with pytest.raises(ValueError, match="read-only"):
         host[0] = 7
-    nd.from_numpy(host)[1] = 8
-    assert host[1] == 8
 
 
 def test_views_pin_both_sides():
@@ -131,9 +88,7 @@ nd.Dropout(a, p=0.5); nd.cast(a, dtype="float32"); nd.split(a, num_outputs=2, ax
 """
 
 
-@pytest.mark.parametrize(
-    "text", [text.strip() for text in COPIES.replace("\n", ";").split(";") if text.strip()]
-)
+@pytest.mark.parametrize("text", COPIES.strip().replace("\n", "; ").split("; "))
 def test_other_results_are_copies(text):
     array = counted(2, 2)
     result = eval(text, {"a": array, "nd": nd})
@@ -143,25 +98,18 @@ def test_other_results_are_copies(text):
     assert result.tensor.is_contiguous()
 
 
-def test_two_cpu_contexts_are_two_places():
-    array = counted(2)
-    assert array.as_in_context(mx.cpu(0)) is array
-    other = array.as_in_context(mx.cpu(1))
-    assert other.context == mx.cpu(1)
-    other[:] = 9
-    np.testing.assert_array_equal(array.asnumpy(), [0, 1])
-    assert array.as_in_ctx("cpu(1)").context == mx.cpu(1)
-
-
 def test_results_live_where_the_first_input_does():
     left, right = nd.ones((2,), ctx=mx.cpu(1)), nd.ones((2,), ctx=mx.cpu(2))
-    assert (left + right).context == mx.cpu(1)
-    assert nd.relu(right).context == mx.cpu(2)
-    assert right[0].context == mx.cpu(2)
     with mx.cpu(3):
-        assert nd.zeros((1,)).context == mx.cpu(3)
-        assert nd.array(left).context == mx.cpu(3)
-        assert (left * 2).context == mx.cpu(1)
+        made = [
+            left + right,
+            nd.relu(right),
+            right[0],
+            left * 2,
+            nd.array(left),
+            nd.from_torch(torch.zeros(1)),
+        ]
+    assert [array.context.device_id for array in made] == [1, 2, 2, 1, 3, 3]
 
 
 def test_copyto():
@@ -182,73 +130,28 @@ def test_gpu_round_trip():
     assert array.as_in_context(mx.cpu()).context == mx.cpu()
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-def test_astype_and_dtype(dtype):
-    array = nd.array([0, 1, 3]).astype(dtype)
-    assert array.dtype is np.dtype(dtype).type
-    np.testing.assert_array_equal(array.asnumpy(), np.array([0, 1, 3]).astype(dtype))
-    assert array.astype(dtype, copy=False) is array
-    assert array.astype(dtype) is not array
-
-
-def test_bfloat16_is_shown_as_float32():
-    array = nd.array([1.5, 2], dtype="bfloat16")
-    assert array.dtype == "bfloat16"
-    assert array.asnumpy().dtype == np.float32
-    np.testing.assert_array_equal(array.asnumpy(), [1.5, 2])
-
-
-@pytest.mark.parametrize(
-    ("shape", "codes", "reverse", "want"),
-    [
-        ((2, 3), (3, 2), False, (3, 2)),
-        ((2, 3), (-1,), False, (6,)),
-        ((2, 3), (0, -1), False, (2, 3)),
-        ((2, 3), (-2,), False, (2, 3)),
-        ((2, 3), (-3,), False, (6,)),
-        ((2, 3), (-4, -1, 2, 0), False, (1, 2, 3)),
-        ((2, 3, 4), (-4, 1, 2, -2), False, (1, 2, 3, 4)),
-        ((2, 3, 4, 5), (-3, -3), False, (6, 20)),
-        ((2, 3, 4), (-1, 0), True, (6, 4)),
-        ((2, 3, 4), (-1, 0), False, (8, 3)),
-        ((10, 5, 4), (-1, 0), True, (50, 4)),
-        ((1,), (), False, ()),
-        ((0, 4), (-1, 4), False, (0, 4)),
-    ],
-)
-def test_reshape(shape, codes, reverse, want):
-    array = counted(*shape)
-    got = array.reshape(codes, reverse=reverse)
-    assert got.shape == want
-    np.testing.assert_array_equal(got.asnumpy().ravel(), array.asnumpy().ravel())
-
-
 def test_reshape_forms():
     array = counted(2, 3)
-    forms = [array.reshape(3, 2), array.reshape((3, 2)), array.reshape([3, 2]), array.reshape(shape=(3, 2))]
-    forms += [array.reshape(np.array([3, 2])), array.reshape(np.int64(3), -1)]
-    assert {f.shape for f in forms} == {(3, 2)}
-    assert array.reshape(6).shape == array.reshape(np.int32(-1)).shape == (6,)
+    forms = [
+        array.reshape(*form)
+        for form in ((3, 2), ((3, 2),), ([3, 2],), (np.array([3, 2]),), (np.int64(3), -1))
+    ]
+    assert {f.shape for f in [*forms, array.reshape(shape=(3, 2))]} == {(3, 2)}
+    assert array.reshape(np.int32(-1)).shape == (6,)
     tensor = torch.arange(6.0).reshape(2, 3).t()
     np.testing.assert_array_equal(nd.from_torch(tensor).reshape(-1).asnumpy(), [0, 3, 1, 4, 2, 5])
 
 
-def test_head_view():
-    pool = counted(4, 3)
-    head = pool.head_view((2, 2))
-    np.testing.assert_array_equal(head.asnumpy(), [[0, 1], [2, 3]])
-    assert head.tensor.data_ptr() == pool.tensor.data_ptr()
-    assert pool.head_view(()).shape == ()
-
-
 def test_other_shapes():
     array = counted(2, 1, 3)
-    assert array.T.shape == (3, 1, 2)
-    assert array.squeeze().shape == array.squeeze(axis=1).shape == array.flatten().shape == (2, 3)
-    assert nd.zeros((1, 1)).squeeze().shape == (1,)
-    assert array.expand_dims(-1).shape == (2, 1, 3, 1)
-    assert array.broadcast_to((4, 2, 5, 3)).shape == (4, 2, 5, 3)
-    assert array.broadcast_like(nd.zeros((2, 2, 3))).shape == (2, 2, 3)
+    made = [array.T, array.squeeze(), array.flatten(), array.squeeze(axis=1), nd.zeros((1, 1)).squeeze()]
+    assert [each.shape for each in made] == [(3, 1, 2), (2, 3), (2, 3), (2, 3), (1,)]
+    made = [
+        array.expand_dims(-1),
+        array.broadcast_to((4, 2, 5, 3)),
+        array.broadcast_like(nd.zeros((2, 2, 3))),
+    ]
+    assert [each.shape for each in made] == [(2, 1, 3, 1), (4, 2, 5, 3), (2, 2, 3)]
 
 
 def test_split_v2():
@@ -263,7 +166,6 @@ def test_split_v2():
 
 def test_scalars():
     one = nd.array([3.5])
-    assert one.asscalar() == np.float32(3.5)
     assert type(one.asscalar()) is np.float32
     assert (one.item(), float(one), int(one)) == (3.5, 3.5, 3)
     assert nd.array([[1, 2]]).tolist() == [[1, 2]]
@@ -273,25 +175,16 @@ def test_scalars():
     assert (scalar.shape, scalar.asscalar()) == ((), 1)
 
 
-def test_repr():
-    assert repr(counted(2, 3)) == "\n[[0. 1. 2.]\n [3. 4. 5.]]\n<NDArray 2x3 @cpu(0)>"
-    assert repr(nd.array(5, ctx=mx.cpu(1))) == "\n5.0\n<NDArray  @cpu(1)>"
-    assert repr(nd.empty((0, 2))) == "\n[]\n<NDArray 0x2 @cpu(0)>"
-
-
 def test_properties():
     array = counted(2, 3)
     assert (array.shape, array.ndim, array.size, array.stype) == ((2, 3), 2, 6, "default")
-    assert type(array.shape) is tuple
-    assert array.ctx is array.context
     assert hash(array) != hash(array.copy())
     assert {array: 1}[array] == 1
     assert array.tostype("default") is array.as_nd_ndarray() is array
-    array.wait_to_read()
     nd.waitall()
 
 
-@pytest.mark.parametrize("dtype", [*TYPES, "bfloat16"])
+@pytest.mark.parametrize("dtype", TYPES.split())
 def test_pickle(dtype):
     array = nd.array([[0, 1], [2, 3]], ctx=mx.cpu(1), dtype=dtype)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -300,18 +193,6 @@ def test_pickle(dtype):
         np.testing.assert_array_equal(back.asnumpy(), array.asnumpy())
         back[:] = 0
     assert array.asnumpy().any()
-
-
-def test_copy_module():
-    array = counted(2)
-    for made in (copy.copy(array), copy.deepcopy([array])[0]):
-        made[:] = 9
-        np.testing.assert_array_equal(array.asnumpy(), [0, 1])
-
-
-def test_threads_keep_their_current_context():
-    with mx.cpu(2), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(nd.zeros, (1,)).result().context == mx.cpu(0)
 
 
 def test_what_mxnet_pickled_is_taken_over():
@@ -328,14 +209,12 @@ def test_what_mxnet_pickled_is_taken_over():
 
 def test_mxnets_paths_of_functions():
     module = mx.ndarray.ndarray
-    assert module.array is nd.array
-    assert module.integer_types == mx.base.integer_types
+    assert (module.array, mx.symbol.symbol.zeros) == (nd.array, mx.sym.zeros)
     assert module._DTYPE_NP_TO_MX[np.int64] == 6
     assert not hasattr(module, "relu")
-    assert mx.symbol.symbol.zeros is mx.sym.zeros
-    assert nd.utils.array(nd.sparse.zeros("csr", (2, 2))).stype == "csr"
-    assert nd.utils.array([1, 2]).stype == "default"
-    assert nd.utils.zeros((2, 2), stype="row_sparse").stype == "row_sparse"
+    made = nd.utils.array(nd.sparse.zeros("csr", (2, 2))), nd.utils.array([1, 2])
+    made += (nd.utils.zeros((2, 2), stype="row_sparse"),)
+    assert [each.stype for each in made] == ["csr", "default", "row_sparse"]
 
 
 def test_a_cast_handle_makes_an_array_of_the_same_memory():

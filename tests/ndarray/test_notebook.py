@@ -2,7 +2,6 @@
 
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -16,27 +15,11 @@ def shown(array):
     return "".join(root[0].itertext()), cells, plots, " ".join(root.itertext())
 
 
-def test_tables_and_curves():
-    small = shown(mx.nd.array([[1, 2.5], [-3, 1e-8]]))
-    assert small[:3] == ("NDArray 2x2 float32 @cpu(0)", [["1", "2.5"], ["-3", "1e-08"]], 0)
-    assert shown(mx.nd.array([1, 2, 3], dtype="int32"))[:3] == (
-        "NDArray 3 int32 @cpu(0)",
-        [["1", "2", "3"]],
-        0,
-    )
-    head, cells, plots, words = shown(mx.nd.arange(1000))
-    assert (head, plots) == ("NDArray 1000 float32 @cpu(0)", 1)
-    assert cells == [["0", "1", "2", "3", "\u2026", "996", "997", "998", "999"]]
-    assert "from 0 to 999, mean 499.5" in words
-
-
 @pytest.mark.parametrize(
     ("array", "head", "words"),
     [
-        (mx.nd.array(5.0), "NDArray scalar float32", "5"),
         (mx.nd.arange(2000).reshape((100, 20)), "NDArray 100x20 float32", "from 0 to 1999, mean 999.5"),
         (mx.nd.full((0, 3), 1), "NDArray 0x3 float32", ""),
-        (mx.nd.full((3, 4, 5), 2), "NDArray 3x4x5 float32", "from 2 to 2, mean 2"),
         (mx.nd.full((20,), float("nan")), "NDArray 20 float32", "no finite numbers"),
         (
             mx.nd.array([1.0, float("inf"), 3.0] * 5),
@@ -45,27 +28,14 @@ def test_tables_and_curves():
         ),
         (mx.nd.array([True, False] * 8, dtype="bool"), "NDArray 16 bool", "False"),
         (mx.nd.full((3, 9), 1.5, dtype="bfloat16"), "NDArray 3x9 bfloat16", "1.5"),
-        (mx.nd.ones((3, 3, 9), dtype="float16"), "NDArray 3x3x9 float16", "from 1 to 1"),
         (mx.nd.array([0.0, 1e308, -1e308] * 9, dtype="float64"), "NDArray 27 float64", "to 1e+308"),
         (mx.nd.ones((3, 4)).tostype("csr"), "<CSRNDArray 3x4 @cpu(0)>", ""),
-        (mx.nd.ones((3, 4)).tostype("row_sparse"), "<RowSparseNDArray 3x4 @cpu(0)>", ""),
     ],
 )
 def test_odd_arrays(array, head, words):
     line, _, _, text = shown(array)
     assert line.startswith(head)
     assert words in text
-
-
-def test_showing_an_array_leaves_recording_alone():
-    x = mx.nd.array(np.arange(20.0))
-    x.attach_grad()
-    with mx.autograd.record():
-        y = x * 3
-        shown(y)
-        shown(x)
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [3.0] * 20
 
 
 def test_a_large_array_is_sampled():

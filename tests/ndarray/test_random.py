@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule._devices import generators
 
 nd = mx.nd
 
@@ -71,15 +70,3 @@ def test_draws_that_mxnet_refuses_or_makes_up():
     assert nd.random.normal(3, 0, shape=2).asnumpy().tolist() == [3, 3]
     assert nd.random.gamma(1, 0, shape=2).asnumpy().tolist() == [0, 0]
     assert nd.random.multinomial(nd.array([0, 1]), dtype="int64").dtype is np.int64
-
-
-def test_a_seed_repeats_a_context_and_leaves_the_others():
-    def draw(ctx):
-        return nd.random.uniform(0, 1, (3,), ctx=ctx).asnumpy()
-
-    generators.seed(7, mx.cpu(1))
-    first = draw(mx.cpu(1))
-    other = draw(mx.cpu(0))
-    generators.seed(7, mx.cpu(1))
-    np.testing.assert_array_equal(draw(mx.cpu(1)), first)
-    assert (draw(mx.cpu(0)) != other).any()

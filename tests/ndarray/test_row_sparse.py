@@ -1,7 +1,5 @@
 """Row-sparse arrays: against dense NumPy arrays, and against what MXNet 1.9.1 answered where that is not obvious."""
 
-import copy
-import io
 import pickle
 
 import numpy as np
@@ -56,16 +54,6 @@ def stored(values):
 
 
 @many
-@given(dense_values(TYPES))
-def test_dense_arrays_there_and_back(values):
-    array = row_sparse(values)
-    check(array, values, stored(values), values.dtype)
-    np.testing.assert_array_equal(array.data.asnumpy(), values[stored(values)])
-    check(array.tostype("default"), values, dtype=values.dtype)
-    array.check_format()
-
-
-@many
 @given(dense_values(TYPES), st.randoms(use_true_random=False))
 def test_parts_may_come_in_any_order(values, shuffler):
     rows = list(stored(values))
@@ -104,18 +92,6 @@ def test_empty_arrays():
     check(sparse.zeros("default", (3, 2)), np.zeros((3, 2)))
 
 
-def test_contexts():
-    there = two_rows(ctx=mx.cpu(1))
-    assert there.context == there.indices.context == there.data.context == mx.cpu(1)
-    assert there.as_in_context(mx.cpu(1)) is there
-    back = there.as_in_context(mx.cpu(0))
-    assert back.context == mx.cpu(0)
-    check(back, TWO_ROWS, [0, 2])
-    assert nd.array(there).context == mx.cpu(0)
-    with mx.cpu(2):
-        assert sparse.zeros("row_sparse", (2, 2)).context == mx.cpu(2)
-
-
 def test_properties():
     array = two_rows("float16")
     assert (array.shape, array.ndim, array.size, len(array), array.stype) == ((4, 2), 2, 8, 4, "row_sparse")
@@ -140,22 +116,6 @@ def test_data_and_indices_are_copies():
     unordered = sparse.row_sparse_array(([[1, 2], [3, 4]], [1, 0]), shape=(3, 2))
     unordered.check_format(full_check=False)
     check(unordered, [[3, 4], [1, 2], [0, 0]], [0, 1])
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(copy.copy, copy.deepcopy, nd.array, sparse.array, nd.BlockGrad, lambda a: a.copy()),
-        *(lambda a: a.tostype("row_sparse"), lambda a: a.copyto(mx.cpu(0)), lambda a: a.astype("f4")),
-        lambda a: nd.cast_storage(a, "row_sparse"),
-    ],
-)
-def test_copies_are_apart(make):
-    array = two_rows()
-    other = make(array)
-    other[:] = 7
-    check(array, TWO_ROWS, [0, 2])
-    check(other, np.full((4, 2), 7), range(4))
 
 
 def test_copyto():
@@ -188,17 +148,6 @@ def test_pickle(dtype):
 
 
 @many
-@given(st.lists(st.tuples(dense_values(TYPES), st.sampled_from(["default", "row_sparse"])), max_size=4))
-def test_files(entries):
-    arrays = {f"a{i}": nd.array(v, dtype=v.dtype).tostype(kind) for i, (v, kind) in enumerate(entries)}
-    file = io.BytesIO()
-    nd.serial.write(file, arrays)
-    back = nd.load_frombuffer(file.getvalue())
-    for key, (values, kind) in zip(arrays, entries):
-        check(back[key], values, stored(values) if kind == "row_sparse" else None, values.dtype)
-
-
-@many
 @given(
     dense_values(rows=6),
     st.lists(st.integers(0, 5), max_size=8),
@@ -211,24 +160,6 @@ def test_retain(values, ids, dtype):
     for found in (array.retain(rows), array.retain(ids), sparse.retain(array, rows)):
         check(found, want, kept)
     check(sparse.retain(nd.array(values), rows), want)
-
-
-@many
-@given(dense_values(rows=5), st.integers(0, 2**20), st.sampled_from(["default", "row_sparse"]))
-def test_arithmetic_of_two_arrays(values, seed, kind):
-    rng = np.random.RandomState(seed)
-    other = rng.randint(-3, 4, values.shape).astype("f4")
-    other[rng.rand(len(values)) < 0.5] = 0
-    left, right = row_sparse(values), nd.array(other).tostype(kind)
-    either = sorted({*stored(values), *stored(other)}) if kind == "row_sparse" else None
-    check(left + right, values + other, either)
-    check(left - right, values - other, either)
-    check(nd.elemwise_add(left, right), values + other, either)
-    check(nd.add_n(left, right, left), values * 2 + other, either)
-    check(left * right, values * other, either or stored(values))
-    check(right + left, values + other, either)
-    check(nd.maximum(left, right), np.maximum(values, other))
-    check(left == right, values == other, dtype="float32")
 
 
 def test_arithmetic_in_place():
@@ -275,16 +206,6 @@ def test_a_changed_storage_type_is_recorded(before, after):
     assert other.stype == after
     loss.backward()
     assert (array.grad.asnumpy() == 1).all()
-
-
-def test_cast_storage():
-    check(nd.cast_storage(nd.array(TWO_ROWS), "row_sparse"), TWO_ROWS, [0, 2])
-    check(sparse.cast_storage(two_rows(), stype="default"), TWO_ROWS)
-    out = sparse.zeros("row_sparse", (4, 2))
-    assert nd.cast_storage(nd.array(TWO_ROWS), "row_sparse", out=out) is out
-    check(out, TWO_ROWS, [0, 2])
-    symbol = mx.sym.cast_storage(mx.sym.Variable("x"), stype="row_sparse")
-    check(symbol.eval(x=nd.array(TWO_ROWS))[0], TWO_ROWS, [0, 2])
 
 
 def gradient():

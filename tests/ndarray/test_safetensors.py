@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import safetensors.torch as theirs
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, FileFormatError
@@ -60,31 +58,6 @@ def test_every_dtype_goes_both_ways(dtype, tmp_path):
     same(nd.load_frombuffer(path.read_bytes()), tensors)
 
 
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter("__metadata__".__ne__)
-shapes = st.lists(st.integers(0, 3), max_size=4)
-
-
-@settings(max_examples=200, derandomize=True, deadline=None, database=None)
-@given(st.dictionaries(names, st.tuples(st.sampled_from(DTYPES), shapes), max_size=5))
-def test_any_names_and_shapes(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("any") / "x.safetensors"
-    tensors = {name: tensor(dtype, shape, i) for i, (name, (dtype, shape)) in enumerate(content.items())}
-    nd.save(path, {name: nd.from_torch(value) for name, value in tensors.items()})
-    back = nd.load(path)
-    same(back, tensors)
-    assert list(back) == list(tensors)
-    assert set(theirs.load_file(path)) == set(tensors)
-
-
-def test_texts_beside_the_arrays(tmp_path):
-    path, texts = str(tmp_path / "x.safetensors"), {"symbol": '{"a": "ä\n"}', "": ""}
-    with open(path, "wb") as file:
-        safetensors.write(file, {"a": nd.ones((2,))}, texts)
-    assert safetensors.read_metadata(path) == texts == safetensors.read(path)[1]
-    with theirs.safe_open(path, "pt") as file:
-        assert file.metadata() == texts
-
-
 def test_data_are_aligned(tmp_path):
     path = tmp_path / "x.safetensors"
     nd.save(path, {"b": nd.array([1], dtype="int8"), "a": nd.array([1, 2, 3], dtype="float64")})
@@ -129,14 +102,6 @@ def test_content_tells_the_format(tmp_path):
     assert list(nd.load(tmp_path / "net.safetensors")) == ["b"]
 
 
-@pytest.mark.parametrize(
-    "name", ["data.bin", "weights.nd", "weights", "a.b.c", "x.PARAMS", ".hidden", "net.ckpt"]
-)
-def test_other_names_are_mxnets(name, tmp_path):
-    nd.save(tmp_path / name, [nd.ones((2,))])
-    assert (tmp_path / name).read_bytes()[:8] == struct.pack("<Q", 0x112)
-
-
 def test_what_the_format_cannot_hold_is_refused(tmp_path):
     path = tmp_path / "x.safetensors"
     nd.save(path, {"old": nd.ones((1,))})
@@ -163,26 +128,16 @@ BAD = [
     (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
     (b"\x02\0\0\0\0\0\0", "header too small; the file is truncated or damaged"),
     (struct.pack("<Q", 10**9) + b"{}", "header too large"),
-    (struct.pack("<Q", 2**63) + b"{" * 90, "header too large"),
     (struct.pack("<Q", 50) + b"{}", "invalid header length"),
-    (file_of(b' {"a":1}'), "invalid JSON"),
     (file_of(b'{"a":1'), "invalid JSON"),
     (file_of(b'{"a":\xff}'), "invalid UTF-8"),
-    (file_of(b"{" + b'"a":{' * 5000), "invalid JSON"),
     (file_of(b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}"), "invalid JSON"),
-    (file_of(b'{"a":{"dtype":"F32","shape":[NaN],"data_offsets":[0,4]}}', b"0000"), "invalid JSON"),
     (file_of(b'{"a":' + b"9" * 5000 + b"}"), "invalid JSON"),
-    (file_of(b'{"a":1,"b":2,"a":3,"b":4,"c":5}'), "invalid JSON"),
     (file_of(b'{"a":' + one + b',"a":' + one + b"}", b"0000"), "more than one entry for a;"),
-    (file_of(b'{"a":{"dtype":"F32","dtype":"F64","shape":[1],"data_offsets":[0,4]}}', b"0000"), "`dtype`"),
     (file_of({"a": 3}), "expected struct TensorInfo"),
     (entry(b"0", dtype="F8_E5M2", data_offsets=[0, 1]), "'a' is of torch.float8_e5m2, expected one of"),
     (entry(dtype="F128"), "unknown variant `F128`, expected one of"),
-    (entry(dtype=[]), "invalid JSON"),
     (entry(shape=[-1]), "integer `-1`"),
-    (entry(shape=[True]), "boolean `true`"),
-    (entry(shape="1"), 'string "1"'),
-    (entry(shape=[1.0]), "floating point `1.0`"),
     (entry(shape=[1] * 65), "'a': its shape is"),
     (entry(b"", shape=[2**40, 2**40, 0], data_offsets=[0, 0]), "overflow"),
     (entry(b"", shape=[2**60, 0], data_offsets=[0, 0]), "'a': its shape is"),
@@ -190,12 +145,7 @@ BAD = [
     (entry(data_offsets=[0, 4, 8]), "invalid length 3"),
     (entry(b"0" * 8, data_offsets=[0, 8]), "invalid shape, data type, or offset"),
     (entry(b"000"), "not fully covered"),
-    (entry(data_offsets=[2**62, 2**62 + 4]), "invalid offset for tensor `a`"),
-    (entry(b"00000"), "not fully covered"),
     (file_of({}, b"00000"), "not fully covered"),
-    (entry(b"0" * 8, data_offsets=[4, 8]), "invalid offset for tensor `a`"),
-    (file_of({"a": ONE, "b": ONE}, b"0000"), "invalid offset for tensor"),
-    (file_of({"__metadata__": [], "a": ONE}, b"0000"), "invalid JSON"),
     (file_of({"__metadata__": {"k": 1, "l": None}}), "expected a string"),
 ]
 

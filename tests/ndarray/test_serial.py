@@ -1,6 +1,5 @@
 """MXNet's array files: recorded ones load and are written again byte for byte; damaged ones are refused."""
 
-import io
 import os
 import random
 import struct
@@ -8,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule import util
@@ -74,54 +70,6 @@ def test_an_array_without_axes_is_saved_in_the_newer_record(inside, tmp_path):
     assert (tmp_path / "scalar").read_bytes()[24:28] == struct.pack("<I", 0xF993FACA)
 
 
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-types = st.sampled_from(
-    ["float32", "float64", "float16", "uint8", "int8", "int16", "int32", "int64", "bool", "bfloat16"]
-)
-
-
-@settings(max_examples=200, derandomize=True, deadline=None, database=None)
-@given(st.dictionaries(names, st.tuples(types, st.lists(st.integers(0, 3), max_size=4)), max_size=4))
-def test_round_trip(content):
-    arrays = {}
-    for seed, (name, (dtype, shape)) in enumerate(content.items()):
-        values = np.random.RandomState(seed).randint(-100, 100, shape)
-        arrays[name] = nd.array(values if dtype[0] != "u" else abs(values), dtype=dtype)
-    file = io.BytesIO()
-    nd.serial.write(file, arrays)
-    back = nd.load_frombuffer(file.getvalue())
-    assert list(back) == list(arrays) or back == [] == list(arrays)
-    for name, array in arrays.items():
-        assert (back[name].dtype, back[name].shape) == (array.dtype, array.shape)
-        np.testing.assert_array_equal(back[name].asnumpy(), array.asnumpy())
-
-
-def test_views_and_strided_arrays_are_saved_in_order(tmp_path):
-    target = tmp_path / "x"
-    base = nd.array(np.arange(12).reshape(3, 4))
-    turned = nd.from_torch(torch.arange(6.0).reshape(2, 3).t())
-    nd.save(target, [base[1:], turned, base.reshape((2, 6))[1]])
-    rows, columns, half = nd.load(target)
-    np.testing.assert_array_equal(rows.asnumpy(), [[4, 5, 6, 7], [8, 9, 10, 11]])
-    np.testing.assert_array_equal(columns.asnumpy(), [[0, 3], [1, 4], [2, 5]])
-    np.testing.assert_array_equal(half.asnumpy(), [6, 7, 8, 9, 10, 11])
-
-
-def test_bytes_of_a_bool_array_become_true_or_false():
-    array = nd.load_frombuffer(one_array(v2((3,), 7, b"\x00\x07\x01")))[0]
-    np.testing.assert_array_equal(array.asnumpy(), [False, True, True])
-
-
-@pytest.mark.parametrize(
-    "record",
-    [struct.pack("<I", 0), struct.pack("<Ii", 0xF993FAC8, 0), struct.pack("<Iii", 0xF993FAC9, 0, 0)]
-    + [struct.pack("<Iii", 0xF993FACA, 0, -1)],
-    ids=["v0", "v1", "v2", "v3"],
-)
-def test_an_array_without_shape_is_empty(record):
-    assert nd.load_frombuffer(one_array(record))[0].shape == (0,)
-
-
 ONE = v2((1,), 0, bytes(4))
 
 
@@ -131,13 +79,9 @@ ONE = v2((1,), 0, bytes(4))
         (b"", "is empty"),
         (b"\x12\x01", "truncated"),
         (b"<!DOCTYPE html><html>404</html>", "HTML page"),
-        (b"\n <html><head>", "HTML page"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-        (b'{"nodes": []}   ', "JSON"),
         (b"PK\x03\x04" + bytes(30), "zip archive"),
-        (b"\x80\x04\x95" + bytes(30), "pickle"),
         (bytes(64), "not an MXNet array file"),
-        (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),
         *((one_array(v2(shape)), "impossible") for shape in ((2**62, 2**62), (-4,), (0, 2**62, 2**62))),
@@ -145,10 +89,8 @@ ONE = v2((1,), 0, bytes(4))
         (one_array(v2((2,), 99, bytes(8))), "unknown type number 99"),
         (one_array(v2((2,), 0, bytes(7))), "number of names needs"),
         (one_array(v2((2,), 0, bytes(8), storage=5)), "no storage type 5"),
-        (one_array(struct.pack("<Iii", 0xF993FAC9, 0, 1000)), "1000 axes"),
         (one_array(struct.pack("<I", 77)), "does not start an array"),
         (one_array(ONE, 2), "2 names for 1 arrays"),
-        (one_array(ONE, 1) + struct.pack("<Q", 2**63), "a name needs"),
         (one_array(ONE, 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
         (one_array(ONE) + b"more", "4 bytes follow"),
     ],

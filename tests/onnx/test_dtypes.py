@@ -13,12 +13,6 @@ CLOSE = {"float16": {"rtol": 2e-3, "atol": 2e-3}, "float64": {"rtol": 1e-6, "ato
 CODES = {"float16": onnx.TensorProto.FLOAT16, "float64": onnx.TensorProto.DOUBLE}
 
 
-def dense():
-    x = S.Activation(S.FullyConnected(X, num_hidden=16, name="fc1"), act_type="relu")
-    x = S.Dropout(S.LayerNorm(x, name="norm"))
-    return S.SoftmaxOutput(S.FullyConnected(x, num_hidden=5, name="fc2"), name="softmax"), (3, 7)
-
-
 def convolutional():
     x = S.Convolution(X, kernel=(3, 3), num_filter=6, pad=(1, 1), name="conv1")
     x = S.Activation(S.BatchNorm(x, fix_gamma=False, name="bn"), act_type="tanh")
@@ -28,9 +22,9 @@ def convolutional():
     return S.SoftmaxOutput(S.FullyConnected(x, num_hidden=5, name="fc"), name="softmax"), (2, 3, 8, 8)
 
 
-def drawn(make, dtype):
+def drawn(dtype):
     """Return a network, the shape of its data, values of all variables, and the names of parameters."""
-    net, shape = make()
+    net, shape = convolutional()
     draw = np.random.RandomState(0)
     args, _, states = net.infer_shape(data=shape)
     arrays = {n: draw.uniform(-0.5, 0.5, s).astype(dtype) for n, s in zip(net.list_arguments(), args)}
@@ -39,17 +33,15 @@ def drawn(make, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-@pytest.mark.parametrize("make", [dense, convolutional])
-def test_networks(make, dtype):
-    net, _, arrays, params = drawn(make, dtype)
+def test_a_network(dtype):
+    net, _, arrays, params = drawn(dtype)
     found = check_same(net, arrays, params, dynamic=True, **CLOSE[dtype])
     assert {each.data_type for each in found.graph.initializer if each.name in params} == {CODES[dtype]}
 
 
-@pytest.mark.parametrize("make", [dense, convolutional])
-@pytest.mark.parametrize("opset", [13, 17, 21])
-def test_bfloat16_is_a_valid_model(make, opset, tmp_path):
-    net, shape, arrays, params = drawn(make, "float32")
+@pytest.mark.parametrize("opset", [13, 21])
+def test_bfloat16_is_a_valid_model(opset, tmp_path):
+    net, shape, arrays, params = drawn("float32")
     known = {name: mx.nd.array(arrays[name]).astype("bfloat16") for name in params}
     path = str(tmp_path / "net.onnx")
     mx.onnx.export_model(net, known, [shape], "bfloat16", path, dynamic=True, opset=opset)

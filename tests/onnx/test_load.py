@@ -76,9 +76,9 @@ def test_files_of_torch(name, tmp_path):
         agrees(files.from_torch(name, tmp_path, is_new))
 
 
-@pytest.mark.parametrize("name", ["mlp_classifier", "scaled", pytest.param("others", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["scaled", "logistic_two", pytest.param("others", marks=pytest.mark.slow)])
 def test_files_of_sklearn(name, tmp_path):
-    others = "mlp_two", "mlp_regressor", "logistic", "logistic_two", "linear", "ridge", "normalized"
+    others = "mlp_classifier", "mlp_two", "mlp_regressor", "logistic", "linear", "ridge", "normalized"
     for each in others if name == "others" else [name]:
         agrees(files.from_sklearn(each, tmp_path))
 
@@ -110,59 +110,11 @@ def test_names_and_metadata_of_the_file(tmp_path):
     assert (sorted(arg_params), sorted(aux_params)) == (["b", "g", "s", "w"], ["m", "v"])
     found = mx.onnx.get_model_metadata(str(path))
     assert found == {"input_tensor_data": [("x", (0, 3))], "output_tensor_data": [("y", (0, 4))]}
-
-
-def test_contrib_has_the_same_functions():
-    from dpmodule.contrib.onnx.onnx2mx.import_model import get_model_metadata, import_model
-
-    assert mx.contrib.onnx.import_model is mx.onnx.import_model is import_model
-    assert mx.contrib.onnx.get_model_metadata is mx.onnx.get_model_metadata is get_model_metadata
-
-
-class TestModule:
-    def test_is_ready_to_predict_batches_of_any_size(self, tmp_path):
-        path = dense(tmp_path)
-        module = mx.mod.Module.from_onnx(path)
-        assert module.data_shapes[0].shape == (1, 3)
-        for size in (4, 7):
-            x = hand.draw(size, 3)
-            got = module.predict(mx.io.NDArrayIter({"x": x}, batch_size=size)).asnumpy()
-            np.testing.assert_allclose(got, wanted(path, {"x": x})[0], rtol=1e-5, atol=1e-6)
-
-    def test_given_shapes_come_in_place_of_those_in_the_file(self, tmp_path):
-        module = mx.mod.Module.from_onnx(dense(tmp_path, "[]"), shapes={"x": (5, 3)})
-        assert module.output_shapes[0][1] == (5, 4)
+    module = mx.mod.Module.from_onnx(dense(tmp_path, "[]"), shapes={"x": (5, 3)})
+    assert module.output_shapes[0][1] == (5, 4)
 
 
 class TestTraining:
-    def test_a_loss_on_top_trains_the_weights(self, tmp_path):
-        made = files.from_torch("resnet", tmp_path, False)
-        symbol, arg_params, aux_params = mx.onnx.import_model(made.path)
-        rng = np.random.default_rng(0)
-        label = rng.integers(0, 2, 32)
-        data = rng.standard_normal((32, 4, 8, 8)).astype(np.float32) + label[:, None, None, None]
-        train = mx.io.NDArrayIter({"x0": data}, {"softmax_label": label.astype(np.float32)}, 16)
-        module = mx.mod.Module(mx.sym.SoftmaxOutput(symbol, name="softmax"), data_names=["x0"])
-        options = {"num_epoch": 12, "optimizer_params": {"learning_rate": 0.1, "momentum": 0.9}}
-        module.fit(train, arg_params=arg_params, aux_params=aux_params, **options)
-        assert module.score(train, "acc")[0][1] > 0.9
-
-    def test_recurrent_weights_have_the_gradients_of_the_formula(self, tmp_path):
-        made = files.by_hand("lstm_reverse", tmp_path)
-        symbol, arg_params, aux_params = mx.onnx.import_model(made.path)
-        executor, given = bound(symbol, arg_params, aux_params, made.batches[0], grad_req="write")
-        outs = executor.forward(is_train=True, **given)
-        executor.backward([mx.nd.ones(out.shape) for out in outs])
-        gradient = executor.grad_dict["w"].asnumpy()
-        step, place = 1e-2, np.unravel_index(np.abs(gradient).argmax(), gradient.shape)
-        sums = []
-        for sign in (1, -1):
-            weight = arg_params["w"].asnumpy()
-            weight[place] += sign * step
-            changed = {**arg_params, "w": mx.nd.array(weight)}
-            sums.append(sum(out.sum() for out in run(symbol, changed, aux_params, made.batches[0])))
-        assert abs((sums[0] - sums[1]) / (2 * step) - gradient[place]) < 1e-2 * abs(gradient[place])
-
     def test_constants_stay_as_they_are(self, tmp_path):
         text = "(float[n,3] x) => (float[n,2] y) { t = Gather<axis = 1>(x, places)  y = MatMul(t, w) }"
         arrays = {"places": np.array([2, 0, 1]), "w": hand.draw(3, 2)}
@@ -233,14 +185,6 @@ class TestElementTypes:
         assert got.dtype == np.uint32
         assert got.tolist() == [[2, 4]] * 4
 
-    def test_loops_and_branches_keep_the_types(self, tmp_path):
-        nodes = """f = Loop<body = body (int64 i, bool c, uint32[2] s) => (bool c2, uint32[2] s2) {
-            s2 = Add(s, x)  c2 = Identity(c)
-        }>(n, on, x)  y = Add(f, f)"""
-        x = np.array([2**31, 2**32 - 1], "u4")
-        (got,) = results(tmp_path, nodes, {"x": x}, ["uint32[2] y"], n=np.array(2), on=np.array(True))
-        np.testing.assert_array_equal(got, x * np.uint32(6))
-
     @pytest.mark.parametrize(
         ("kind", "saturate", "values"),
         [
@@ -249,7 +193,6 @@ class TestElementTypes:
             ("FLOAT8E4M3FNUZ", 1, [0.3125, -18, 18, 240, -240, 3.75]),
             ("FLOAT8E5M2", 1, [0.3125, -16, 20, 57344, -57344, 3.5]),
             ("FLOAT8E5M2", 0, [0.3125, -16, 20, np.inf, -np.inf, 3.5]),
-            ("FLOAT8E5M2FNUZ", 1, [0.3125, -16, 20, 57344, -57344, 3.5]),
         ],
     )
     def test_types_of_few_bits_round_and_saturate(self, tmp_path, kind, saturate, values):
@@ -265,12 +208,7 @@ class TestElementTypes:
 
     @pytest.mark.parametrize(
         ("kind", "low", "high", "wrapped"),
-        [
-            ("UINT4", 0, 15, [3, 15, 2]),
-            ("INT4", -8, 7, [3, -1, 2]),
-            ("UINT16", 0, 65535, [3, 65535, 98]),
-            ("INT16", -32768, 32767, [3, -1, 98]),
-        ],
+        [("UINT4", 0, 15, [3, 15, 2]), ("INT4", -8, 7, [3, -1, 2]), ("UINT16", 0, 65535, [3, 65535, 98])],
     )
     def test_integers_are_cut_off_by_cast_and_saturate_by_quantize(self, tmp_path, kind, low, high, wrapped):
         code, inputs = TensorProto.DataType.Value(kind), {"x": np.array([3, -1, 98], "i4")}
@@ -302,33 +240,16 @@ class TestElementTypes:
         got = run(*mx.onnx.import_model(saved(tmp_path, model)), {"x": np.zeros((2, 3), np.float32)})
         assert got[0].tolist() == [[1.5, -2.25, 3.0]] * 2
 
-    def test_inputs_have_their_type_where_operators_would_guess_another(self, tmp_path):
-        symbol, args, _ = mx.onnx.import_model(files.from_torch("gpt_block", tmp_path, False).path)
-        net = mx.sym.load_json(symbol.tojson())
-        assert dict(zip(net.list_arguments(), net.infer_type()[0], strict=True))["x0"] is np.float32
-        executor = net.simple_bind(mx.cpu(), grad_req="null", x0=(2, 5, 8))
-        executor.copy_params_from(args)
-        assert executor.forward(x0=mx.nd.ones((2, 5, 8)))[0].shape == (2, 5, 8)
-
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
-OLD = [
-    "converted/test_PReLU_2d_multiparam",
-    "converted/test_BatchNorm2d_eval",
-    "operator/test_operator_addmm",
-]
+OLD = "converted/test_PReLU_2d_multiparam", "converted/test_BatchNorm2d_eval", "operator/test_operator_addmm"
 
 
 def check_old(folder):
     model = onnx.load(folder / "model.onnx")
     assert model.opset_import[0].version < 7
-    inputs, outputs = (
-        [
-            numpy_helper.to_array(onnx.load_tensor(path))
-            for path in sorted((folder / "test_data_set_0").glob(f"{kind}_*.pb"))
-        ]
-        for kind in ("input", "output")
-    )
+    paths = (sorted((folder / "test_data_set_0").glob(f"{kind}_*.pb")) for kind in ("input", "output"))
+    inputs, outputs = ([numpy_helper.to_array(onnx.load_tensor(path)) for path in each] for each in paths)
     names = [value.name for value in model.graph.input]
     got = run(*mx.onnx.import_model(folder / "model.onnx"), dict(zip(names, inputs)))
     for one, other in zip(got, outputs, strict=True):
@@ -352,17 +273,6 @@ def test_all_old_files_of_the_package():
 
 
 class TestLimits:
-    def test_functions_are_expanded(self, tmp_path):
-        functions = ['<domain: "own", opset_import: ["": 17]> f4 (a) => (b) { b = Relu(a) }']
-        functions += [
-            f'<domain: "own", opset_import: ["": 17, "own": 1]> f{i} (a) => (b) '
-            f"{{ t = own.f{i + 1}(a)  b = own.f{i + 1}(t) }}"
-            for i in range(4)
-        ]
-        text = "(float[2] x) => (float[2] y) { y = own.f0(x) }"
-        symbol, _, _ = imported(tmp_path, text, functions=" ".join(functions), domains='"own": 1')
-        assert symbol.tojson().count('"op": "Activation"') + symbol.tojson().count('"op": "relu"') == 16
-
     @pytest.mark.timeout(20)
     def test_loops_in_loops_are_translated_a_few_times_each(self, tmp_path):
         inner = "o18 = Relu(s18)"
@@ -386,34 +296,13 @@ class TestLimits:
         for count in (10**9, 10**11):
             imported(tmp_path, text, count=np.array(count), yes=np.array(True))
 
-    def test_constants_that_would_be_huge_are_not_computed(self, tmp_path):
-        text = """(float[1,1] x) => (float[] y) {
-            wide = Expand(one, shape)  wider = Expand(wide, shape)  y = Add(x, wider)
-        }"""
-        arrays = {"one": np.ones(1, np.float32), "shape": np.array([2**20, 2**20])}
-        symbol, _, _ = imported(tmp_path, text, **arrays)
-        assert symbol.infer_shape(x=(1, 1))[1] == [(2**20, 2**20)]
-
     def test_an_output_that_nobody_reads_need_not_be_made(self, tmp_path):
         text = "(float[2] x) => (float[2] y) { a, mask = Dropout(x)  y = Relu(a) }"
         path, x = saved(tmp_path, hand.model_of(text)), hand.draw(2)
         same(run(*mx.onnx.import_model(path), {"x": x}), wanted(path, {"x": x}))
 
 
-def external(folder, **entries):
-    """Return a model whose array lies in another file of the folder, and the array."""
-    array = hand.draw(4)
-    (folder / "net.data").write_bytes(b"abcd" + array.tobytes())
-    made = hand.model_of("(float[n,4] x) => (float[n,4] y) { y = Add(x, w) }", w=array)
-    proto = made.graph.initializer[0]
-    proto.ClearField("raw_data")
-    proto.data_location = TensorProto.EXTERNAL
-    for key, text in {"location": "net.data", "offset": "4", "length": "16", **entries}.items():
-        proto.external_data.add(key=key, value=text)
-    return made, array
-
-
 def test_external_data_is_read_from_the_folder_of_the_file(tmp_path):
-    made, array = external(tmp_path)
+    made, array = files.with_external(tmp_path)
     _, arg_params, _ = mx.onnx.import_model(saved(tmp_path, made))
     np.testing.assert_array_equal(arg_params["w"].asnumpy(), array)

@@ -5,7 +5,6 @@ import logging
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.onnx.prediction import prediction_graph
 from helpers.models import ROOT, by_path, with_parameters
 from helpers.onnx_runs import exported, our_outputs, runtime_outputs
 
@@ -29,13 +28,6 @@ def check_prediction(symbol, shape, label):
     return model
 
 
-def test_a_label_that_is_reshaped_is_no_input():
-    label = S.Reshape(S.Variable("softmax_label"), shape=(-1,))
-    net = S.SoftmaxOutput(S.Reshape(scores(), shape=(-1, 4)), label, name="softmax")
-    assert prediction_graph(net.graph).argument_names == ["data", "fc_weight", "fc_bias", "softmax/label1"]
-    check_prediction(net, (2, 5, 3), {"softmax_label": np.zeros((2, 5))})
-
-
 def test_ctc_is_left_out_beside_its_softmax(caplog):
     steps = scores()
     loss = S.MakeLoss(S.CTCLoss(steps, S.Variable("label"), name="ctc"), name="loss")
@@ -44,18 +36,6 @@ def test_ctc_is_left_out_beside_its_softmax(caplog):
         model = check_prediction(net, (6, 2, 3), {"label": np.ones((2, 3))})
     assert caplog.messages == ["outputs computed from labels are not exported: loss_output"]
     assert [each.name for each in model.graph.output] == ["share_output"]
-
-
-def test_predictions_stay_and_figures_of_training_go():
-    net = S.LinearRegressionOutput(S.FullyConnected(DATA, num_hidden=3, name="fc"), DATA, name="image")
-    assert prediction_graph(net.graph).argument_names == ["data", "fc_weight", "fc_bias", "image/label1"]
-    label, raw = S.Variable("label"), scores()
-    net = S.SoftmaxOutput(raw, label, name="softmax")
-    right = S.broadcast_equal(S.argmax(net, axis=1), label)
-    both = S.Group([net, S.BlockGrad(right, name="right"), S.BlockGrad(raw, name="raw")])
-    assert prediction_graph(both.graph).output_names == ["softmax_output", "raw_output"]
-    loss = S.softmax_cross_entropy(raw, label, name="loss")  # alone
-    assert prediction_graph(loss.graph).output_names == ["loss_output"]
 
 
 # rows of different lengths in ONNX: elements one after the other, and the length of each row

@@ -33,7 +33,7 @@ def drawn(seed, is_net):
 @pytest.mark.parametrize("count", [1, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_net", [True, False])
 def test_random_graphs(tmp_path, is_net, count):
-    @settings(max_examples=count * (25 if is_net else 150), deadline=None, derandomize=True, database=None)
+    @settings(max_examples=count * (8 if is_net else 100), deadline=None, derandomize=True, database=None)
     @given(seed=st.integers(0, 2**31 - 1), opset=st.integers(13, 21))
     def check(seed, opset):
         symbol, arrays, params = drawn(seed, is_net)

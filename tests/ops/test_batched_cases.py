@@ -4,9 +4,8 @@ import torch
 
 import dpmodule as mx
 from dpmodule import ops
-from dpmodule.ops.shapes import infer_shape
-from dpmodule.ops.spec import NEVER, ROWS, SHARE, Env
-from helpers.op_case import parsed
+from dpmodule.ops.spec import NEVER, ROWS, SHARE
+from helpers.op_case import call_parsed, parsed
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
 from helpers.walk import family_of, walks
 
@@ -26,23 +25,10 @@ def of_recordings():
             yield group, case, node
 
 
-def function_of(op, attributes):
-    def run(*tensors):
-        bound = op.bind(attributes) if op.bind is not None else None
-        if bound is not None:
-            found = bound(*tensors)
-        else:
-            names = op.output_names(attributes)
-            outs = infer_shape(op, attributes, [tuple(t.shape) for t in tensors], [None] * len(names))[1]
-            found = op.run(attributes, Env(torch.device("cpu"), None, True, tuple(outs)), *tensors)
-        found = found if isinstance(found, (tuple, list)) else (found,)
-        return tuple(found)[: len(op.output_names(attributes))]
-
-    return run
-
-
 def check(op, attributes, arrays):
-    function = function_of(op, attributes)
+    def function(*tensors):
+        return call_parsed(op, attributes, tensors)
+
     rules = [i.batch for i in op.active_inputs(attributes, len(arrays))]
     one = [torch.tensor(x) for x in arrays]
     if ROWS in rules:
@@ -77,12 +63,16 @@ VMAPPED = {*VMAPPED.split(), "SliceChannel", "pick", "one_hot", "topk", "repeat"
 
 @walks([(group, case, node) for group, case, node in of_recordings() if node.op.name in VMAPPED])
 def test_recorded_calls_under_vmap(group, case, node):
-    data, function = arrays_of(group), function_of(node.op, node.op.parse(node.params))
+    data, attributes = arrays_of(group), node.op.parse(node.params)
     arrays = [torch.tensor(data[f"{case['name']}/in/{name}"]) for name in case["arguments"]]
     both = [torch.stack([x, x.flip(0)]) for x in arrays]
     leaves = [x.requires_grad_() if x.is_floating_point() else x for x in both]
-    together = torch.vmap(lambda *row: function(*row)[0])(*leaves)
-    loop = torch.stack([function(*row)[0] for row in zip(*leaves, strict=True)])
+
+    def function(*row):
+        return call_parsed(node.op, attributes, row)[0]
+
+    together = torch.vmap(function)(*leaves)
+    loop = torch.stack([function(*row) for row in zip(*leaves, strict=True)])
     torch.testing.assert_close(together, loop, rtol=1e-4, atol=1e-5, equal_nan=True)
     if loop.requires_grad:
         wanted = [x for x in leaves if x.requires_grad]

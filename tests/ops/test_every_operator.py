@@ -74,10 +74,8 @@ def test_gradients_of_the_tables(row):
 
 
 def differentiable(group, case, op):
-    node, prefixes = (
-        mx.sym.load_json(case["symbol_json"]).graph.heads[0][0],
-        (f"{case['name']}/in/", f"{case['name']}/out/"),
-    )
+    node = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0]
+    prefixes = f"{case['name']}/in/", f"{case['name']}/out/"
     return (
         case["backward"]
         and case["grads"]

@@ -13,12 +13,6 @@ def after(made, weight, grad):
     return array.asnumpy()
 
 
-def test_sign_descent_ignores_the_size_of_gradients():
-    made = optimizer.create("signum", learning_rate=0.5, momentum=0.0, rescale_grad=-1.0, clip_gradient=0.1)
-    np.testing.assert_array_equal(after(made, [1, 1, 1], [1e-6, -100, 0]), [0.5, 1.5, 1.0])
-    assert made.create_state(0, mx.nd.ones((2,))) is None
-
-
 def test_noise_has_the_deviation_of_the_formula_and_repeats():
     made = optimizer.create("sgld", learning_rate=0.04, wd=0.1, rescale_grad=0.5, clip_gradient=0.3)
     rng = np.random.RandomState(0)
@@ -36,33 +30,12 @@ def test_noise_has_the_deviation_of_the_formula_and_repeats():
     )
 
 
-def test_noise_comes_parameter_by_parameter_and_from_the_context():
-    shapes = [(2, 3), (3,), (4,)]
-
-    def noise(at_once, ctx):
-        update = optimizer.get_updater(optimizer.create("sgld", learning_rate=1.0))
-        weights = [mx.nd.zeros(shape, ctx=ctx) for shape in shapes]
-        grads = [mx.nd.zeros(shape, ctx=ctx) for shape in shapes]
-        mx.random.seed(7)
-        if at_once:
-            update.update_all([0, 1, 2], grads, weights)
-        else:
-            for i in range(3):
-                update(i, grads[i], weights[i])
-        return np.concatenate([w.asnumpy().ravel() for w in weights])
-
-    np.testing.assert_array_equal(noise(True, mx.cpu(0)), noise(False, mx.cpu(0)))
-    np.testing.assert_array_equal(noise(True, mx.cpu(1)), noise(False, mx.cpu(1)))
-    assert (noise(True, mx.cpu(0)) != noise(True, mx.cpu(1))).all()
-
-
 def test_delay_is_compensated_from_the_second_update_on():
     """The previous parameter is a copy: the first update sees no delay."""
-    made = optimizer.create("dcasgd", learning_rate=0.5, lamda=2.0)
-    weight = mx.nd.array([1.0])
-    state = made.create_state(0, weight)
-    assert state[0] is None
-    for expected in (0.5, 0.5 - 0.5 * (1 + 2.0 * (0.5 - 1.0))):
-        made.update(0, weight, mx.nd.array([1.0]), state)
-        assert weight.asscalar() == pytest.approx(expected)
-    assert state[1].asscalar() == 0.5
+    for momentum, wanted in ((0.0, [0.5, 0.5]), (0.5, [0.5, 0.25])):
+        made = optimizer.create("dcasgd", learning_rate=0.5, lamda=2.0, momentum=momentum)
+        weight = mx.nd.array([1.0])
+        state = made.create_state(0, weight)
+        for expected in wanted:
+            made.update(0, weight, mx.nd.array([1.0]), state)
+            assert weight.asscalar() == pytest.approx(expected)

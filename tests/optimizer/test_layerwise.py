@@ -5,45 +5,8 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import optimizer
-from helpers.rules import follow
 
 NAMES = {0: "a_weight", 1: "b_weight", 2: "n_gamma", 3: "n_beta", 4: "a_bias"}
-
-
-def test_lars_decays_weights_only():
-    made = optimizer.create("lars", wd=0.1, param_idx2name=NAMES)
-    assert made.wd_mult == {"n_gamma": 0.0, "n_beta": 0.0, "a_bias": 0.0}
-    assert optimizer.create("lamb", param_idx2name=NAMES).wd_mult == {"n_beta": 0.0, "a_bias": 0.0}
-
-
-def test_lars_trusts_norms_and_biases_fully():
-    update = optimizer.get_updater(optimizer.create("lars", learning_rate=0.5, eta=0.1, param_idx2name=NAMES))
-    keys = [*NAMES, "fc_bias"]  # in a kvstore the keys are names
-    weights = [mx.nd.array([3.0, 4.0]) for _ in keys]
-    update.update_all(keys, [mx.nd.array([0.0, 2.0]) for _ in keys], weights)
-    for key, weight in zip(keys, weights):
-        trust = 0.1 * 5 / 2 if NAMES.get(key, "").endswith("weight") else 1.0
-        np.testing.assert_allclose(weight.asnumpy(), [3.0, 4.0 - 0.5 * trust * 2], rtol=1e-6)
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_new_rate_corrects_the_momentum_of_every_parameter(at_once):
-    made = optimizer.create("lars", momentum=0.9, eta=0.1, param_idx2name=NAMES)
-    update = optimizer.get_updater(made)
-    rng = np.random.default_rng(0)
-    start, grads, lrs = rng.normal(size=(2, 5)), rng.normal(size=(4, 2, 5)), [0.1, 0.1, 0.05, 0.2]
-    weights = [mx.nd.array(w) for w in start]
-    for lr, grad in zip(lrs, grads):
-        made.set_learning_rate(lr)
-        if at_once:
-            update.update_all([0, 1], [mx.nd.array(g) for g in grad], weights)
-        else:
-            for i in (0, 1):
-                update(i, mx.nd.array(grad[i]), weights[i])
-    for i in (0, 1):
-        want = follow("lars", start[i], grads[:, i], lrs, momentum=0.9, eta=0.1)[-1]
-        np.testing.assert_allclose(weights[i].asnumpy(), want, rtol=1e-5)
-    assert made.cur_lr == 0.2
 
 
 def test_momenta_with_different_pasts():
@@ -90,13 +53,3 @@ def test_a_large_batch_waits_for_its_gradients():
             moved = weights[i].asnumpy() - before[i]
             np.testing.assert_allclose(moved, 0.0 if t % 3 else sign * 0.5 * (t - 1), rtol=1e-6)
     assert made.cumgrads == {i: {"cum_grad": 0, "num_cums": 6} for i in (0, 1)}
-
-
-def test_a_warm_up_may_have_begun_before():
-    options = {"learning_rate": 0.5, "batch_scale": 2, "warmup_epochs": 2, "updates_per_epoch": 4}
-    for epoch, factor in ((0, 1 + 2 / 8), (1, 1 + 6 / 8), (2, 2.0), (9, 2.0)):
-        made = optimizer.create("lbsgd", begin_epoch=epoch, **options)
-        weight = mx.nd.zeros((1,))
-        for _ in range(2):
-            made.update(0, weight, mx.nd.ones((1,)), None)
-        assert weight.asscalar() == pytest.approx(-0.5 * factor)

@@ -1,4 +1,4 @@
-"""Every optimizer against MXNet's recorded parameters and against the rule in NumPy."""
+"""Every optimizer against MXNet's recorded parameters and what the recordings leave out."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import torch
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
 from dpmodule.optimizer.group import slots_of
-from helpers.rules import VARIANTS, follow
+from helpers.rules import VARIANTS
 from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "goldens" / "optim"
@@ -23,15 +23,6 @@ INPUTS = dict(np.load(DATA / "inputs.npz"))
 EXPECTED = dict(np.load(DATA / "optimizers.npz"))
 NUMBER_OF_STATES = Counter(key.rpartition("/")[0] for key in EXPECTED)
 NAMES = {0: "fc_weight", 1: "fc_bias", 2: "bn_gamma"}
-
-COMMON = [
-    {},
-    {"wd": 0.1},
-    {"rescale_grad": 0.25},
-    {"clip_gradient": 0.3},
-    {"wd": 0.05, "rescale_grad": 0.5, "clip_gradient": 0.4},
-    {"wd": 0.05, "rescale_grad": 0.0},
-]
 
 
 def flat(state):
@@ -79,53 +70,6 @@ def test_parameters_are_mxnets(name, at_once):
             np.testing.assert_allclose(array.asnumpy(), expected, **tolerance)
 
 
-@walks(
-    [
-        (name, extra, common)
-        for name, extra in VARIANTS
-        for common in COMMON
-        if not (name == "groupadagrad" and "wd" in common)  # it has no weight decay
-    ],
-    family=lambda name, *_: name,
-)
-def test_parameters_follow_the_float64_rule(name, extra, common):
-    """At several rates, a rate of 0 and a changing one among them."""
-    rng = np.random.default_rng(0)
-    weight = rng.normal(size=(5, 3))
-    grads = rng.normal(size=(6, 5, 3))
-    # FTML divides by a sum of terms that grow with 1 / lr, and so loses digits when the rate rises
-    loss = 1e2 if name == "ftml" else 1.0
-    for lrs in ([0.1] * 6, [0.0] * 6, [1e-6] * 6, [0.5, 0.0, 0.1, 1e-3, 0.2, 0.0]):
-        expected = follow(name, weight, grads, lrs, **extra, **common)
-        for dtype, rtol in (("float64", 1e-9 * loss), ("float32", 3e-6 * loss)):
-            made = optimizer.create(name, **extra, **common)
-            update = optimizer.get_updater(made)
-            w, found = mx.nd.array(weight, dtype=dtype), []
-            for g, lr in zip(grads, lrs):
-                made.set_learning_rate(lr)
-                update(0, mx.nd.array(g, dtype=dtype), w)
-                found.append(w.asnumpy())
-            np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol / 3)
-
-
-def test_momentum_is_exact_at_rates_far_apart():
-    """The momentum buffer holds MXNet's momentum, whatever the rate did; 2e-7 of the largest element."""
-    rng = np.random.default_rng(1)
-    weight, grads = rng.normal(size=1000), rng.normal(size=(8, 1000))
-    for scale, wd in ((1.0, 0.0), (1 / 64, 1e-4), (128.0, 0.1)):
-        lrs = [0.1, 0.1, 1e-5, 0.0, 0.3, 0.3, 1e-3, 0.05]
-        made = optimizer.create("sgd", momentum=0.9, rescale_grad=scale, wd=wd)
-        w = mx.nd.array(weight, dtype="float32")
-        state = made.create_state(0, w)
-        for g, lr in zip(grads, lrs):
-            made.set_learning_rate(lr)
-            made.update(0, w, mx.nd.array(g, dtype="float32"), state)
-        want = follow(
-            "sgd", np.float32(weight), np.float32(grads), lrs, momentum=0.9, rescale_grad=scale, wd=wd
-        )[-1]
-        assert np.abs(w.asnumpy() - want).max() <= 4e-7 * np.abs(want).max()
-
-
 @walks(VARIANTS)
 def test_gradients_are_left_alone(name, extra):
     """Whatever is clipped or rescaled happens in scratch memory; users read gradients after an update."""
@@ -134,29 +78,6 @@ def test_gradients_are_left_alone(name, extra):
     w, g = mx.nd.array(np.ones((4, 4))), mx.nd.array(np.arange(16.0).reshape(4, 4))
     made.update(0, w, g, made.create_state(0, w))
     np.testing.assert_array_equal(g.asnumpy(), np.arange(16.0).reshape(4, 4))
-
-
-@walks(VARIANTS)
-def test_a_bound_of_zero_or_below_clips_nothing(name, extra):
-    found = []
-    for bound in (None, 0.0, -1.0):
-        mx.random.seed(3)
-        w = mx.nd.array(np.ones((4, 4)))
-        made = optimizer.create(name, clip_gradient=bound, **extra)
-        made.update(0, w, mx.nd.array(np.arange(16.0).reshape(4, 4)), made.create_state(0, w))
-        found.append(w.asnumpy().tolist())
-    assert found[0] == found[1] == found[2]
-
-
-def test_momentum_switched_off_and_on():
-    """With momentum 0 for a while, the state still holds the last step."""
-    made = optimizer.create("sgd", learning_rate=0.1, momentum=0.9)
-    w = mx.nd.array([1.0])
-    state = made.create_state(0, w)
-    for momentum, expected in ((0.9, 0.9), (0.0, 0.8), (0.9, 0.61)):
-        made.momentum = momentum
-        made.update(0, w, mx.nd.array([1.0]), state)
-        assert w.asscalar() == pytest.approx(expected, rel=1e-6)
 
 
 def test_16_bit_without_master_warns_and_with_one_does_not():
@@ -185,3 +106,15 @@ def test_every_element_of_16_bit_parameters_moves(name, extra, dtype):
     if (found[torch.float32] - 0.5).abs().min() > 0.01:  # else 16 bits cannot hold the steps
         assert (found[dtype] != 0.5).all()
     torch.testing.assert_close(found[dtype], found[torch.float32], rtol=0.05, atol=0.02)
+
+
+@walks(VARIANTS)
+def test_a_bound_of_zero_or_below_clips_nothing(name, extra):
+    found = []
+    for bound in (None, 0.0, -1.0):
+        mx.random.seed(3)
+        w = mx.nd.array(np.ones((4, 4)))
+        made = optimizer.create(name, clip_gradient=bound, **extra)
+        made.update(0, w, mx.nd.array(np.arange(16.0).reshape(4, 4)), made.create_state(0, w))
+        found.append(w.asnumpy().tolist())
+    assert found[0] == found[1] == found[2]

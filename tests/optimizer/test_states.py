@@ -21,25 +21,7 @@ from helpers.rules import VARIANTS
 from helpers.walk import walks
 
 GOLDENS = Path(__file__).parents[1] / "data" / "goldens"
-EXPECTED = dict(np.load(GOLDENS / "optim" / "states.npz"))
 DUMPS = dict(np.load(GOLDENS / "optim" / "dumps.npz"))
-
-
-def flat(state):
-    if state is None:
-        return []
-    return [state] if isinstance(state, mx.nd.NDArray) else [a for part in state for a in flat(part)]
-
-
-@pytest.mark.parametrize("name", ["mlp-0010.states", "lenet_bn-0010.states"])
-def test_files_of_mxnet_are_read(name):
-    update = optimizer.get_updater(optimizer.create("sgd"))
-    update.set_states((GOLDENS / "module" / name).read_bytes())
-    found = {f"{name}/{i}/{j}": a for i, s in update.states.items() for j, a in enumerate(flat(s))}
-    assert found.keys() == {key for key in EXPECTED if key.startswith(name)}
-    for key, array in found.items():
-        np.testing.assert_array_equal(array.asnumpy(), EXPECTED[key])
-    assert set(update.states_synced.values()) == {False}
 
 
 def trained(name, dtype="float32", **kwargs):
@@ -100,47 +82,6 @@ def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
     step(other, copies)
     for a, b in zip(weights, copies):
         np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
-
-
-def test_loaded_states_move_to_their_parameters_context():
-    update, _ = trained("adam")
-    other = optimizer.get_updater(optimizer.create("adam"))
-    other.set_states(update.get_states())
-    weight = mx.nd.zeros((3, 2), ctx=mx.cpu(1))
-    other(0, mx.nd.zeros((3, 2), ctx=mx.cpu(1)), weight)
-    assert [a.context for a in other.states[0]] == [mx.cpu(1)] * 2
-    assert other.states_synced == {0: True, "b": False}
-
-
-def test_optimizer_is_dumped_whole():
-    schedule = lr_scheduler.MultiFactorScheduler([2, 5], 0.5, base_lr=0.3, warmup_steps=1)
-    made = optimizer.create("nag", momentum=0.8, wd=0.1, lr_scheduler=schedule, param_idx2name={0: "a_bias"})
-    made.set_lr_mult({"a_bias": 2.0})
-    update = optimizer.get_updater(made)
-    for _ in range(3):
-        update(0, mx.nd.ones((2,)), mx.nd.ones((2,)))
-    other = optimizer.get_updater(optimizer.create("sgd"))
-    other.set_states(update.get_states(dump_optimizer=True))
-    found = other.optimizer
-    assert type(found) is optimizer.NAG
-    assert type(found.lr_scheduler) is lr_scheduler.MultiFactorScheduler
-    assert found.lr_scheduler.__dict__ == schedule.__dict__
-    assert (found.momentum, found.wd, found.num_update, found.idx2name) == (0.8, 0.1, 3, {0: "a_bias"})
-    assert (found.lr_mult, found.wd_mult) == ({"a_bias": 2.0}, {"a_bias": 0.0})
-    found._update_count(0)
-    assert found._all_index_update_counts == {0: {0: 4}}
-
-
-def test_a_waiting_gradient_is_dumped():
-    made = optimizer.create("lbsgd", learning_rate=0.1, batch_scale=2)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.ones((2,))
-    update(0, mx.nd.array([2.0, 4.0]), weight)
-    other = optimizer.get_updater(optimizer.create("sgd"))
-    other.set_states(update.get_states(dump_optimizer=True))
-    other(0, mx.nd.array([0.0, 2.0]), weight)  # the mean is (1, 3); the warm-up has begun: 1 + 2 / 160
-    np.testing.assert_allclose(weight.asnumpy(), 1 - np.array([1, 3]) * 0.1 * (1 + 2 / 160), rtol=1e-6)
-    assert other.optimizer.cumgrads == {0: {"cum_grad": 0, "num_cums": 2}}
 
 
 def test_names_in_the_bytes_are_mxnets():

@@ -22,16 +22,14 @@ CLASSES = [
     (torch.optim.Adam, {"fused": True}),
     (torch.optim.AdamW, {"betas": (0.8, 0.9)}),
     (torch.optim.Adagrad, {}),
-    (torch.optim.Adadelta, {}),
     (torch.optim.RMSprop, {"centered": True}),
-    (torch.optim.NAdam, {}),
     (torch.optim.RAdam, {}),
     (torch.optim.ASGD, {}),
 ]
 
 
-def nd(tensor, ctx=None):
-    return mx.nd.NDArray(tensor.clone(), ctx or mx.cpu())
+def nd(tensor):
+    return mx.nd.NDArray(tensor.clone(), mx.cpu())
 
 
 def draw(seed):
@@ -96,22 +94,16 @@ def loaded(update, grads, weights):
     return all_at_once(copy.deepcopy(pickle.loads(pickle.dumps(other))), grads, weights)
 
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-
-
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("klass", "options"), CLASSES)
-@pytest.mark.parametrize("way", [each, all_at_once, by_turns, dumped, loaded])
-def test_steps_are_torchs(klass, options, way, device):
-    update, ctx = optimizer.get_updater(create(klass, options)), mx.gpu(0) if device == "cuda" else mx.cpu()
-    weights = [nd(w.to(device), ctx) for w in draw(0)]
+@pytest.mark.parametrize("way", [all_at_once, by_turns, dumped, loaded])
+def test_steps_are_torchs(klass, options, way):
+    update, weights = optimizer.get_updater(create(klass, options)), [nd(w) for w in draw(0)]
     for t in range(6):
-        grads = [nd(g.to(device), ctx) for g in draw(1 + t)]
+        grads = [nd(g) for g in draw(1 + t)]
         update = way(update, grads, weights)
-        for grad, given in zip(grads, draw(1 + t)):
-            assert torch.equal(grad.tensor.cpu(), given)
+        assert all(torch.equal(grad.tensor, given) for grad, given in zip(grads, draw(1 + t)))
     for weight, want in zip(weights, by_torch(klass, options, 6)):
-        torch.testing.assert_close(weight.tensor.cpu(), want, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(weight.tensor, want, rtol=1e-6, atol=1e-7)
     assert all(w.tensor.grad is None and not w.tensor.requires_grad for w in weights)
 
 
@@ -140,20 +132,6 @@ def test_defaults_are_torchs():
     assert TorchOptimizer(torch.optim.Rprop).wd == 0.0
 
 
-def test_rates_may_change_between_steps():
-    made = optimizer.create(torch.optim.SGD, lr=1.0)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.zeros((1,))
-    for rate, expected in ((1.0, -1.0), (0.25, -1.25), (0.0, -1.25)):
-        made.set_learning_rate(rate)
-        update(0, mx.nd.ones((1,)), weight)
-        assert weight.asscalar() == expected
-    made.set_lr_mult({0: 4.0})
-    made.set_learning_rate(1.0)
-    update(0, mx.nd.ones((1,)), weight)
-    assert weight.asscalar() == -5.25
-
-
 def test_a_function_as_factory():
     def factory(params):
         matrices, vectors = [p for p in params if p.dim() > 1], [p for p in params if p.dim() < 2]
@@ -166,17 +144,6 @@ def test_a_function_as_factory():
         update.update_all([0, 1, 2], [mx.nd.ones(shape) for shape in SHAPES], weights)
         np.testing.assert_allclose(weights[1].asnumpy(), -0.05, rtol=1e-6)
         np.testing.assert_allclose(weights[2].asnumpy(), -0.05 * rate, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_other_types(dtype):
-    """Small steps survive in the float32 copies."""
-    made = optimizer.create(torch.optim.SGD, lr=1e-4, multi_precision=True)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.ones((2,), dtype=dtype)
-    for _ in range(100):
-        update.update_all([0], [mx.nd.array([-1.0, 0.0], dtype=dtype)], [weight])
-    np.testing.assert_allclose(weight.asnumpy(), [1.01, 1.0], atol=1e-3 if dtype == "float16" else 1e-9)
 
 
 def test_states_are_brought_to_other_devices():

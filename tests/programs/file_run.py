@@ -11,17 +11,7 @@ import numpy as np
 import dpmodule as mx
 from dpmodule.base import ArgumentError, LostWorkerError
 from dpmodule.kvstore.ranks import Ranks
-from helpers.hogwild import (
-    BAGS,
-    DENSE,
-    counting_net,
-    counts,
-    dense_module,
-    described,
-    parameters,
-    rows_of,
-    train,
-)
+from helpers import hogwild
 
 what, folder, *arguments = sys.argv[1:]
 folder = Path(folder)
@@ -43,10 +33,10 @@ def each_line(*modes):
         for lists in (files, files[:1] if rank else files[1:]):
             for options in averages:
                 sent.clear()
-                net = counting_net(420)
+                net = hogwild.counting_net(420)
                 with mx.AsyncExecutor() as run:
-                    result = train(run, net, lists, 1 if mode == "serial" else 2, mode, **options)
-                    assert set(counts(run, net)) == {1}
+                    result = hogwild.train(run, net, lists, 1 if mode == "serial" else 2, mode, **options)
+                    assert set(hogwild.counts(run, net)) == {1}
                 assert (result.examples, result.workers >= size) == (420, True)
                 own = (320, 100)[rank] if lists is files else (300, 120)[rank]
                 assert sum(sent) == own, (sent, own)
@@ -59,17 +49,17 @@ def learns(*optimizers):
     bags = sorted(map(str, folder.glob("bag-*")))
 
     def learned(workers, **options):
-        rows = mx.sym.sequence_pool(rows_of(1, name="row"), pool_type="sum")
+        rows = mx.sym.sequence_pool(hogwild.rows_of(1, name="row"), pool_type="sum")
         net, feed = (
             mx.sym.LogisticRegressionOutput(rows, mx.sym.Variable("label"), name="p"),
-            described(**BAGS),
+            hogwild.described(**hogwild.BAGS),
         )
         with mx.AsyncExecutor() as run:
             for _ in range(12):
                 more = {"eval_metric": ["mse", "auc"], "initializer": mx.init.Zero(), **options}
                 result = run.run_from_files(net, feed, bags, workers, **more)
             assert result.examples == 400
-            return parameters(run.module(net)), dict(result.metric)
+            return hogwild.parameters(run.module(net)), dict(result.metric)
 
     for optimizer in optimizers:
         rate = {"adam": 0.03, "sgd": 1.0}.get(optimizer, 0.3)
@@ -85,16 +75,16 @@ def learns(*optimizers):
 
 def dense():
     """Dense parameters begin as those of rank 0; networks of other sizes are refused."""
-    paths, feed = sorted(map(str, folder.glob("part-*"))), described(5, **DENSE)
+    paths, feed = sorted(map(str, folder.glob("part-*"))), hogwild.described(5, **hogwild.DENSE)
 
     def trained(**options):
-        module = dense_module()
+        module = hogwild.dense_module()
         sgd = {"optimizer": "sgd", "optimizer_params": {"learning_rate": 0.01}}
         mx.random.seed(1 + rank * bool(options))
         with mx.AsyncExecutor() as run:
             more = {"initializer": mx.init.Uniform(0.3), **sgd, **options}
             run.run_from_files(module, feed, paths, 1, mode="serial", **more)
-        return parameters(module)
+        return hogwild.parameters(module)
 
     mine, alone = trained(average_every_n_batches=1), trained()
     print({name: value.tolist() for name, value in mine.items()})
@@ -104,7 +94,7 @@ def dense():
         np.testing.assert_allclose(mine[name], value, atol=0.03, err_msg=name)
     try:
         with mx.AsyncExecutor() as run:
-            train(run, counting_net(5 + rank), files, 1, "serial", average_every_s=1)
+            hogwild.train(run, hogwild.counting_net(5 + rank), files, 1, "serial", average_every_s=1)
     except (ArgumentError, LostWorkerError) as error:
         print(error)
     else:
@@ -113,7 +103,7 @@ def dense():
 
 def saves():
     """Train with snapshots, and resume from the last one."""
-    prefix, net = str(folder / "now"), counting_net(12_000)
+    prefix, net = str(folder / "now"), hogwild.counting_net(12_000)
 
     def look(progress):
         run.snapshot(prefix)
@@ -121,8 +111,8 @@ def saves():
     with mx.AsyncExecutor(timeout_s=20) as run:
         more = {"average_every_n_batches": 20, "callback": look, "callback_s": 0.01}
         resume = run.last_snapshot(prefix) and prefix
-        result = train(run, net, files, 2, "native", slow=True, resume=resume, **more)
-        print(result.examples, set(counts(run, net)) == {1})
+        result = hogwild.train(run, net, files, 2, "native", slow=True, resume=resume, **more)
+        print(result.examples, set(hogwild.counts(run, net)) == {1})
         run.snapshot(prefix)
         assert run.last_snapshot(prefix).done == files
 
@@ -140,7 +130,7 @@ def lost(who, how):
     try:
         with mx.AsyncExecutor(timeout_s=0.5) as run:
             for _ in range(100):
-                train(run, counting_net(400), files, 1, "serial", **more)
+                hogwild.train(run, hogwild.counting_net(400), files, 1, "serial", **more)
     except LostWorkerError as error:
         print(error)
     except RuntimeError as error:

@@ -27,7 +27,6 @@ def interrupt(original):
 where, name = {
     "batch": (mx.callback.Callback, "on_batch_end"),
     "first batch": (mx.mod.Module, "forward_backward"),
-    "evaluation": (mx.mod.Module, "evaluate"),
     "save": (mx.checkpoint, "save_checkpoint"),
     "parley": (agents, "step"),
 }[place]

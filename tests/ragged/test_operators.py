@@ -77,7 +77,7 @@ POOLED = {
 }
 
 
-@walks(itertools.product(POOLED, [(), (2,), (2, 3)]))
+@walks(itertools.product(POOLED, [(), (2, 3)]))
 def test_pooling_makes_a_dense_row_of_each_and_zeros_of_an_empty_one(kind, trailing):
     x = ragged(LENGTHS, *trailing)
     (out,) = check_gradients(S.sequence_pool(X, pool_type=kind), {"x": x})
@@ -85,8 +85,6 @@ def test_pooling_makes_a_dense_row_of_each_and_zeros_of_an_empty_one(kind, trail
     assert out.stype == "default"
     np.testing.assert_allclose(out.asnumpy(), wanted)
     np.testing.assert_allclose(mx.nd.sequence_pool(x, pool_type=kind).asnumpy(), wanted)
-    empty = mx.nd.sequence_pool(ragged([0, 0], *trailing), pool_type=kind)
-    np.testing.assert_array_equal(empty.asnumpy(), np.zeros((2, *trailing)))
 
 
 def test_max_of_equal_negative_infinite_and_nan_elements():
@@ -106,14 +104,7 @@ def test_softmax_within_rows(trailing):
     (out,) = check_gradients(S.sequence_softmax(X), {"x": x})
     for got, row in zip(out.tolist(), x.tolist(), strict=True):
         np.testing.assert_allclose(got, torch.tensor(row).softmax(0).numpy() if row else [], rtol=1e-6)
-    large = mx.nd.ragged_array([1000.0, 1000.0, -1000.0], [0, 2, 3])
-    assert mx.nd.sequence_softmax(large).tolist() == [[0.5, 0.5], [1.0]]
-
-
-def test_reverse():
-    x = ragged(LENGTHS, 2)
-    (out,) = check_gradients(S.sequence_reverse(X), {"x": x})
-    assert out.tolist() == [row[::-1] for row in x.tolist()]
+    assert mx.nd.sequence_softmax(mx.nd.ragged_array([1e3, 1e3], [0, 2])).tolist() == [[0.5, 0.5]]
 
 
 def test_expand_repeats_dense_rows_for_each_element_and_ragged_ones_as_a_whole():
@@ -121,14 +112,13 @@ def test_expand_repeats_dense_rows_for_each_element_and_ragged_ones_as_a_whole()
     (out,) = check_gradients(S.sequence_expand(S.Variable("a"), X), {"a": a, "x": ragged()})
     assert [len(row) for row in out.tolist()] == LENGTHS
     np.testing.assert_array_equal(out[3].asnumpy(), np.repeat(a.asnumpy()[3:4], 4, 0))
-    a = mx.nd.ragged_array([[1, 2], [3], [], [5, 6]])
-    y = mx.nd.ragged_array([[0, 0], [0, 0, 0], [0], []])
-    assert mx.nd.sequence_expand(a, y).tolist() == [[1, 2, 1, 2], [3, 3, 3], [], []]
     net = S.sequence_expand(S.Variable("a", stype="ragged"), X)
-    check_gradients(net, {"a": ragged([2, 1, 0, 2], 2), "x": ragged([2, 3, 1, 0])})
+    a = mx.nd.ragged_array(np.array([1.0, 2, 3, 5, 6]), [0, 2, 3, 3, 5])
+    (out,) = check_gradients(net, {"a": a, "x": ragged([2, 3, 1, 0])})
+    assert out.tolist() == [[1, 2, 1, 2], [3, 3, 3], [], []]
 
 
-@walks([(3, None), (1, None), (2, None), (4, 0), (3, -5), (2, 3)])
+@walks([(3, None), (2, None), (4, 0), (3, -5), (2, 3)])
 def test_convolution_equals_that_of_each_padded_row(size, start):
     x, weight, bias = ragged(LENGTHS, 2), f8(4, size * 2), f8(4)
     net = S.sequence_conv(X, num_filters=4, filter_size=size, padding_start=start, name="conv")
@@ -140,14 +130,6 @@ def test_convolution_equals_that_of_each_padded_row(size, start):
             inside = [k for k in range(size) if 0 <= t + begin + k < len(row)]
             wanted = bias.asnumpy() + sum(w[:, k] @ row[t + begin + k] for k in inside)
             np.testing.assert_allclose(features, wanted)
-
-
-def test_convolution_infers_its_parameters():
-    net = S.sequence_conv(X, num_filters=4, filter_size=5, no_bias=True, name="conv")
-    assert net.infer_shape(x=(7, 3))[:2] == ([(7, 3), (4, 15)], [(7, 4)])
-    numbers = S.sequence_conv(X, num_filters=2, filter_size=3, name="conv")
-    assert numbers.infer_shape(x=(5,))[0] == [(5,), (2, 3), (2,)]
-    check_gradients(numbers, {"x": ragged(), "conv_weight": f8(2, 3), "conv_bias": f8(2)})
 
 
 def rnn(mode, layers=1, both=False, **options):
@@ -166,9 +148,7 @@ def rnn(mode, layers=1, both=False, **options):
     return net, {**args, "x": ragged(LENGTHS, 2)}, attrs
 
 
-@walks(
-    [("lstm", 1, False), ("lstm", 2, True), ("gru", 1, True), ("rnn_tanh", 2, False), ("rnn_relu", 1, False)]
-)
+@walks([("lstm", 2, True), ("gru", 1, True), ("rnn_tanh", 2, False)])
 def test_recurrent_rows_equal_each_row_run_alone(mode, layers, both):
     net, args, attrs = rnn(mode, layers, both)
     outs = bound(net, args, grads=False).forward()
@@ -186,7 +166,6 @@ def test_recurrent_rows_equal_each_row_run_alone(mode, layers, both):
 
 def test_gradients_and_dropout_of_recurrent_rows():
     check_gradients(*rnn("lstm", 1, True)[:2])
-    check_gradients(*rnn("gru", 2, False)[:2])
     net, args, _ = rnn("gru", 2, p=0.5)
     executor = bound(net, args)
     first, second = (executor.forward(is_train=True)[0].copy().values.asnumpy() for _ in range(2))
@@ -204,18 +183,13 @@ def test_gradients_and_dropout_of_recurrent_rows():
 # operators on values
 
 BY_VALUES = {
-    "activation": (lambda x: S.Activation(x, act_type="tanh"), (2,)),
     "arithmetic": (lambda x: (x * 3 - 1) / 2 + x * x, (2,)),
     "functions": (lambda x: S.exp(S.clip(x, a_min=-0.55, a_max=0.52)), ()),
     "dense": (lambda x: S.FullyConnected(x, num_hidden=3, name="fc"), (2,)),
-    "dense of three axes": (lambda x: S.FullyConnected(x, num_hidden=3, flatten=False, name="fc"), (2, 2)),
     "concat": (lambda x: S.Concat(x, x * 2, dim=1), (2,)),
-    "last axis": (lambda x: S.Concat(x, x * x, dim=-1), (2, 2)),
     "softmax of features": (lambda x: S.softmax(x, axis=-1), (3,)),
     "sum of features": (lambda x: S.sum(x, axis=1), (3,)),
-    "slice of features": (lambda x: S.slice_axis(x, axis=1, begin=1, end=3), (3,)),
     "layer norm": (lambda x: S.LayerNorm(x, name="ln"), (3,)),
-    "prelu": (lambda x: S.LeakyReLU(x, act_type="leaky", slope=0.3), (3,)),
     "flatten": (lambda x: S.Flatten(x), (2, 2)),
     "squeeze": (lambda x: S.squeeze(x, axis=1), (1, 2)),
 }
@@ -244,26 +218,11 @@ def test_a_dense_operand_counts_once_for_each_element_of_its_row():
     score = {"score_weight": f8(1, 2), "score_bias": f8(1)}
     for net, args in (
         (S.broadcast_add(X, D), {"x": x, "d": f8(1, 2)}),
-        (S.broadcast_sub(X, D), {"x": x, "d": f8(5, 1)}),
         (S.Concat(D, X, dim=1), {"x": x, "d": f8(5, 3)}),
-        (S.elemwise_add(X, D), {"x": ragged([3], 2), "d": f8(1, 2)}),  # a single row beside a single one
         (S.broadcast_mul(X, D), {"x": ragged([3], 2), "d": f8(1, 2)}),
         (S.sequence_pool(S.broadcast_mul(X, attention), pool_type="sum"), {"x": x, **score}),
     ):
         check_gradients(net, args)
-    a = mx.nd.ragged_array([[1, 2], [3]])
-    assert (a + a).tolist() == [[2, 4], [6]]
-
-
-def test_dropout_draws_for_each_element():
-    x = mx.nd.ragged_array(np.ones((1000, 3), "f4"), [0, 400, 1000])
-    executor = bound(S.Dropout(X, p=0.5), {"x": x})
-    found = executor.forward(is_train=True)[0].values.asnumpy()
-    assert set(np.unique(found)) == {0, 2}
-    assert 0.4 < (found == 0).mean() < 0.6
-    executor.backward(x)
-    np.testing.assert_array_equal(executor.grad_dict["x"].values.asnumpy(), found)
-    assert executor.forward(is_train=False)[0].tolist() == x.tolist()
 
 
 @pytest.mark.parametrize("by_rows", [False, True])
@@ -278,24 +237,16 @@ def test_looking_up_rows_of_a_table(by_rows):
     executor.backward(mx.nd.array([[1, 2], [3, 4], [5, 6]], dtype="f8"))
     assert grad.asnumpy().tolist() == [[5, 6], [2, 4], [0, 0], [0, 0], [1, 2], [0, 0]]
     assert not by_rows or grad.indices.asnumpy().tolist() == [0, 1, 4]
-    outside = mx.nd.ragged_array([[-1, 9]], dtype="int64")  # takes the table's ends, as elsewhere
-    out = mx.nd.Embedding(outside, table, input_dim=6, output_dim=2)
-    np.testing.assert_array_equal(out[0].asnumpy(), t[[0, 5]])
 
 
 @walks(
     [
-        lambda x: S.sum(x),
         lambda x: S.sum(x, axis=0),
         lambda x: S.Concat(x, x, dim=0),
-        lambda x: S.SoftmaxOutput(x),
         lambda x: S.topk(x),
-        lambda x: S.transpose(x),
         lambda x: S.Reshape(x, shape=(-1,)),
-        lambda x: S.stack(x, x),
         lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
         lambda x: S.BatchNorm(x, name="bn"),
-        lambda x: S.SequenceLast(x),
         lambda x: S.FullyConnected(D, x, num_hidden=2, no_bias=True),
     ]
 )
@@ -305,14 +256,3 @@ def test_an_operator_that_does_not_work_row_by_row_says_so_at_bind(make):
     with pytest.raises(mx.base.OpError, match="takes no ragged") as caught:
         net.simple_bind(mx.cpu(), x=(2, 3), **({"d": (4, 3)} if "d" in net.list_arguments() else {}))
     assert name in str(caught.value)
-
-
-@walks(["sequence_pool", "sequence_softmax", "sequence_reverse", "sequence_conv", "sequence_expand"])
-def test_sequence_operators_refuse_dense_data(name):
-    count = 2 if name == "sequence_expand" else 1
-    net = getattr(S, name)(*[D] * count, **({"num_filters": 2} if name == "sequence_conv" else {}))
-    with pytest.raises(mx.base.OpError, match=rf"{name} takes ragged .* got a dense value"):
-        net.simple_bind(mx.cpu(), d=(2, 3))
-    if name != "sequence_conv":
-        with pytest.raises(mx.base.OpError, match=f"{name} takes ragged"):
-            getattr(mx.nd, name)(*[mx.nd.ones((2, 3))] * count)

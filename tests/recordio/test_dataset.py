@@ -2,14 +2,12 @@
 
 import pickle
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 import dpmodule as mx
 from dpmodule.recordio.framing import MAGIC
-from helpers.pictures import FORMATS
 
 
 @pytest.fixture
@@ -47,16 +45,3 @@ def test_a_loader_reads_it(path, workers):
     found = torch.cat(list(loader)).tolist()
     assert sorted(found) == list(range(8))
     assert list(pickle.loads(pickle.dumps(dataset))) == list(range(8))
-
-
-def test_pictures_and_their_labels():
-    path = FORMATS / "images_l1.rec"
-    dataset = mx.recordio.RecordDataset(path, transform=mx.recordio.unpack_img)
-    batches = list(
-        mx.io.ImageRecordIter(path_imgrec=path, data_shape=(3, 20, 20), batch_size=1, verbose=False)
-    )
-    assert len(dataset) == len(batches)
-    header, pixels = dataset[1]
-    batch = batches[1]
-    assert header.label == batch.label[0].asscalar()
-    np.testing.assert_array_equal(pixels[:, :, ::-1].transpose(2, 0, 1), batch.data[0].asnumpy()[0])

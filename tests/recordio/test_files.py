@@ -3,13 +3,11 @@
 import json
 import os
 import pickle
-import random
 
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import FileFormatError, StateError
-from dpmodule.recordio.framing import MAGIC, frame
+from dpmodule.base import StateError
 from helpers.pictures import FORMATS
 
 INFO = json.loads((FORMATS / "files_index.json").read_text())
@@ -32,15 +30,6 @@ def test_mxnets_file_is_read_and_written_byte_for_byte(tmp_path):
     assert read_all(FORMATS / "plain.rec") == PAYLOADS
     written = write(tmp_path / "a.rec", PAYLOADS)
     assert written.read_bytes() == (FORMATS / "plain.rec").read_bytes()
-
-
-def test_embedded_magic_numbers_come_back(tmp_path):
-    data = frame(b"ab12" + MAGIC + b"z" + MAGIC)  # of which those at aligned places begin records
-    assert [i for i in range(0, len(data), 4) if data[i : i + 4] == MAGIC] == [0, 12]
-    draw = random.Random(0)
-    pieces = [MAGIC, MAGIC[:2], b"abcd", b"x", b""]
-    payloads = [b"".join(draw.choices(pieces, k=draw.randrange(12))) for _ in range(200)]
-    assert read_all(write(tmp_path / "a.rec", payloads)) == payloads
 
 
 def test_indexed_records_match_mxnets(tmp_path):
@@ -66,16 +55,6 @@ def test_reading_begins_again_after_reset():
     record.close()
     with pytest.raises(StateError, match="is closed"):
         record.read()
-
-
-def test_resetting_a_writer_empties_the_file(tmp_path):
-    with mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as record:
-        assert record.tell() == 0
-        record.write_idx(0, b"lost!")
-        assert record.tell() == 16
-        record.reset()
-        record.write_idx(0, b"kept")
-    assert read_all(tmp_path / "a.rec") == [b"kept"]
 
 
 def test_readers_are_pickled_and_begin_again():
@@ -110,13 +89,6 @@ def test_a_forked_child_reads_by_key_only():
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert record.read_idx(3)
     assert plain.read() == PAYLOADS[0]
-
-
-def test_an_empty_file_has_no_records(tmp_path, caplog):
-    path = tmp_path / "a.rec"
-    path.touch()
-    assert read_all(path) == []
-    assert [each.getMessage() for each in caplog.records] == [f"{path}: the file is empty, it has no records"]
 
 
 def make(folder, payloads=(b"one", b"number two", b"three"), keys=(5, 3, 9)):
@@ -168,22 +140,6 @@ def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monke
     assert load(tmp_path).read_idx(1) == b"number two"
     assert "in memory only (Permission denied)" in caplog.text
     assert not (tmp_path / "a.idx").exists()
-
-
-def test_a_damaged_record_file_is_not_indexed(tmp_path):
-    make(tmp_path)
-    data = (tmp_path / "a.rec").read_bytes()
-    (tmp_path / "a.rec").write_bytes(data[:-6])
-    (tmp_path / "a.idx").unlink()
-    with pytest.raises(FileFormatError, match=r"a\.rec: byte 32"):
-        load(tmp_path)
-    assert not (tmp_path / "a.idx").exists()
-
-
-def test_keys_may_be_text(tmp_path):
-    (tmp_path / "a.idx").write_text("first\t0\n")
-    (tmp_path / "a.rec").write_bytes((FORMATS / "plain.rec").read_bytes())
-    assert load(tmp_path, key_type=str).read_idx("first") == b""
 
 
 def test_a_file_may_end_with_the_payload(tmp_path):

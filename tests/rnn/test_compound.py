@@ -49,14 +49,6 @@ def test_weights_of_all_cells_are_unpacked_and_packed():
     assert (residual.params, residual.state_info) == (inner.params, inner.state_info)
 
 
-def test_reset_starts_names_again_in_every_cell():
-    stack = stack_of(mx.rnn.GRUCell(2, prefix="a_"), mx.rnn.ZoneoutCell(mx.rnn.GRUCell(2, prefix="b_"), 0.1))
-    first = [o.name for o in stack.begin_state()]
-    stack(X, stack.begin_state())
-    stack.reset()
-    assert [o.name for o in stack.begin_state()] == first == ["a_begin_state_0", "b_begin_state_0"]
-
-
 def test_reset_reaches_the_cell_inside():
     for make in (mx.rnn.ResidualCell, lambda inner: mx.rnn.ZoneoutCell(inner, 0.1)):
         cell = make(rnn())
@@ -66,30 +58,17 @@ def test_reset_reaches_the_cell_inside():
             cell.reset()
 
 
-@pytest.mark.parametrize("name", ["func", "init_sym"])
-def test_begin_state_of_a_modifier_by_either_name(name):
-    (state,) = mx.rnn.ZoneoutCell(mx.rnn.GRUCell(UNITS, prefix="g_"), 0.1).begin_state(**{name: mx.sym.ones})
-    assert state.name == "g_begin_state_0"
-    assert '"_ones"' in state.tojson()
-
-
 class Own(mx.rnn.BaseRNNCell):
     """A cell as MXNet's users write it: `unroll` and `begin_state` take what MXNet's cells give them."""
 
     def __init__(self, prefix, units=4):
         super().__init__(prefix=prefix)
         self._num_hidden = units
-        self.weights = [
-            self.params.get(name) for name in ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
-        ]
+        names = ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
+        self.weights = [self.params.get(name) for name in names]
 
-    @property
-    def state_info(self):
-        return [None]
-
-    @property
-    def _gate_names(self):
-        return ["_a", "_b"]
+    state_info = property(lambda self: [None])
+    _gate_names = property(lambda self: ["_a", "_b"])
 
     def begin_state(self):
         return [mx.sym.ones((0, self._num_hidden), name=f"{self._prefix}start")]
@@ -120,7 +99,6 @@ USERS = [
     (lambda: mx.rnn.BidirectionalCell(Own("own_"), Own("r_")), 8),
     (lambda: mx.rnn.ResidualCell(Own("own_")), 4),
     (lambda: mx.rnn.ZoneoutCell(Own("own_"), 0.1, 0.1), 4),
-    (lambda: stack_of(mx.rnn.ResidualCell(mx.rnn.ZoneoutCell(Own("own_"), 0.1))), 4),
 ]
 
 
@@ -142,9 +120,8 @@ def test_a_users_cell_without_valid_length_and_its_gates():
     shapes = {"i2h_weight": (6, 4), "i2h_bias": (6,), "h2h_weight": (6, 3), "h2h_bias": (6,)}
     packed = random_args({f"own_{name}": shape for name, shape in shapes.items()})
     parts = cell.unpack_weights(packed)
-    assert {name: part.shape for name, part in parts.items()} == {
-        f"own_{name[:3]}_{gate}{name[3:]}": (3, *shape[1:]) for name, shape in shapes.items() for gate in "ab"
-    }
+    wanted = {f"own_{n[:3]}_{gate}{n[3:]}": (3, *shape[1:]) for n, shape in shapes.items() for gate in "ab"}
+    assert {name: part.shape for name, part in parts.items()} == wanted
     assert (parts["own_h2h_b_weight"].asnumpy() == packed["own_h2h_weight"].asnumpy()[3:]).all()
     close(as_numpy(cell.pack_weights(parts)), as_numpy(packed), 0, 0)
 
@@ -169,15 +146,7 @@ def test_zoneout_keeps_a_share_of_outputs_and_states():
     (found,) = outputs_of(merged(mx.rnn.ZoneoutCell(rnn(), 0.0, 1.0)), args, is_train=True)
     for step in range(STEPS):  # every step sees the begin state
         mine = {**args, "data": mx.nd.array(args["data"].asnumpy()[:, step : step + 1])}
-        np.testing.assert_allclose(
-            found[:, step : step + 1], outputs_of(merged(rnn(), 1), mine)[0], 1e-5, 1e-6
-        )
-
-
-def test_zoneout_around_a_convolutional_cell():
-    cell = mx.rnn.ZoneoutCell(mx.rnn.ConvRNNCell((1, 3, 5, 5), 2), 0.5)
-    outputs, _ = cell.unroll(2, [X, DATA])
-    assert outputs[1].infer_shape(x=(ROWS, 3, 5, 5), data=(ROWS, 3, 5, 5))[1] == [(ROWS, 2, 5, 5)]
+        close([found[:, step : step + 1]], outputs_of(merged(rnn(), 1), mine), 1e-5, 1e-6)
 
 
 def test_dropout_cells():
@@ -186,8 +155,6 @@ def test_dropout_cells():
     args = {"data": mx.nd.ones((100, STEPS, UNITS))}
     assert (outputs_of(outputs, args)[0] == 1).all()
     assert (outputs_of(outputs, args, is_train=True)[0] == 0).mean() == pytest.approx(0.25, abs=0.05)
-    each, _ = mx.rnn.DropoutCell(0.5).unroll(2, [X, DATA])
-    assert [o.list_arguments() for o in each] == [["x"], ["data"]]
     both, _ = mx.rnn.DropoutCell(0.5).unroll(2, [X, DATA], merge_outputs=True)
     assert both.infer_shape(x=(ROWS, UNITS), data=(ROWS, UNITS))[1] == [(ROWS, 2, UNITS)]
     assert mx.rnn.DropoutCell(0)(X, []) == (X, [])

@@ -14,9 +14,8 @@ from dpmodule import recordio
 from dpmodule.base import FileFormatError
 from dpmodule.recordio.framing import MAGIC, frame
 from dpmodule.streams import RecordsFunctor, StringHandle
-from helpers.both_backends import in_native
-from helpers.functors import agree, outcome, with_backend
 from helpers.functors import backend as backend
+from helpers.functors import outcome, with_backend
 from helpers.walk import walks
 
 WITH_MAGIC = st.lists(st.sampled_from([MAGIC, b"abcd", b"x"]), max_size=6).map(b"".join)
@@ -60,9 +59,7 @@ PART = MAGIC + b"\4\0\0\x20abcd"
 @walks(
     [
         (b"PK\3\4....", False, r"1000: no record begins here: 'PK\x03\x04' in place of '\x0a#\xd7\xce'"),
-        (MAGIC[:2] + b"x", False, r"1000: no record begins here: '\x0a#x'"),
         (frame(b"ok") + b"\0" * 8, False, "1012: no record begins here"),
-        (MAGIC + b"\0\0\0\x40", False, "1000: a part of kind 2 is not allowed here"),
         (PART + frame(b""), False, "1012: a part of kind 0 is not allowed here"),
         (MAGIC + b"\0\0\0\xe0", False, "1000: a part of kind 7 is not allowed here"),
         (frame(b"ok") + MAGIC, True, f"1012: {HEAD} 4 are left"),
@@ -88,7 +85,7 @@ def read_all(path):
             return byte_of(error)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_reader_of_files_finds_the_same(backend, seed, tmp_path):
     draw, path, refused = random.Random(seed), tmp_path / "a.rec", 0
     for _ in range(60):
@@ -107,19 +104,3 @@ def test_the_reader_of_files_finds_the_same(backend, seed, tmp_path):
         assert expected == (byte_of(found[1]) if found[0] is FileFormatError else found.records)
         refused += isinstance(expected, int)
     assert refused > 5
-
-
-@in_native
-def test_messages_agree(monkeypatch):
-    def calls():
-        draw = random.Random(9)
-        for _ in range(300):
-            data = bytearray(b"".join(frame(draw.choice([MAGIC + b"a", b"abc", b""])) for _ in range(4)))
-            data[draw.randrange(len(data))] = draw.randrange(256)
-            yield (
-                RecordsFunctor,
-                (bytes(data[: draw.randrange(len(data) + 1)]),),
-                {"final": draw.random() < 0.5},
-            )
-
-    assert agree(monkeypatch, calls()) > 20

@@ -12,25 +12,9 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule.streams import StructureError, nested
-from helpers.pipes import Frozen, Named, Pair, same
+from helpers.pipes import Pair, same, structures
 
-LEAVES = st.sampled_from([None, torch.ones(2), torch.zeros(()), torch.empty(0, 3)])
-
-
-def deeper(children):
-    keys = st.one_of(st.text(max_size=3), st.integers(-3, 3))
-    return st.one_of(
-        st.lists(children, max_size=3),
-        st.lists(children, max_size=3).map(tuple),
-        st.dictionaries(keys, children, max_size=3),
-        st.dictionaries(keys, children, max_size=3).map(collections.OrderedDict),
-        st.builds(Pair, children, children),
-        st.builds(Frozen, children),
-        st.builds(Named, children, children),
-    )
-
-
-STRUCTURES = st.recursive(LEAVES, deeper, max_leaves=8)
+STRUCTURES = structures(st.sampled_from([None, torch.ones(2), torch.zeros(()), torch.empty(0, 3)]), 8)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -73,10 +57,6 @@ class NoRepr:
         raise ValueError
 
 
-def quantised():
-    return torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
-
-
 def deep(levels):
     value = None
     for _ in range(levels):
@@ -92,19 +72,17 @@ IN_DICT["a"], IN_DATACLASS.left = [IN_DICT], (IN_DATACLASS,)
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: 3, "structure is int 3"),
         (lambda: [None, {"a": (torch.ones(1), "x")}], r"structure\[1\]\['a'\]\[1\] is str 'x'"),
         (lambda: Pair(None, Pair(1.5, None)), r"structure.right.left is float 1.5"),
         (lambda: {"a": {2.5: None}}, r"structure\['a'\] has the key float 2.5; expected str or int"),
         (lambda: {True: None}, "has the key bool True"),
-        (lambda: [set()], r"structure\[0\] is set set\(\)"),
         (lambda: collections.defaultdict(list), "structure is defaultdict"),
         (lambda: [NoRepr()], "its repr fails"),
         (lambda: Pair, "structure is type"),
         (lambda: [WithProperty()], r"structure\[0\].x cannot be read: KeyError: 'no x today'"),
         (lambda: [torch.ones(2).to_sparse()], r"structure\[0\] is a sparse_coo tensor.*to_dense"),
         (lambda: {"m": torch.ones(1, device="meta")}, r"structure\['m'\] is a tensor on meta"),
-        (quantised, "quantised"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "quantised"),
         (lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]), "nested tensor"),
         (lambda: IN_DICT, "contains itself"),
         (lambda: IN_DATACLASS, "contains itself"),
@@ -121,20 +99,11 @@ def test_what_is_no_structure_is_refused_with_its_place(make, text):
 # --- objects with arrays in them
 
 
-@dataclasses.dataclass
-class Example:
-    name: str
-    values: object
-
-
 ARRAYS = [
-    np.arange(6.0).reshape(2, 3),
     np.arange(6).reshape(2, 3).T,
     np.arange(6, dtype=np.float16)[::-1],
     np.arange(12, dtype=np.int16)[::2],
     np.zeros((0, 3), np.bool_),
-    np.float32([[1, 2], [3, 4]])[:, ::-1],
-    np.frombuffer(b"abcd", np.uint8),
     np.array(5.0),
     np.array([1 + 2j]),
     np.arange(3, dtype=">i4"),
@@ -152,21 +121,14 @@ def test_an_object_with_arrays(array):
 
 
 def test_tensors_are_taken_out_once_and_lie_in_the_given_memory():
-    shared = torch.ones(1000, requires_grad=True)
+    shared, low = torch.ones(1000, requires_grad=True), torch.zeros(2, dtype=torch.bfloat16)
     batch = mx.io.DataBatch([mx.nd.ones((3, 4))], [mx.nd.array([1, 2, 3], dtype="int32")], pad=1)
-    value = [
-        shared,
-        Example("x", (shared, torch.zeros(2, dtype=torch.bfloat16))),
-        batch,
-        torch.eye(3).to_sparse(),
-    ]
-    data, tensors = nested.split_object(value)
-    assert len(tensors) == 6
-    assert len(data) < 2000
+    data, tensors = nested.split_object([shared, Pair("x", (shared, low)), batch, torch.eye(3).to_sparse()])
+    assert (len(tensors), len(data) < 2000) == (6, True)
     found = nested.join_object(data, tensors)
-    assert found[0] is found[1].values[0]
+    assert found[0] is found[1].right[0]
     assert found[0].data_ptr() == shared.data_ptr()
-    assert found[1].values[1].dtype == torch.bfloat16
+    assert found[1].right[1].dtype == torch.bfloat16
     assert found[2].data[0].tensor.data_ptr() in [tensor.data_ptr() for tensor in tensors]
     assert (found[2].label[0].dtype, found[2].pad) == (np.int32, 1)
     assert torch.equal(found[3].to_dense(), torch.eye(3))
@@ -176,17 +138,12 @@ class Made:
     """Makes arrays for its pickle only."""
 
     def __init__(self, number):
-        self.number = number
+        self.number = float(number)
 
     def __reduce__(self):
-        return made, (torch.full((3,), float(self.number)), np.full(3, float(self.number))[::-1])
-
-
-def made(tensor, array):
-    assert tensor.tolist() == array.tolist()
-    return tensor.tolist()
+        return np.array_equal, (torch.full((3,), self.number), np.full(3, self.number)[::-1])
 
 
 def test_arrays_that_are_made_for_the_pickle():
     data, tensors = nested.split_object([Made(number) for number in range(20)])
-    assert nested.join_object(data, tensors) == [[number] * 3 for number in range(20)]
+    assert nested.join_object(data, tensors) == [True] * 20

@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -26,8 +27,8 @@ def leaves_no_thread():
     until(lambda: threading.active_count() == before, 2)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 100])
-@pytest.mark.parametrize("kind", [range, lambda n: iter(range(n)), lambda n: (i for i in range(n))])
+@pytest.mark.parametrize("depth", [1, 100])
+@pytest.mark.parametrize("kind", [range, lambda n: (i for i in range(n))])
 def test_any_iterable_in_its_order(kind, depth):
     with ReadAhead(kind(20), depth) as ahead:
         assert list(ahead) == list(range(20))
@@ -38,25 +39,17 @@ def test_any_iterable_in_its_order(kind, depth):
 
 
 def test_it_reads_no_further_than_depth():
-    taken = []
-
-    def source():
-        for number in range(100):
-            taken.append(number)
-            yield number
-
-    with ReadAhead(source(), depth=3) as ahead:
-        until(lambda: len(taken) >= 3)
+    source = iter(range(100))
+    with ReadAhead(source, depth=3) as ahead:
+        until(lambda: source.__length_hint__() <= 97)
         time.sleep(0.03)
-        assert len(taken) == 3
+        assert source.__length_hint__() == 97
         assert [ahead.peek(), ahead.peek()] == [0, 0]
         ahead.advance()
         assert next(ahead) == 1
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("record 7"), KeyboardInterrupt(), SystemExit(2), GeneratorExit()]
-)
+@pytest.mark.parametrize("error", [ValueError("record 7"), KeyboardInterrupt(), GeneratorExit()])
 def test_an_error_arrives_in_its_turn_with_its_traceback_and_stays(error):
     def source():
         yield 1
@@ -97,25 +90,17 @@ def test_holding_lets_others_use_the_source_and_begins_anew():
 
 
 def test_closing_ends_the_thread_and_wakes_a_consumer_that_waits():
-    gate, found = threading.Event(), []
-
-    def consume():
-        try:
-            next(ahead)
-        except StateError as error:
-            found.append(error)
-
+    gate = threading.Event()
     ahead = ReadAhead(iter(lambda: gate.wait(5), None), owner="Feed")
-    consumer = threading.Thread(target=consume)
-    consumer.start()
-    time.sleep(0.01)
-    ahead.stop()
-    consumer.join(10)
-    assert found
+    with ThreadPoolExecutor(1) as threads:
+        consumer = threads.submit(next, ahead)
+        time.sleep(0.01)
+        ahead.stop()
+        assert isinstance(consumer.exception(10), StateError)
     gate.set()
     ahead.join()
-    ahead.close()
-    ahead.close()
+    for _ in range(2):
+        ahead.close()
     for call in (ahead.peek, lambda: next(ahead)):
         with pytest.raises(StateError, match="Feed is closed"):
             call()
@@ -131,10 +116,7 @@ def test_closing_does_not_wait_for_ever(monkeypatch):
 
 
 def test_the_thread_keeps_no_item_alive():
-    class Item:
-        pass
-
-    with ReadAhead((Item() for _ in range(3)), depth=1) as ahead:
+    with ReadAhead((threading.Event() for _ in range(3)), depth=1) as ahead:
         items = [weakref.ref(item) for item in ahead]
         gc.collect()
         assert [item() for item in items] == [None, None, None]

@@ -1,13 +1,7 @@
 """StringHandle: like bytes in every way that copies nothing, over the memory of bytes, tensors, buffers and C++."""
 
-import asyncio
 import gc
-import hashlib
-import mmap
 import pickle
-import socket
-import sys
-import warnings
 import weakref
 
 import numpy as np
@@ -19,9 +13,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, precond
 from dpmodule import native
 from dpmodule.base import ArgumentError, BoundsError, StateError
 from dpmodule.native import string_handle as fallback
-from dpmodule.streams import CompressFunctor, StringHandle
-from helpers.both_backends import descriptors, in_native, measures_memory, resident_bytes
-from helpers.loops import every_loop
+from dpmodule.streams import StringHandle
+from helpers.both_backends import in_native
 from helpers.machines import examples, play
 from helpers.programs import again_without_native
 
@@ -155,18 +148,7 @@ def test_memory_is_kept_by_slices_and_views_alone(kind):
 
 
 @every_kind
-def test_bytearray_cannot_move_while_a_handle_is_over_it(kind):
-    data = bytearray(b"abc")
-    handle = kind(data)
-    with pytest.raises(BufferError):
-        data.append(1)
-    del handle
-    gc.collect()
-    data.append(1)
-
-
-@every_kind
-def test_sources_of_other_shapes_and_types(kind, tmp_path):
+def test_sources_of_other_shapes_and_types(kind):
     text = bytes(range(256)) * 4
     for source in (
         memoryview(b"ab" + text)[2:],
@@ -179,29 +161,10 @@ def test_sources_of_other_shapes_and_types(kind, tmp_path):
         handle = kind(source)
         assert (len(handle), bytes(handle), handle == b"", hash(handle)) == (0, b"", True, hash(b""))
         assert memoryview(handle).nbytes == 0
-    (tmp_path / "data").write_bytes(b"mapped file")
-    with (
-        (tmp_path / "data").open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-    ):
-        handle = kind(mapped)
-        assert bytes(handle[7:]) == b"file"
-        del handle
-        gc.collect()
-
-
-@every_kind
-def test_handles_are_unequal_to_what_is_not_bytes(kind):
-    handle = kind(b"abc")
-    assert handle not in ("abc", 3, None)
-    assert handle == bytearray(b"abc")
-    assert handle == memoryview(b"abc")
+    assert kind(b"abc") == bytearray(b"abc")
+    assert kind(b"abc") not in ("abc", 3, None)
     assert repr(kind(b"abc\0")) == r"StringHandle(b'abc\x00')"
     assert repr(kind(b"a" * 10**6)) == "<StringHandle b'aaaaaaaaaaaaaaaa'... of 1000000 bytes>"
-
-
-def assign(target):
-    target[0] = 1
 
 
 @every_kind
@@ -209,9 +172,7 @@ def assign(target):
     ("use", "error", "text"),
     [
         (lambda handle: handle[::2], ArgumentError, r"step 2 would be a copy; write bytes\(handle\)"),
-        (lambda handle: handle[::-1], ArgumentError, "step -1"),
-        (assign, (TypeError, ValueError), None),
-        (lambda handle: assign(memoryview(handle)), (TypeError, ValueError), None),
+        (lambda handle: memoryview(handle).__setitem__(0, 1), TypeError, None),
         (lambda handle: handle["a"], TypeError, None),
         (lambda handle: 256 in handle, ArgumentError, "0 to 255"),
         (lambda handle: "a" in handle, TypeError, None),
@@ -239,83 +200,16 @@ def test_tensor_whose_memory_has_moved_is_noticed(kind, move):
             use(handle)
 
 
+# --- those who read
+
+
 @in_native
-def test_capsules_carry_bytes_from_and_to_cpp():
-    handle = StringHandle(b"some text")
-    capsule = handle[5:].__dpmodule_bytes__()
-    again = StringHandle(capsule)
-    where = address(handle)
-    del handle, capsule
-    gc.collect()
-    assert (bytes(again), address(again), again.source) == (b"text", where + 5, None)
-    assert CompressFunctor(b"a" * 100).run().source is None
-    given = [again.__dpmodule_bytes__(), 3]
+def test_an_owner_of_bytes_gives_its_capsule():
+    given = [StringHandle(b"text").__dpmodule_bytes__(), 3]
     owner = type("Owner", (), {"__dpmodule_bytes__": lambda self: given.pop(0)})()
     assert StringHandle(owner) == b"text"
     with pytest.raises(TypeError):
         StringHandle(owner)
-
-
-# --- those who read
-
-
-def test_arrays_and_tensors_are_made_without_a_copy():
-    source = torch.arange(64, dtype=torch.uint8)
-    handle = StringHandle(source)[8:]
-    assert np.frombuffer(handle, np.int64).ctypes.data == source.data_ptr() + 8
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch has no tensors that cannot be written, and says so
-        tensor = torch.frombuffer(handle, dtype=torch.uint8)
-    assert tensor.data_ptr() == source.data_ptr() + 8
-
-
-def test_libraries_read_handles(tmp_path):
-    handle = StringHandle(b"xxabcyy")[2:5]
-    assert hashlib.sha256(handle).digest() == hashlib.sha256(b"abc").digest()
-    assert b"-".join([handle, b"d"]) == b"abc-d"
-    with (tmp_path / "file").open("wb") as file:
-        file.write(handle)
-    assert (tmp_path / "file").read_bytes() == b"abc"
-    one, two = socket.socketpair()
-    with one, two:
-        one.sendall(handle)
-        assert two.recv(10) == b"abc"
-
-
-@every_loop
-async def test_transports_of_asyncio_send_handles():
-    one, two = socket.socketpair()
-    reader, unused = await asyncio.open_connection(sock=one)
-    _, writer = await asyncio.open_connection(sock=two)
-    large = StringHandle(b"z" * 300_000)
-    writer.write(memoryview(StringHandle(b"abcd")[1:]))
-    writer.writelines([large, StringHandle(b"end")])
-    received = asyncio.create_task(reader.readexactly(300_006))
-    await writer.drain()
-    assert await received == b"bcd" + bytes(large) + b"end"
-    for end in (writer, unused):
-        end.close()
-        await end.wait_closed()
-
-
-@measures_memory
-@every_kind
-def test_ten_thousand_handles_leave_nothing(kind):
-    tensor, text = torch.zeros(1 << 16, dtype=torch.uint8), b"t" * (1 << 16)
-
-    def use(count):
-        for _ in range(count):
-            for source in (tensor, text):
-                handle = kind(source)
-                assert len(memoryview(handle[100:-100])) == len(source) - 200
-                hash(handle[:50])
-                kind is not StringHandle or pickle.loads(pickle.dumps(handle[: 1 << 14]))
-
-    use(500)
-    before, references, files = resident_bytes(), sys.getrefcount(text), descriptors()
-    use(10_000)
-    assert resident_bytes() - before < 2 << 20
-    assert (sys.getrefcount(text), descriptors()) == (references, files)
 
 
 @pytest.mark.timeout(120)

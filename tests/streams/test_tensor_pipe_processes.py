@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import multiprocessing
 import os
 import random
@@ -22,20 +23,10 @@ from helpers import child_targets
 from helpers.child_targets import value_of
 from helpers.machines import examples, play
 from helpers.pipes import PROTOCOLS, Child, every_core, make, pipe, same
-from helpers.processes import SOON_S, mostly_within, resident_bytes, resources, until
+from helpers.processes import SOON_S, mostly_within, resources, until
 from helpers.programs import run_program
 
 CORES = list(PROTOCOLS)
-
-
-def check_all(reader):
-    """Check what comes until the end; with one slot nothing may be kept, not even by `enumerate`."""
-    count = 0
-    for value in reader:
-        assert same(value, value_of(count))
-        count += 1
-        del value
-    return count
 
 
 def gone(which, process):
@@ -168,28 +159,6 @@ def test_any_order_of_calls_and_kills(core, side, system, examples):
     play(lambda: Across(core, side), examples, steps=15, shrinks=False)
 
 
-@every_core
-@pytest.mark.parametrize("slots", [1, 2, 7])
-@pytest.mark.parametrize("side", ["reader", "writer"])
-def test_many_structures_to_and_from_a_forked_child(core, slots, side):
-    reader, writer = make(core, slots)
-
-    def write():
-        with writer:
-            for i in range(300):
-                writer.send(value_of(i))
-
-    def read():
-        assert check_all(reader) == 300
-        reader.close()
-
-    here, there = (write, read) if side == "reader" else (read, write)
-    process = Child(there)
-    (reader if side == "reader" else writer).close()  # the copy here
-    here()
-    assert process.ok()
-
-
 # --- interpreters that are started afresh
 
 
@@ -200,39 +169,26 @@ def test_ends_are_given_to_children_that_are_started_afresh(method):
     here, there = make(CORES[0])
     reader, writer = make(CORES[0])
     answer, answering = make(CORES[0])
-    one = context.Process(target=child_targets.write_values, args=(there,))
-    two = context.Process(target=child_targets.sum_values, args=(reader, answering))
-    for process in (one, two):
+    children = [
+        context.Process(target=child_targets.write_values, args=(there,)),
+        context.Process(target=child_targets.sum_values, args=(reader, answering)),
+    ]
+    for process in children:
         process.start()
-    for given in (there, reader, answering):
+    for call in (lambda: there.throw(ValueError()), reader.recv):
         with pytest.raises(StateError, match="belongs to|passed to"):
-            given.throw(ValueError()) if given is not reader else given.recv()
+            call()
     for i, value in enumerate(here):
         assert same(value, value_of(i))
         writer.send(value_of(i))
         del value
     writer.close()
     assert int(answer.recv()[0]) == sum(range(50))
-    for process in (one, two):
+    for process in children:
         process.join(80)
         assert process.exitcode == 0
     for each in (here, there, reader, writer, answer, answering):
         each.close()
-
-
-@pytest.mark.timeout(120)
-def test_a_spawned_child_that_dies_is_noticed():
-    reader, writer = make(CORES[0])
-    process = multiprocessing.get_context("spawn").Process(target=child_targets.sleep, args=(reader,))
-    process.start()
-    reader.hand_over(process.pid)
-    writer.send(None)
-    process.kill()
-    with gone("reader", process):
-        for _ in range(5):
-            writer.send(None)
-    process.join()
-    writer.close()
 
 
 @pytest.mark.timeout(120)
@@ -258,55 +214,10 @@ def test_both_processes_must_have_the_extension(monkeypatch, capfd):
 # --- whose an end is
 
 
-@pytest.mark.parametrize("used", [False, True])
-@every_core
-def test_a_copy_in_a_child_closes_nothing(core, used):
-    with pipe(core) as (reader, writer):
-        if used:
-            writer.send(torch.ones(1))
-            assert reader.recv() == 1
-
-        def child():
-            for each in (reader, writer):
-                if used:
-                    with pytest.raises(StateError, match="belongs to"):
-                        each.recv() if each is reader else each.send(None)
-                each.close()
-                each.close()
-
-        assert Child(child).ok()
-        writer.send(torch.zeros(1))
-        assert reader.recv() == 0
-
-
-@every_core
-def test_an_end_that_comes_together_with_the_last_structure_is_seen(core):
-    reader, writer = make(core)
-
-    def child():
-        assert reader.recv() is None
-        assert reader.recv(timeout=60) is None
-        with pytest.raises(PipeClosed):
-            reader.recv()
-
-    process = Child(child)
-    writer.send(None)
-    time.sleep(0.2)  # it sleeps in the second call by now
-    os.kill(process.pid, signal.SIGSTOP)
-    writer.send(None)
-    writer.close()
-    os.kill(process.pid, signal.SIGCONT)
-    assert process.ok()
-    reader.close()
-
-
 @every_core
 def test_the_end_keeps_nothing_that_its_reader_had(core):
-    class Mark:
-        pass
-
     def read():
-        mark = Mark()
+        mark = threading.Event()
         with pipe(core) as (reader, writer):
             writer.send(None)
             writer.close()
@@ -314,10 +225,9 @@ def test_the_end_keeps_nothing_that_its_reader_had(core):
         return weakref.ref(mark)
 
     gc.disable()
-    try:
-        assert read()() is None
-    finally:
-        gc.enable()
+    gone = read()() is None
+    gc.enable()
+    assert gone
 
 
 @every_core
@@ -336,23 +246,6 @@ def test_only_one_process_may_use_an_end(core):
     process.reap()
     writer.close()
     reader.close()
-
-
-@every_core
-def test_a_claimed_end_is_not_the_childs(core):
-    with pipe(core) as (reader, writer):
-        reader.claim()
-        reader.claim()
-
-        def child():
-            with pytest.raises(StateError, match="belongs to"):
-                reader.recv()
-            writer.send(torch.ones(1))
-            writer.close()
-
-        process = Child(child)
-        assert reader.recv() == 1
-        assert process.ok()
 
 
 def refuse(*_):
@@ -424,15 +317,12 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core, sent_before):
     until(claimed(reader, control.READER))  # else it was there before the first send
     for _ in range(1 if sent_before else 2):
         writer.send(torch.ones(1))
-    killer = threading.Timer(0.3, process.kill)
-    killer.start()
+    threading.Timer(0.3, process.kill).start()
     with gone("reader", process):
         writer.send(torch.ones(1))
-    killer.join()
     process.reap()
-    for call in (lambda: writer.send(torch.ones(1)), lambda: writer.throw(ValueError())):
-        with pytest.raises(PipeBroken):
-            call()
+    with pytest.raises(PipeBroken):
+        writer.throw(ValueError())
     writer.close()
 
 
@@ -441,13 +331,7 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core, sent_before):
 def test_a_dead_reader_is_noticed_before_anything_is_sent(core, call):
     """All slots have memory and are free, and the reader has been killed since."""
     reader, writer = make(core, 3)
-
-    def child():
-        values = [reader.recv() for _ in range(3)]
-        values.clear()
-        time.sleep(60)
-
-    process = Child(child)
+    process = Child(lambda: ([reader.recv() for _ in range(3)].clear(), time.sleep(60)))
     until(claimed(reader, control.READER))
     for _ in range(3):
         writer.send([torch.ones(1)])
@@ -463,7 +347,7 @@ def test_a_dead_reader_is_noticed_before_anything_is_sent(core, call):
 
 @every_core
 def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
-    """Ctrl-C while the reader's process is being looked up must not leave it unwatched."""
+    """Ctrl-C while the reader's process is being looked up leaves it watched: before it is known, and after."""
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -472,20 +356,15 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     until(claimed(reader, control.READER))
     writer.claim()
-    for target, name in (
-        (control, "process_start"),
-        (writer._watch, "peer"),
-    ):  # before it is known, and after
+    for target, name in ((control, "process_start"), (writer._watch, "peer")):
         with monkeypatch.context() as patch:
             patch.setattr(target, name, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 writer.send(torch.ones(1))
     writer.send(torch.ones(1))
-    killer = threading.Timer(0.3, process.kill)
-    killer.start()
+    threading.Timer(0.3, process.kill).start()
     with gone("reader", process):
         writer.send(torch.ones(1), timeout=15)
-    killer.join()
     process.reap()
     writer.close()
 
@@ -515,16 +394,12 @@ def a_killed_process(core, which, rng):
     sizes = [1, 5, 100_000] if rng.random() < 0.3 else [5]
 
     def produce():
-        i = 0
-        while True:
+        for i in itertools.count():
             writer.send({"i": torch.tensor(i), "x": torch.ones(rng.choice(sizes))})
-            i += 1
 
     def consume():
-        i = 0
-        while True:
+        for i in itertools.count():
             assert reader.recv()["i"] == i
-            i += 1
 
     child, here = (produce, consume) if which == "writer" else (consume, produce)
     process, at = Child(child), []
@@ -544,7 +419,7 @@ def a_killed_process(core, which, rng):
 @pytest.mark.timeout(300)
 @every_core
 @pytest.mark.parametrize("which", ["reader", "writer"])
-@pytest.mark.parametrize("count", [20, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [8, pytest.param(500, marks=pytest.mark.slow)])
 def test_kills_at_any_moment(core, which, count):
     rng = random.Random(f"{core}{which}{count}")
     a_killed_process(core, which, rng)
@@ -554,38 +429,6 @@ def test_kills_at_any_moment(core, which, count):
 
 
 # --- nothing is left behind
-
-
-def use_and_close(core, i):
-    reader, writer = make(core)
-    for size in (3, 5000, 100 * i % 200_000):
-        writer.send([torch.ones(3), torch.ones(size)])
-        value = reader.recv()
-        assert value[1].numel() == size
-        del value
-    writer.send([torch.ones(5000)])
-    value = reader.recv()
-    if i % 3 == 0:
-        writer.send({"shared": torch.ones(100).share_memory_()})
-    if i % 5 == 0:
-        writer.throw(ValueError())
-    if i % 2:
-        del value
-    writer.close()
-    reader.close()
-
-
-@pytest.mark.timeout(300)
-@every_core
-@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_making_using_and_closing_leaves_nothing(core, count):
-    for i in range(100):
-        use_and_close(core, i)
-    before, memory = resources(), resident_bytes()
-    for i in range(count):
-        use_and_close(core, i)
-    assert resources() == before
-    assert resident_bytes() - memory < max(memory // 50, 4 << 20)
 
 
 @pytest.mark.timeout(120)

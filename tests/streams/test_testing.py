@@ -107,16 +107,16 @@ def test_what_the_caller_has_frozen_stays_frozen():
 # --- wrong ones
 
 
-class DropsOnStop(ByHooks):
-    def stop(self):
-        self.queue.clear()
-        super().stop()
+def wrong(base, **methods):
+    return type("Wrong", (base,), methods)
 
 
-class TakesAfterStop(ByHooks):
-    def put(self, data):
-        if not self._stopped:
-            super().put(data)
+DROPS_ON_STOP = wrong(ByHooks, stop=lambda self: (self.queue.clear(), ByHooks.stop(self)))
+TAKES_AFTER_STOP = wrong(ByHooks, put=lambda self, data: self._stopped or ByHooks.put(self, data))
+TWICE = wrong(ByHooks, __aiter__=lambda self: self)
+LOSES_THREADS = wrong(ByHooks, put_threadsafe=lambda self, data: None)
+LEAVES_EARLY = wrong(Sleepers, _wait_for_jobs=lambda self: asyncio.sleep(0))
+OTHER_RESULT = wrong(Sleepers, assign_job=lambda self, each: Sleepers.assign_job(self, each + 0.001))
 
 
 class ErrorLast(ByHooks):
@@ -133,21 +133,11 @@ class SleepsOn(ByHooks):
         self._waiter = waiter
 
 
-class Twice(ByHooks):
-    def __aiter__(self):
-        return self
-
-
 class Loses(ByHooks):
     async def __anext__(self):
         item = await super().__anext__()
         await asyncio.sleep(0)
         return item
-
-
-class LosesThreads(ByHooks):
-    def put_threadsafe(self, data):
-        pass
 
 
 class Reversed(ByHooks):
@@ -158,13 +148,13 @@ class Reversed(ByHooks):
 @pytest.mark.parametrize(
     ("kind", "trial"),
     [
-        (DropsOnStop, "gives_all_items_and_then_ends: lost 3"),
-        (TakesAfterStop, "refuses_items_after_stop: put after stop did not raise"),
+        (DROPS_ON_STOP, "gives_all_items_and_then_ends: lost 3"),
+        (TAKES_AFTER_STOP, "refuses_items_after_stop: put after stop did not raise"),
         (ErrorLast, "a_thrown_error_comes_first_and_stays: raised None"),
         (SleepsOn, "a_thrown_error_wakes_a_waiting_consumer: it hangs: it was not done within 0.2 s"),
-        (Twice, "is_its_own_iterator_and_iterated_once: a second iteration did not raise"),
+        (TWICE, "is_its_own_iterator_and_iterated_once: a second iteration did not raise"),
         (Loses, "a_cancelled_consumer_loses_nothing: lost"),
-        (LosesThreads, "takes_items_of_other_threads: "),
+        (LOSES_THREADS, "takes_items_of_other_threads: "),
         (Reversed, "gives_all_items_and_then_ends: gave"),
     ],
 )
@@ -201,11 +191,6 @@ class Greedy(Sleepers):
         return Sleeper([])
 
 
-class LeavesEarly(Sleepers):
-    async def _wait_for_jobs(self):
-        pass
-
-
 class Again(Sleepers):
     async def __aenter__(self):
         self._state = "new"
@@ -224,11 +209,6 @@ class LosesWorker(Sleepers):
             turn.set_result(worker)
 
 
-class WrongResult(Sleepers):
-    async def assign_job(self, *args):
-        return await super().assign_job(*(each + 0.001 for each in args))
-
-
 @pytest.mark.parametrize(
     ("kind", "trial"),
     [
@@ -237,10 +217,10 @@ class WrongResult(Sleepers):
         (Prints, "printed: Future exception was never retrieved (KeyError('not retrieved'))"),
         (Copies, "a_failure_is_raised_everywhere: assign_job raised"),
         (Greedy, "waits_for_a_free_worker: assign_job returned while the only worker was busy"),
-        (LeavesEarly, "leaving_waits_for_running_jobs: "),
+        (LEAVES_EARLY, "leaving_waits_for_running_jobs: "),
         (Again, "is_entered_once: entering it again raises None"),
         (LosesWorker, "a_cancelled_assigner_loses_no_worker: it hangs"),
-        (WrongResult, "gives_results_inside_and_after_the_context: a good job gave 0.001"),
+        (OTHER_RESULT, "gives_results_inside_and_after_the_context: a good job gave 0.001"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

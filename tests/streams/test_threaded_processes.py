@@ -9,7 +9,7 @@ import pytest
 from dpmodule import native
 from helpers import jobs  # noqa: F401  # compiled here, once, for the programs below
 from helpers.loops import KINDS
-from helpers.programs import TESTS, Program, run_file, run_program
+from helpers.programs import TESTS, Program, run_file
 
 pytestmark = pytest.mark.timeout(120)  # each starts programs, which import torch
 backends = pytest.mark.parametrize(
@@ -54,23 +54,3 @@ def test_programs_end_while_jobs_run_and_fork(backend, case):
 def test_a_functor_that_asks_for_the_gil_while_python_ends_ends_its_thread():
     done = run_file(PROGRAM, "gil")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-MISSING = """
-import sys
-sys.modules["dpmodule._native"] = None  # as if it had not been built
-from dpmodule import streams
-pools = [streams.ThreadPool(1) for _ in range(3)]
-for pool in pools:
-    pool.close()
-"""
-
-
-def test_one_line_of_log_names_what_is_missing():
-    done = run_program(MISSING, DPMODULE_NATIVE="1")
-    assert done.returncode == 0, done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert "without the native extension" in done.stderr
-    assert "install a C++17 compiler and run: pip install" in done.stderr
-    assert run_program("import dpmodule.streams, dpmodule.native").stderr == ""
-    assert run_program(MISSING, DPMODULE_NATIVE="0").stderr == ""

@@ -1,41 +1,26 @@
 """Names, attributes and saved form of what calls make, against MXNet 1.9.1."""
 
 import json
-import types
 from pathlib import Path
 
 import pytest
 
 import dpmodule as mx
+from helpers.name_cases import described, maker
 from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "symbols"
 GOLDEN = json.loads((DATA / "names.json").read_text())
 
 
-def _recipe():
-    """Run the recipe's cases from source; importing would leave bytecode among the data."""
-    path = DATA / "name_cases.py"
-    module = types.ModuleType("name_cases")
-    exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
-    return module
-
-
-RECIPE = _recipe()
-CASES = RECIPE.cases(mx)
-
-
-def test_every_case_is_recorded():
-    assert sorted(CASES) == sorted(GOLDEN)
-
-
-@walks(sorted(CASES))
+@walks(sorted(GOLDEN))
 def test_call_makes_what_mxnet_makes(name):
-    want, have = GOLDEN[name], RECIPE.described(mx, CASES[name])
+    make, want = maker(mx, GOLDEN[name]["call"]), GOLDEN[name]["made"]
+    have = described(mx, make)
     if want is None:
         assert have is None, "MXNet refuses this call"
         with pytest.raises((mx.MXNetError, TypeError)):
-            CASES[name]()
+            make()
         return
     assert have is not None
     want["heads"] = [head[:2] for head in want["heads"]]  # the third number is always 0 here

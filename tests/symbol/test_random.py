@@ -1,5 +1,3 @@
-import numpy as np
-
 import dpmodule as mx
 
 S = mx.sym
@@ -18,15 +16,6 @@ def test_symbols_as_parameters_draw_for_each_element():
         assert make(a, b, shape=2, out=mx.nd.ones(2)).list_arguments() == ["a", "b"]
     assert S.random.randint(0, 5, out=3).list_arguments() == []
     assert "normal" in dir(S.random)
-
-
-def test_every_forward_draws_anew_and_the_seed_repeats_it():
-    executor = S.random.normal(0, 1, shape=(5,)).bind(mx.cpu(), [])
-    mx.random.seed(3)
-    one, two = (executor.forward()[0].asnumpy() for _ in range(2))
-    mx.random.seed(3)
-    assert np.array_equal(executor.forward()[0].asnumpy(), one)
-    assert not np.array_equal(one, two)
 
 
 def test_classes_and_shuffling():

@@ -16,27 +16,6 @@ def mlp():
     return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=3, name="fc2"), name="softmax")
 
 
-def test_lists():
-    net = mlp()
-    assert net.list_arguments()[:3] == ["data", "fc1_weight", "fc1_bias"]
-    assert net.list_auxiliary_states() == ["bn_moving_mean", "bn_moving_var"]
-    assert net.list_inputs() == [n.name for n in net.graph.nodes if n.op is None]
-    assert net.list_outputs() == ["softmax_output"]
-    assert (net.num_outputs, len(net), net.name) == (1, 1, "softmax")
-    net.list_arguments().append("spoilt")
-    assert "spoilt" not in net.list_arguments()
-
-
-def test_internals_and_children():
-    net = mlp()
-    fc1 = net.get_internals()["fc1_output"]
-    assert fc1.list_arguments() == ["data", "fc1_weight", "fc1_bias"]
-    assert fc1.get_children().list_outputs() == ["data", "fc1_weight", "fc1_bias"]
-    assert S.Variable("x").get_children() is None
-    parts = S.split(S.Variable("x"), num_outputs=3, name="s")
-    assert parts.get_internals().list_outputs() == ["x", "s_output0", "s_output1", "s_output2"]
-
-
 def test_choosing_outputs():
     parts = S.split(S.Variable("x"), num_outputs=3, name="s")
     assert [p.list_outputs() for p in parts] == [["s_output0"], ["s_output1"], ["s_output2"]]
@@ -44,31 +23,6 @@ def test_choosing_outputs():
     assert parts[-1].list_outputs() == ["s_output2"]
     assert parts[1:].list_outputs() == ["s_output1", "s_output2"]
     assert parts.name == parts[0].name == "s"
-
-
-def test_group():
-    a, b = S.Variable("a"), S.Variable("b")
-    group = S.Group([S.Group([a, b]), S.relu(a, name="r")])
-    assert group.list_outputs() == ["a", "b", "r_output"]
-    assert group.name is None
-    assert repr(group) == "<Symbol group [a, b, r]>"
-
-
-def test_composing_by_name_and_by_position():
-    one = S.FullyConnected(S.Variable("data"), num_hidden=10, name="fc1")
-    two = S.Activation(S.FullyConnected(S.Variable("data2"), num_hidden=5, name="fc2"), act_type="relu")
-    want = ["data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"]
-    assert two(data2=one).list_arguments() == want
-    assert two(one).list_arguments() == want
-    assert two(data2=one, name="top").list_outputs() == ["top_output"]
-    assert two.list_arguments() == ["data2", "fc2_weight", "fc2_bias"]
-
-
-def test_composing_of_an_output_of_several():
-    parts = S.split(S.Variable("x"), num_outputs=2, name="s")
-    net = S.relu(S.Variable("y"))(y=parts[1])
-    assert net.get_children().list_outputs() == ["s_output1"]
-    assert S.Variable("y")(y=parts[1]).list_outputs() == ["s_output1"]
 
 
 def test_composing_a_symbol_with_itself():
@@ -84,11 +38,6 @@ def test_composing_keeps_tied_weights_tied():
     both.simple_bind(mx.cpu(), x=(1, 2))
 
 
-def test_composing_replaces_states_too():
-    net = S.BatchNorm(S.Variable("x"), name="bn")(bn_moving_mean=S.Variable("mean"))
-    assert net.list_auxiliary_states() == ["mean", "bn_moving_var"]
-
-
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_copies_are_equal_and_independent(duplicate):
     net = mlp()
@@ -98,29 +47,10 @@ def test_copies_are_equal_and_independent(duplicate):
     assert net.attr("__mood__") is None
 
 
-def test_saving_and_loading(tmp_path):
-    net, path = mlp(), str(tmp_path / "net-symbol.json")
-    net.save(path)
-    assert S.load(path).tojson() == net.tojson() == S.load_json(net.tojson()).tojson()
-
-
 @pytest.mark.parametrize("name", ["a b", "été", '"quoted"', "新", "x/y:0", "\ud800"], ids=ascii)
 def test_odd_names_survive_the_file(name):
     again = S.load_json(S.FullyConnected(S.Variable(name), num_hidden=1, name=name + "_fc").tojson())
     assert (again.list_arguments()[0], again.list_outputs()) == (name, [name + "_fc_output"])
-
-
-def test_variable_stores_its_arguments():
-    options = {"lr_mult": np.float32(0.5), "wd_mult": 2, "dtype": np.float16, "init": mx.init.Constant(3)}
-    given = {"lr_mult": "9", "note": "n"}
-    x = S.Variable("x", attr=given, shape=[np.int64(0), 3], stype="row_sparse", __extra__=7, **options)
-    assert x.list_attr() == {
-        **{"__lr_mult__": "0.5", "lr_mult": "0.5", "__wd_mult__": "2", "wd_mult": "2", "note": "n"},
-        **{"__shape__": "(0, 3)", "__dtype__": "2", "__init__": '["constant", {"value": 3}]'},
-        **{"__storage_type__": "1", "__extra__": "7"},
-    }
-    assert S.Variable("y", init="zeros").attr("__init__") == "zeros"
-    assert S.var is S.Variable
 
 
 def test_amp_casts_are_left_out_of_files():

@@ -49,14 +49,6 @@ def test_names_of_inputs():
     assert sorted(both.list_arguments()) == ["attention_mask", "input_ids"]
 
 
-def test_one_example_for_several_inputs_stays_several_inputs():
-    example = torch.zeros(2, 3)
-    net, _, _ = mx.sym.from_torch(expressions("x - 2 * y", "x, y"), example, y=example)
-    assert net.list_arguments() == ["x", "y"]
-    found = net.eval(x=mx.nd.ones((2, 3)), y=mx.nd.ones((2, 3)) * 2)[0]
-    assert found.asnumpy().tolist() == [[-3.0] * 3] * 2
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_scripted_modules_are_refused():
     net, x = nn.Linear(3, 2), torch.ones(2, 3)

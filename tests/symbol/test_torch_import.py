@@ -7,7 +7,6 @@ from torch import nn
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
-from dpmodule.symbol.torch_operators.value import reshape_codes
 from helpers.torch_import import array, compare, expressions
 
 
@@ -95,41 +94,6 @@ def test_names_of_outputs(make, names):
         np.testing.assert_allclose(found.asnumpy(), want.numpy(), 1e-6)
 
 
-def test_nodes_are_called_after_their_modules():
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
-            self.shared = nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.shared(self.shared(self.body(x)) + x)
-
-    symbol, _, _ = mx.sym.from_torch(Net(), torch.zeros(3, 4))
-    nodes = [n for n in symbol.graph.nodes if n.op is not None]
-    assert [n.name for n in nodes] == [
-        "body.0",
-        "body.1",
-        "body.2",
-        "shared.linear",
-        "add",
-        "shared.linear_1",
-    ]
-    assert all(n.source.startswith(f"{__file__}:") for n in nodes)
-    assert symbol.list_auxiliary_states() == ["body.1.running_mean", "body.1.running_var"]
-
-
-def test_forward_is_read_in_the_mode_that_the_module_is_in():
-    class Net(nn.Module):
-        def forward(self, x):
-            return x * 2 if self.training else x * 3
-
-    x = mx.nd.ones((2, 2))
-    for training, factor in ((True, 2), (False, 3)):
-        symbol, _, _ = mx.sym.from_torch(Net().train(training), torch.zeros(2, 2))
-        assert (symbol.eval(x=x)[0].asnumpy() == factor).all()
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
     class Net(nn.Module):
@@ -159,23 +123,8 @@ def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
     np.testing.assert_allclose(executor.forward()[0].asnumpy(), net.eval()(x).detach().numpy(), 1e-4, 1e-6)
 
 
-def test_sizes_of_runs_and_codes():
-    assert reshape_codes((2, 3, 4), (2, 12)) == (0, -3)
-    assert reshape_codes((2, 12), (2, 3, 4)) == (0, -4, -1, 4)
-    assert reshape_codes((2, 3, 4), (24,)) == (-1,)
-    assert reshape_codes((4, 6), (3, 8)) == (3, -1)
-
-
 def test_truth_values_and_detached_parts():
     net = expressions("x.masked_fill(y > 0, 0.0); ~(y > 0); x > 0; (x.detach() * 2 + x)", "x, y")
     compare(net, lambda n: (torch.randn(n, 3), torch.rand(n, 3) - 0.5))
     symbol, _, _ = mx.sym.from_torch(expressions("~x"), torch.zeros(2, 3, dtype=torch.bool))
     assert symbol.eval(x=mx.nd.array([[0, 1, 1]]))[0].asnumpy().tolist() == [[1, 0, 0]]
-
-
-def test_inputs_by_name_may_come_in_another_order():
-    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
-    module = mx.sym.broadcast_add(mx.sym.abs(b), a * 0).to_torch({})
-    given = {"a": -torch.ones(2, 3), "b": torch.full((2, 3), 5.0)}
-    symbol, _, _ = mx.sym.from_torch(module, **given)
-    assert (symbol.eval(**{name: array(value) for name, value in given.items()})[0].asnumpy() == 5).all()

@@ -105,7 +105,7 @@ def onnx_round(c: OperatorCall) -> Value:
         first = 23 if code is None else 19
         c.refuse(f"ONNX casts to {c.a.to} from opset {first} on; the requested opset is {c.opset}")
     rounded = c.emit("Cast", c.inputs[0], to=code, saturate=int(c.a.saturate))
-    return rounded.cast(c.dtypes[0])
+    return c.cast(rounded, c.dtypes[0])
 
 
 def power(c: OperatorCall) -> Value:

@@ -358,7 +358,8 @@ class TensorPipeWriter(PipeEnd):
         Raises:
             StateError: no slot is acquired.
         """
-        self._core.unlease(self._need_lease())
+        slot = self._need_lease()
+        self._core.unlease(slot)
         self._leased = None
         self._start_fast()
 

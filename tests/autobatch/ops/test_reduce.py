@@ -1,4 +1,4 @@
-"""Sums, means and extremes over dimensions and minibatches: against numpy, and where numbers are odd."""
+"""Sums, means and extremes over dimensions and minibatches: against numpy; shares of places that are named twice."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import dpmodule.autobatch as dy
 from helpers.walk import walks
 
 pytestmark = pytest.mark.usefixtures("setting")
-INF, NAN = np.inf, np.nan
-ARRAYS = (
-    np.random.RandomState(0).uniform(-1, 1, (3, 2, 3, 1, 4, 5)).astype("f4").astype("f8")
-)  # the last: minibatch
+ARRAYS = np.random.RandomState(0).uniform(-1, 1, (3, 2, 3, 1, 4, 5))  # the last: minibatch
 AXES = [axes for count in range(5) for axes in itertools.combinations(range(4), count)]
-NUMBERS = np.array([[1.0, 2.0, 4.0], [3.0, -1.0, 5.0]])
 
 
 def close(function, theirs):
     """Compare a function of each of the arrays, in one graph."""
-    for array, found in zip(
-        ARRAYS, dy.npvalues([function(dy.inputTensor(each, batched=True)) for each in ARRAYS])
-    ):
+    made = [function(dy.inputTensor(each, batched=True)) for each in ARRAYS]
+    for array, found in zip(ARRAYS, dy.npvalues(made)):
         np.testing.assert_allclose(found, np.reshape(theirs(array), found.shape), rtol=1e-5, atol=1e-6)
 
 
@@ -42,99 +37,6 @@ def test_sums_means_and_deviations(axes, is_batch):
         close(lambda x: dy.std_dim(x, axes, is_batch, 7), lambda x: of_seven(x, gone))
 
 
-def test_extremes_and_lengths():
-    for axis in range(4):
-        close(lambda x, axis=axis: dy.max_dim(x, axis), lambda x, axis=axis: x.max(axis))
-        close(lambda x, axis=axis: dy.min_dim(x, axis), lambda x, axis=axis: x.min(axis))
-    close(dy.l2_norm, lambda x: np.linalg.norm(x.reshape(-1, 5), axis=0))
-    ones = dy.l2_norm(dy.inputTensor(np.array([[-2.0, 3.0, 0.0]]), batched=True))
-    np.testing.assert_array_equal(ones.npvalue(), [[2.0, 3.0, 0.0]])
-    dy.sum_batches(ones).backward(full=True)
-
-
-def gradients_of(function, *arrays):
-    xs = [dy.inputTensor(array) for array in arrays]
-    dy.esum([dy.sum_elems(function(x)) for x in xs]).backward(full=True)
-    return [x.gradient() for x in xs]
-
-
-@walks([dy.max_dim, dy.min_dim])
-def test_the_first_of_several_extremes_has_the_gradient(function):
-    matrix = np.ones((3, 2))
-    first, second = gradients_of(function, matrix, 2 * matrix)
-    np.testing.assert_array_equal(first, [[1, 1], [0, 0], [0, 0]])
-    np.testing.assert_array_equal(second, first)
-    (row,) = gradients_of(lambda x: function(x, 1), matrix)
-    np.testing.assert_array_equal(row, [[1, 0], [1, 0], [1, 0]])
-
-
-@walks(itertools.product([dy.max_dim, dy.min_dim], range(3)))
-def test_nan_is_the_extreme(function, place):
-    vector = np.array([1.0, 2.0, 3.0])
-    vector[place] = NAN
-    assert np.isnan(function(dy.inputTensor(vector)).value())
-    assert np.isnan(function(dy.inputTensor(np.stack([vector, vector], 1))).npvalue()).all()
-    assert np.isnan(function(dy.inputTensor(np.stack([vector] * 40)), 1).npvalue()).all()
-
-
-def test_logarithms_of_sums_of_extreme_numbers():
-    columns = np.array([[-INF] * 3, [INF, 0, 0], [1e30, 0, -1e30], [1000] * 3, [-1000] * 3, [-INF, 2, 2]])
-    wanted = [-INF, INF, 1e30, 1000 + np.log(3), -1000 + np.log(3), 2 + np.log(2)]
-    for found in (
-        dy.logsumexp_dim(dy.inputTensor(columns.T), 0),
-        dy.logsumexp_dim(dy.inputTensor(columns), 1),
-        dy.logsumexp([dy.inputTensor(x) for x in columns.T]),
-    ):
-        np.testing.assert_allclose(found.npvalue(), wanted, rtol=1e-6)
-
-
-@walks([dy.l2_norm, dy.std_elems, lambda x: dy.std_dim(x, 0, False), lambda x: dy.std_dim(x, 1, False)])
-def test_roots_of_zero_have_no_gradient(function):
-    zeros, others = gradients_of(function, np.zeros((2, 3)), NUMBERS)
-    np.testing.assert_array_equal(zeros, np.zeros((2, 3)))
-    assert np.isfinite(others).all()
-    assert others.any()
-
-
-@walks([(0,), (1,), ((0, 1),)])
-def test_gradients_of_lengths_and_deviations(axis):
-    np.testing.assert_allclose(
-        *gradients_of(dy.l2_norm, NUMBERS), NUMBERS / np.linalg.norm(NUMBERS), rtol=1e-6
-    )
-    (found,) = gradients_of(lambda x: dy.std_dim(x, axis, False), NUMBERS)
-    sizes = NUMBERS.std(axis, keepdims=True)
-    wanted = (NUMBERS - NUMBERS.mean(axis, keepdims=True)) / (NUMBERS.size // sizes.size * sizes)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-@walks(itertools.product([(1,), (4,), (3, 4), (2, 3, 4)], [1, 2, 5], [False, True]))
-def test_logarithms_of_sums_of_lists(shape, count, is_batched):
-    draw = np.random.RandomState(0)
-    arrays = draw.uniform(-3, 3, (3, count, *shape, 2) if is_batched else (3, count, *shape))
-    weights = draw.uniform(-1, 1, shape)
-    nodes = [[dy.inputTensor(x, batched=is_batched) for x in each] for each in arrays]
-    found = [dy.logsumexp(each) for each in nodes]
-    losses = [dy.sum_batches(dy.sum_elems(dy.cmult(x, dy.inputTensor(weights)))) for x in found]
-    dy.esum(losses).backward(full=True)
-    wanted = np.log(np.exp(arrays).sum(1, keepdims=True))
-    np.testing.assert_allclose(np.stack(dy.npvalues(found)), wanted[:, 0], rtol=1e-5, atol=1e-6)
-    slopes = (weights[..., None] if is_batched else weights) * np.exp(arrays - wanted)
-    gradients = [[x.gradient() for x in each] for each in nodes]
-    np.testing.assert_allclose(gradients, slopes, rtol=1e-4, atol=1e-6)
-
-
-def test_lists_with_one_operand_several_times_and_others_without_gradient():
-    W = dy.ParameterCollection().parameters_from_numpy(np.array([0.5, 1.5]))
-    x, y = dy.inputTensor([1.0, -1.0]), dy.tanh(W)
-    dy.sum_elems(dy.logsumexp([y, x, y, x])).backward()
-    slope = np.tanh([0.5, 1.5])
-    share = np.exp(slope) / (np.exp(slope) + np.exp([1.0, -1.0]))
-    np.testing.assert_allclose(W.grad_as_array(), share * (1 - slope**2), rtol=1e-5)
-    z = dy.inputTensor([1.0, 2.0]) + 0.0
-    assert dy.average([z, z]).vec_value() == [1.0, 2.0]
-    assert dy.esum([z] * 6).vec_value() == [6.0, 12.0]
-
-
 @walks([[1, 2], [1, 1, 2], [2, 0, 2, 0, 2], [3, 3]])
 def test_log_softmax_of_places_that_are_named_twice(places):
     """They have double weight in the sum, as in DyNet, and one place in the result, as its gradient knows."""
@@ -143,8 +45,7 @@ def test_log_softmax_of_places_that_are_named_twice(places):
     chosen = np.flatnonzero(weights)
     for x in scores:
         given = dy.inputTensor(x)
-        y = dy.log_softmax(given, places)
-        picked = dy.concatenate([dy.pick(y, int(at)) for at in chosen])
+        picked = dy.select_rows(dy.log_softmax(given, places), chosen.tolist())
         dy.dot_product(picked, dy.inputTensor(heads[chosen])).backward(full=True)
         total = (weights * np.exp(x)).sum()
         np.testing.assert_allclose(picked.npvalue(), (x - np.log(total))[chosen], rtol=1e-5, atol=1e-6)

@@ -13,33 +13,21 @@ import dpmodule.autobatch as dy
 from helpers.walk import walks
 
 
-@walks(product([1, 3], [(1,), (4,), (1, 4), (4, 1), (2, 3), (2, 3, 2), (1, 1)]))
+@walks(product([1, 3], [(1,), (4,), (4, 1), (2, 3), (2, 3, 2), (1, 1)]))
 def test_numbers_lists_and_arrays(batch, shape, setting):
     whole = (*shape, batch) if batch > 1 else shape
     array = np.arange(np.prod(whole), dtype=float).reshape(whole)
-    x = dy.tanh(dy.inputTensor(array / 10, batched=batch > 1))
-    right = np.tanh(array / 10)
-    np.testing.assert_allclose(x.npvalue(), right, rtol=1e-5)
-    found = x.vec_value()
+    x = dy.inputTensor(array, batched=batch > 1) * 2.0
+    found, value = x.vec_value(), x.value()
     assert {type(found), *map(type, found)} == {list, float}
-    np.testing.assert_allclose(found, right.reshape(-1, order="F"), rtol=1e-5)
-    value = x.value()
-    if array.size == 1:
-        assert type(value) is type(x.scalar_value()) is float
-        assert value == x.scalar_value() == found[0]
-    elif len(shape) == 1:
-        assert value == found
-    else:
-        np.testing.assert_allclose(value, right, rtol=1e-5)
+    assert found == (2 * array).ravel(order="F").tolist()
+    assert type(value) is (float if array.size == 1 else list if len(shape) == 1 else np.ndarray)
+    np.testing.assert_array_equal(value, found if len(shape) == 1 else 2 * array)
 
 
 def test_parameters_that_change_between_two_values(setting):
-    dy.renew_cg()
     m = dy.ParameterCollection()
-    w, table = (
-        m.add_parameters((2, 2), init=1.0),
-        m.add_lookup_parameters((3, 2), init=dy.ConstInitializer(1.0)),
-    )
+    w, table = m.parameters_from_numpy(np.ones((2, 2))), m.lookup_parameters_from_numpy(np.ones((3, 2)))
     x, y = dy.inputVector([1.0, 2.0]), dy.squared_norm(w)
     assert ((w * x).vec_value(), y.scalar_value()) == ([3.0, 3.0], 4.0)
     w.set_value(np.full((2, 2), 2.0))
@@ -48,36 +36,6 @@ def test_parameters_that_change_between_two_values(setting):
     w.tensor.mul_(2)
     table.init_row(1, [5.0, 7.0])
     assert (w * x + table[1]).value() == [17.0, 19.0]
-    other = m.add_parameters((2,), init=0.5)  # enters the graph late
-    assert (w * other).value() == [4.0, 4.0]
-    other.set_value([1.0, 1.0])
-    assert dy.sum_elems(w * other).scalar_value() == 16.0
-    assert other.value() == other.vec_value() == [1.0, 1.0]
-
-
-def test_memory_replaced_by_another_type_is_refused_in_the_next_graph(setting):
-    p = dy.ParameterCollection().parameters_from_numpy(np.ones(3))
-    for _ in range(2):
-        dy.renew_cg()
-        assert dy.sum_elems(p).value() == 3.0
-    p.tensor.data = p.tensor.data.double()
-    dy.renew_cg()
-    with pytest.raises(dy.errors.MXNetError, match="float64"):
-        dy.sum_elems(p)
-
-
-@pytest.mark.parametrize("rate", [0, 0.0])
-def test_dropout_of_nothing_draws_nothing(setting, rate):
-    numbers, drawn = [1.0, 2.0, 3.0], []
-    for drops in (False, True):
-        dy.configure(random_seed=3)
-        if drops:
-            dy.dropout(dy.inputVector(numbers), rate).value()
-        drawn.append(dy.random_uniform((3,), 0.0, 1.0).value())
-    assert drawn[0] == drawn[1]
-    x = dy.inputVector(numbers)
-    dy.sum_elems(dy.square(dy.dropout(x, rate))).backward(full=True)
-    np.testing.assert_allclose(x.gradient(), [2.0, 4.0, 6.0], rtol=1e-6)
 
 
 def test_arrays_are_of_doubles_as_in_dynet_and_copies(setting):
@@ -122,12 +80,12 @@ def test_memory_is_used_again_but_for_values_that_are_held():
     assert held[0, 0] == 3.0
 
 
-def gated(is_partly, has_bias, is_updated):
+def gated(has_bias, is_updated):
     """Return the gradients of a network that multiplies three matrices with every state, and the first states'."""
-    draw = np.random.RandomState(5)
-    m = dy.ParameterCollection()
-    matrices = [m.parameters_from_numpy(draw.uniform(-1, 1, (4, 4))) for _ in "abc"]
-    biases = [m.parameters_from_numpy(draw.uniform(-1, 1, 4)) for _ in "abc"]
+    draw, m = np.random.RandomState(5), dy.ParameterCollection()
+    matrices, biases = (
+        [m.parameters_from_numpy(draw.uniform(-1, 1, shape)) for _ in "abc"] for shape in ((4, 4), 4)
+    )
     ends, states = [], []
     for length in (5, 7, 6):
         state = dy.inputTensor(draw.uniform(-1, 1, 4)) + biases[0]
@@ -140,18 +98,18 @@ def gated(is_partly, has_bias, is_updated):
             states.append(state)
         ends.append(dy.squared_norm(state))
     dy.forward(ends)
-    (ends[0] + ends[2] if is_partly else dy.esum(ends)).backward()
+    (ends[0] + ends[2]).backward()
     return [each.grad_as_array() for each in (*matrices, *biases)] + [each.gradient() for each in states[:4]]
 
 
 @pytest.mark.usefixtures("_python")
-@walks(product([False, True], [(True, True), (True, False), (False, True)]))
-def test_products_of_several_matrices_with_one_vector(is_partly, how):
+@walks([(True, True), (True, False), (False, True)])
+def test_products_of_several_matrices_with_one_vector(*how):
     dy.configure(dtype="float64")
     found = []
     for autobatch in (True, False):
         dy.renew_cg(autobatching=autobatch)
-        found.append(gated(is_partly, *how))
+        found.append(gated(*how))
     for batched, single in zip(*found):
         np.testing.assert_allclose(batched, single, rtol=1e-12, atol=1e-12 * np.abs(single).max())
     dy.configure(dtype="float32")

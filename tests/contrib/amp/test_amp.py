@@ -35,14 +35,6 @@ def test_casts_lie_where_mxnet_puts_them():
     assert sum(op == "amp_cast" for op, _ in found.values()) == 9
 
 
-def test_arguments_and_types_stay():
-    converted = amp.convert_symbol(network())
-    assert converted.list_arguments() == network().list_arguments()
-    assert converted.list_auxiliary_states() == network().list_auxiliary_states()
-    _, outputs, _ = converted.infer_type(**dict.fromkeys(converted.list_arguments(), "float32"))
-    assert outputs == [np.float32]
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("store", [False, True])
 def test_predictions_stay_near(dtype, store):

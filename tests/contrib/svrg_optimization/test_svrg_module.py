@@ -7,7 +7,6 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
-from dpmodule.contrib.svrg_optimization.svrg_optimizer import _SVRGOptimizer
 from helpers import chain_cases as cases
 
 GOLDENS = np.load(Path(__file__).parents[2] / "data" / "goldens" / "chain" / "svrg.npz")
@@ -103,25 +102,6 @@ def test_a_second_mean_starts_from_the_first():
     np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), first * 1.5, rtol=1e-6)
 
 
-def test_padding_counts_as_part_of_a_batch():
-    mod, train = ready(), data(count=12)
-    mod.update_full_grads(train)
-    start = np.ones((1, 2)), np.zeros(1)
-    first, second = (gradient(p.data[0].asnumpy(), p.label[0].asnumpy(), *start)[0] for p in again(train))
-    np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), (first + second) / 1.5, rtol=1e-5)
-
-
-def test_fit_lowers_the_loss_and_reaches_the_solution():
-    rng = np.random.RandomState(0)
-    x = rng.randint(1, 5, (1000, 2)).astype("f4")
-    train = mx.io.NDArrayIter(x, x @ np.array([1.0, 2.0]), 32, shuffle=True, label_name="label")
-    mod = made(rows=32)
-    metric = mx.metric.create("mse")
-    mod.fit(train, eval_metric=metric, optimizer_params={"learning_rate": 0.025}, num_epoch=40)
-    assert metric.get()[1] < 1e-3
-    np.testing.assert_allclose(mod.get_params()[0]["fc_weight"].asnumpy(), [[1, 2]], atol=0.01)
-
-
 def test_both_modules_are_bound_and_reshaped():
     mod = ready(TWO)
     assert mod.binded
@@ -149,43 +129,3 @@ def test_other_contexts_keep_parameters_and_states():
         np.testing.assert_allclose(
             results[1][name].asnumpy(), results[0][name].asnumpy(), rtol=1e-5, atol=1e-6
         )
-
-
-def test_the_optimizer_in_a_store_assigns_full_gradients():
-    optimizer = _SVRGOptimizer("sgd", param_idx2name={0: "weight", 1: "weight_full"}, learning_rate=1.0)
-    store = mx.kv.create("local")
-    store.set_optimizer(optimizer)
-    for key, start, pushed, wanted in ((0, 0, 1, -1), (1, 1, 2, 2)):
-        value = mx.nd.ones((3,)) * start
-        store.init(key, value)
-        store.push(key, mx.nd.ones((3,)) * pushed)
-        store.pull(key, value)
-        np.testing.assert_array_equal(value.asnumpy(), np.full(3, wanted))
-
-
-def test_arguments_reach_the_optimizer_inside():
-    inner = _SVRGOptimizer("sgd", learning_rate=0.5, momentum=0.9, wd=0.1).default_opt
-    assert (inner.lr, inner.momentum, inner.wd) == (0.5, 0.9, 0.1)
-    own = mx.optimizer.Adam(learning_rate=0.2)
-    assert _SVRGOptimizer(own).default_opt is own
-    mod = ready(optimizer=mx.optimizer.SGD(learning_rate=0.2, rescale_grad=1 / 8))
-    mod.update_full_grads(data())
-    mod.forward_backward(next(data()))
-    mod.update()
-    assert not (mod.get_params()[0]["fc_weight"].asnumpy() == 1).any()
-
-
-def test_states_go_through_a_checkpoint(tmp_path):
-    prefix = str(tmp_path / "svrg")
-    mod = made()
-    mod.init_params(mx.init.One())
-    mod.init_optimizer(optimizer_params={"learning_rate": 0.01, "momentum": 0.9})
-    mod.update_full_grads(data())
-    mod.forward_backward(next(data()))
-    mod.update()
-    mod.save_checkpoint(prefix, 1, save_optimizer_states=True)
-    other = mx.mod.Module.load(prefix, 1, load_optimizer_states=True, label_names=["label"])
-    other.bind([("data", (8, 2))], [("label", (8,))])
-    other.init_optimizer(optimizer_params={"learning_rate": 0.01, "momentum": 0.9})
-    states = other.updates.states_by_name()["fc_weight"]
-    np.testing.assert_array_equal(states.asnumpy(), mod.updates.states_by_name()["fc_weight"].asnumpy())

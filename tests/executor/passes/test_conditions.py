@@ -13,94 +13,38 @@ import torch
 import dpmodule as mx
 from dpmodule import executor
 from dpmodule.executor import passes
+from helpers.nets import NETS, Net
 from helpers.switched import ALL_PASSES, assert_same
 
 S = mx.sym
-ACTIVATIONS = ("relu", "tanh", "sigmoid", "softrelu")
+X = S.Variable("x")
 
 
-def dense(value, source, units=None, **attrs):
-    return S.FullyConnected(value, num_hidden=units or source.choice((1, 3, 6)), **attrs)
+def perceptron(*acts):
+    net = X
+    for act in acts:
+        net = S.Activation(S.FullyConnected(net, num_hidden=3), act_type=act)
+    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=3), S.Variable("label"))
 
 
-def active(value, source):
-    if source.random() < 0.3:
-        return source.choice((S.relu, S.tanh, S.sigmoid))(value)
-    return S.Activation(value, act_type=source.choice(ACTIVATIONS))
+def many_weights():
+    net = S.Pooling(X, global_pool=True, kernel=(1, 1))
+    for _ in range(2):
+        net = S.Convolution(net, kernel=(1, 1), num_filter=300)
+    return net
 
 
-def perceptron(value, source):
-    for _ in range(source.randint(1, 3)):
-        value = active(dense(value, source, no_bias=source.random() < 0.3), source)
-    return value
-
-
-def recurrent(value, source):
-    steps = source.choice((3, 4))
-    kind = source.choice((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell))
-    inputs = list(S.SliceChannel(dense(value, source, 2 * steps), num_outputs=steps, axis=1))
-    if source.random() < 0.5:  # steps that are numbers
-        inputs = list(S.SliceChannel(dense(value, source, steps), num_outputs=steps, squeeze_axis=True))
-    cell = kind(3, prefix="cell_")
-    zeros = S.zeros_like(dense(value, source, 3))  # of the data's type, as `begin_state` is not
-    begin = [zeros] * len(cell.state_info)
-    outputs, _ = cell.unroll(steps, inputs, begin_state=begin, merge_outputs=True)
-    return outputs
-
-
-def convolved(value, source):
-    value = S.Convolution(value, kernel=(3, 3), pad=(1, 1), num_filter=source.choice((2, 4)), no_bias=True)
-    norm = source.randrange(5)
-    if norm == 0:
-        value = S.BatchNorm(value, fix_gamma=False)
-    elif norm == 1:
-        value = S.InstanceNorm(value)
-    elif norm == 2:
-        value = S.GroupNorm(value, num_groups=2)
-    value = active(value, source)
-    if source.random() < 0.6:
-        value = S.Pooling(value, kernel=(2, 2), stride=(2, 2), pool_type=source.choice(("max", "avg")))
-    return value
-
-
-def convolutional(value, source):
-    value = convolved(value, source)
-    if source.random() < 0.5:
-        value = S.broadcast_add(value, S.Convolution(value, kernel=(1, 1), num_filter=1))
-    if source.random() < 0.4:  # few positions, many weights
-        value = S.Convolution(
-            S.Pooling(value, global_pool=True, kernel=(1, 1)), kernel=(1, 1), num_filter=300
-        )
-        value = S.Convolution(value, kernel=(1, 1), num_filter=300)
-    return value
-
-
-def twice(value, source):
-    with mx.AttrScope(force_mirroring="True"):
-        value = active(value, source) * 0.5 + active(value, source)
-    return value - S.tanh(value) * S.tanh(value)
-
-
-BODIES = {"perceptron": perceptron, "recurrent": recurrent, "convolutional": convolutional, "twice": twice}
-
-
-def network(source):
-    """Return a network, the shapes that its data may have, and how many classes there are."""
-    body = source.choice(sorted(BODIES))
-    rows = source.choice((1, 2, 5))
-    shapes = [(rows,), (rows, 4), (rows, 2, 3)]
-    if body == "convolutional":
-        shapes = [(rows, source.choice((1, 2)), 6, 6)]
-    elif body == "recurrent":
-        shapes = [(rows, 4), (rows,)]
-    classes = 3
-    if source.random() < 0.1:
-        classes, shapes = 2100, [(600, 4)] if body == "perceptron" else shapes
-    net = BODIES[body](S.Variable("data"), source)
-    net = dense(net, source, classes, name="scores")
-    if source.random() < 0.2:
-        return S.MakeLoss(S.square(net), name="loss", grad_scale=0.1), shapes, 0
-    return S.SoftmaxOutput(net, name="softmax"), shapes, classes
+SCORES = S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2100), S.Variable("label"))
+MORE = {
+    f"{acts}": Net(lambda acts=acts: perceptron(*acts), {"x": (5, 4)})
+    for acts in (("relu",), ("tanh", "relu"))
+}
+MORE |= {
+    "of numbers": Net(lambda: perceptron("relu", "sigmoid"), {"x": (5,)}),
+    "many classes": Net(lambda: SCORES, {"x": (600, 4)}),
+    "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
+}
+ALL = MORE | {k: net for k, net in NETS.items() if not (net.ragged or net.random or net.types or net.below)}
 
 
 def laid_out(tensor, kind):
@@ -113,89 +57,83 @@ def laid_out(tensor, kind):
     return torch.stack([tensor, tensor], -1).flatten(-2)[..., ::2] if kind == "gapped" else tensor
 
 
-def as_stored(values, stype, dtype, layout):
-    """Return the data of a batch."""
-    if stype != "default":
-        values = np.where(np.random.RandomState(1).uniform(size=values.shape) < 0.6, 0, values)
-        return mx.nd.array(values, dtype=dtype).tostype(stype)
-    if dtype == "bfloat16":
-        return mx.nd.array(values, dtype="bfloat16")
-    return mx.nd.from_dlpack(laid_out(torch.from_numpy(values), layout).to(getattr(torch, dtype)))
-
-
-def conditions(source, shape):
+def conditions(source, net):
     """Draw what a batch is like, and which gradients are wanted."""
-    stypes = ["default"] * 3 + (["csr", "row_sparse"] if len(shape) == 2 else [])
+    dense = ["default"] * 3 + (["csr", "row_sparse"] if len(net.shapes.get("x", ())) == 2 else [])
     return {
-        "stype": source.choice(stypes),
+        "stype": source.choice(dense),
         "dtype": source.choice(("float32", "float32", "float64", "float16", "bfloat16")),
         "layout": source.choice(("plain", "turned", "gapped", "channels_last")),
-        "fixed": source.choice(("", ".*weight", ".*bias", ".*[13]_.*", ".*conv.*", ".*")),
+        "fixed": source.choice(("^$", ".*weight", ".*bias", ".*[13]_.*", ".*conv.*", ".*")),
         "wants_data": source.random() < 0.3,
         "training": source.random() < 0.8,
     }
 
 
-def results(net, shape, classes, drawn, off):
-    """Return everything that a training step and a prediction leave, by name; or the type of the error."""
-    numbers, training = np.random.RandomState(0), drawn["training"]
-    values = numbers.uniform(-1, 1, shape).astype("float32")
-    batch = mx.io.DataBatch([as_stored(values, drawn["stype"], drawn["dtype"], drawn["layout"])])
-    if classes:
-        batch.label = [mx.nd.array(numbers.randint(0, classes, shape[0]))]
-    names = [name for name in net.list_arguments() if name not in ("data", "softmax_label")]
-    fixed = [name for name in names if drawn["fixed"] and re.fullmatch(drawn["fixed"], name)]
-    labels = ["softmax_label"] if classes else None
-    module = mx.mod.Module(net, label_names=labels, fixed_param_names=fixed or None)
-    wants, found = drawn["wants_data"] and drawn["stype"] != "csr", {}  # whose gradient is not stored as such
+def results(net, drawn, off):
+    """Return everything that two runs and a prediction leave, by name; or the type of the error."""
     with executor.disabled(*off):
         try:
-            data = mx.io.DataDesc("data", shape, drawn["dtype"])
-            label = [mx.io.DataDesc("softmax_label", (shape[0],), np.float32)] if classes else None
-            module.bind([data], label, for_training=training, inputs_need_grad=wants)
-            mx.random.seed(3)
-            module.init_params(mx.init.Uniform(0.5))
-            for turn in range(2):
-                module.forward(batch, is_train=training)
-                found |= {f"output {i}, {turn}": out for i, out in enumerate(module.get_outputs())}
-                if training:
-                    module.backward()
-                    grads = zip(module.group.param_names, module.group.grad_arrays)
-                    found |= {f"gradient of {n}, {turn}": g[0] for n, g in grads if g and g[0] is not None}
-                    found |= {f"gradient of data, {turn}": module.get_input_grads()[0]} if wants else {}
-                found = {name: np.asarray(copied(value), "float64") for name, value in found.items()}
-            module.forward(batch, is_train=False)
-            found["prediction"] = copied(module.get_outputs()[0]).astype("float64")
+            return ran(net, drawn)
         except mx.base.MXNetError as error:
             return type(error), {}
-        return found, dict(module.group.execs[0].program(True).low.fired)
 
 
-def copied(value):
-    return value if isinstance(value, np.ndarray) else value.asnumpy()
+def ran(net, drawn):
+    symbol = net.symbol()
+    values, training = net.arrays(symbol), drawn["training"]
+    labels = [name for name in values if name.endswith("label")]
+    data = [name for name in net.shapes if name in values and name not in labels]
+    wants = drawn["wants_data"] and drawn["stype"] != "csr"  # whose gradient is not stored as such
+    fixed = {
+        k for k in values if k in labels or (not wants if k in data else re.fullmatch(drawn["fixed"], k))
+    }
+    bound = symbol.simple_bind(
+        mx.cpu(),
+        {name: "null" if name in fixed else "write" for name in symbol.list_arguments()},
+        dict.fromkeys(data, drawn["dtype"]),
+        {"x": drawn["stype"]} if "x" in data else None,
+        **{name: values[name].shape for name in (*data, *labels, *net.params)},
+    )
+    for name, array in {**bound.arg_dict, **bound.aux_dict}.items():
+        array[:] = values[name] * (values[name] > 0) if array.stype != "default" else values[name]
+    lent = {k: laid_out(bound.arg_dict[k].torch().clone(), drawn["layout"]) for k in data if k != "x"}
+    if drawn["stype"] == "default" and "x" in data:
+        lent["x"] = laid_out(bound.arg_dict["x"].torch().clone(), drawn["layout"])
+    found, numbers = {}, np.random.RandomState(0)
+    for turn in range(2):
+        bound.run(training, lent)
+        arrays = {f"output {i}": out for i, out in enumerate(bound.outputs)}
+        if training:
+            bound.backward([mx.nd.array(numbers.rand(*o.shape), dtype=o.dtype) for o in bound.outputs])
+            arrays |= {f"gradient of {k}": grad for k, grad in bound.grad_dict.items() if grad is not None}
+        found |= {f"{k}, {turn}": v.asnumpy().astype("float64") for k, v in arrays.items()}
+    found["prediction"] = bound.forward()[0].asnumpy().astype("float64")
+    return found, dict(bound.program(True).low.fired)
 
 
 TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 3e-2, "bfloat16": 0.25}
 
 
 def check(seed):
-    """Compare one drawn network under drawn conditions with all passes and without some; return what has fired."""
+    """Compare a network under drawn conditions with all passes and without some; return what has fired."""
     source = random.Random(seed)
-    net, shapes, classes = network(source)
-    shape = source.choice(shapes)
-    drawn = conditions(source, shape)
-    off = ALL_PASSES if source.random() < 0.5 else [source.choice(ALL_PASSES)]
-    want, _ = results(net, shape, classes, drawn, off)
-    got, fired = results(net, shape, classes, drawn, ())
-    what = f"of net {seed}, {shape}, {drawn}"
+    name = source.choice([*MORE] * 8 + [*ALL])
+    drawn, off = conditions(source, ALL[name]), source.choice((ALL_PASSES, [source.choice(ALL_PASSES)]))
+    (want, _), (got, fired) = results(ALL[name], drawn, off), results(ALL[name], drawn, ())
     if isinstance(want, type) or isinstance(got, type):
-        assert got is want, what
+        assert got is want, f"of {name}, {drawn}"
         return fired
-    assert_same(got, want, TOLERANCE[drawn["dtype"]], what)
+    assert_same(got, want, TOLERANCE[drawn["dtype"]], f"of {name}, {drawn}")
     return fired
 
 
-def check_range(seeds):
+OTHERS = {"fused_convolutions", "dead_steps", "mirror", "pooled_lookups"}  # the last is for ragged data
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("seeds", [range(250), pytest.param(range(250, 5000), marks=pytest.mark.slow)])
+def test_conditions_of_passes(seeds):
     fired, failures = set(), []
     for seed in seeds:
         try:
@@ -203,19 +141,7 @@ def check_range(seeds):
         except Exception as error:
             failures.append(f"{seed}: {type(error).__name__}: {str(error)[:600]}")
     assert not failures, "\n".join(failures)
-    return fired
-
-
-@pytest.mark.timeout(120)
-def test_conditions_of_passes():
-    others = {"fused_convolutions", "dead_steps", "mirror", "pooled_lookups"}  # the last is for ragged data
-    assert check_range(range(200)) >= set(ALL_PASSES) - others
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-def test_conditions_of_passes_in_many_networks():
-    check_range(range(200, 5000))
+    assert fired >= set(ALL_PASSES) - OTHERS
 
 
 @pytest.mark.parametrize("each", passes.PASSES, ids=lambda each: each.name)

@@ -122,13 +122,16 @@ def test_convolution_normalisation_and_rectifier_are_one_step(fix_gamma, no_bias
 
 ACTIVATIONS = {
     "relu": S.relu,
-    "rectifier": lambda x: S.Activation(x, act_type="relu"),
-    "tanh": lambda x: S.Activation(x, act_type="tanh"),
+    "tanh": S.tanh,
     "sigmoid": S.sigmoid,
-    "softrelu": lambda x: S.Activation(x, act_type="softrelu"),
-    "leaky": lambda x: S.LeakyReLU(x, act_type="leaky", slope=0.3),
-    "elu": lambda x: S.LeakyReLU(x, act_type="elu"),
-    "gelu": lambda x: S.LeakyReLU(x, act_type="gelu"),
+    **{
+        kind: lambda x, kind=kind: S.Activation(x, act_type=kind.replace("rectifier", "relu"))
+        for kind in ("rectifier", "softrelu")
+    },
+    **{
+        kind: lambda x, kind=kind: S.LeakyReLU(x, act_type=kind, slope=0.3)
+        for kind in ("leaky", "elu", "gelu")
+    },
     "relu6": lambda x: S.clip(x, 0.0, 6.0),
     "clip": lambda x: S.clip(x, -0.25, 0.5),
     "none": lambda x: x,
@@ -138,23 +141,15 @@ SUMMED = {"clip", "none", "rectifier", "relu", "relu6"}
 
 
 @walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
-def test_activations(kind, summed, public):
+def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, public):
     packed_weights.entries.clear()
     torch_private.select(public)
     fast = same_with_pass_off(ACTIVATIONS[kind](conv() + DATA if summed else conv()))
     alone = set(ACTIVATIONS) - SUMMED if summed else {"softrelu", "elu"}
     assert len(steps(fast)) == (2 if kind in alone else 1)
-
-
-@walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
-def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, public):
-    packed_weights.entries.clear()
-    torch_private.select(public)
-    x = norm(conv())
-    bound = bind(ACTIVATIONS[kind](x + DATA if summed else x))
-    bound.arg_dict["data"][0, 0, 0, 0] = np.nan
+    fast.arg_dict["data"][0, 0, 0, 0] = np.nan
     for _ in range(3):
-        (got,) = answer(bound)
+        (got,) = answer(fast)
         if kind != "rectifier":
             assert np.isnan(got[0, :, 0, 0]).all()
         elif not public:
@@ -173,15 +168,10 @@ def residual(x, name, left=True, stride=1):
 STEM = conv(count=4, name="stem")
 ONE, OWN = residual(STEM, "a"), conv() + DATA
 VIEWS = {
-    "BlockGrad": S.BlockGrad(STEM),
-    "Cast": S.Cast(STEM, dtype="float32"),
-    "Dropout": S.Dropout(STEM, p=0.5),
-    "SliceChannel": S.SliceChannel(STEM, num_outputs=2)[0],
     "reshape": S.reshape(STEM, shape=(0, 0, -1)),
     "slice": S.slice_axis(STEM, axis=1, begin=0, end=2),
     "transpose": S.transpose(STEM, axes=(0, 2, 3, 1)),
 }
-DOWN = conv(DATA, 3, 4, "first", stride=(2, 2))
 SUMS = {
     "blocks": (residual(residual(ONE, "b", False, 2), "c"), 8, [True, True, True]),
     "output": (S.Group([ONE, STEM]), 3, [False]),
@@ -190,7 +180,6 @@ SUMS = {
     "activation read": (S.relu(residual(STEM, "b") + STEM), 3, [False]),
     "variable and own data": (conv(OWN, name="d") + OWN, 2, [False] * 2),
     **{f"{k}, read": (S.broadcast_mul(v, S.sum(ONE)), 3, [False]) for k, v in VIEWS.items()},
-    **{f"{k}, output": (S.Group([v, ONE]), 3, [False]) for k, v in VIEWS.items()},
 }
 
 
@@ -201,29 +190,36 @@ def test_sums_are_written_over_what_nobody_reads_any_more(case):
     assert [each.overwrites for each in calls if getattr(each, "sums", False)] == written
 
 
-def test_a_sum_goes_to_the_convolution_with_the_smaller_strides():
-    shortcut, main = conv(count=4, name="short", stride=(2, 2)), conv(DOWN, 1, 4, "last")
-    for net in (shortcut + main, main + shortcut):
-        fast = same_with_pass_off(net, count=3)
-        sums = {fast.graph.nodes[step.node].name: step.function.sums for step in steps(fast)}
-        assert sums == {"short": False, "first": False, "last": True}
+def wide_unit(x, name, stride=1, left=True, fix_gamma=False):
+    """Return a residual unit with enough filters for the kernel."""
+    y = norm(conv(x, 1, 16, f"{name}a", stride=(stride,) * 2, no_bias=True), f"{name}an", fix_gamma=fix_gamma)
+    y = conv(S.Activation(y, act_type="relu"), 3, 16, f"{name}b")
+    x = x if stride == 1 else conv(x, 1, 16, f"{name}s", stride=(stride,) * 2, no_bias=True)
+    return S.Activation(x + y if left else y + x, act_type="relu")
 
 
-READ = norm(conv())
+READ, OF_STEM = norm(conv()), conv(count=16, name="stem")
+COMPUTED = S.Reshape(conv(OF_STEM, 1, 16, "w"), shape=(16, 16, 1, 1))  # of one image: (1, 16, 1, 16)
+
+
+def last(weight):
+    return S.Convolution(
+        wide_unit(OF_STEM, "u"), weight, kernel=(1, 1), num_filter=16, no_bias=True, name="last"
+    )
+
+
 PLAIN = {
     "of one image": (S.relu(S.broadcast_add(conv(), OTHER)), SHAPE, 1, {"other": (1, 3, 1, 1)}),
-    "of one shape": (S.relu(S.broadcast_add(conv(), OTHER)), SHAPE, 1, {"other": SHAPE}),
     "larger": (S.relu(S.broadcast_add(OTHER, conv())), (1, 3, 6, 6), 1, {"other": (4, 3, 6, 6)}),
     "one filter": (S.relu(conv(size=3, count=1) + OTHER), SHAPE, 1, {"other": (2, 1, 6, 6)}),
     "convolution read": (S.Group([S.relu(READ), READ.get_children()[0]]), SHAPE, 1, {}),
-    "norm read": (S.Group([S.relu(READ), READ]), SHAPE, 1, {}),
     "read twice": ((lambda x: x + x)(conv()), SHAPE, 1, {}),
     "one of three": (norm(conv(), output_mean_var=True)[0], SHAPE, 1, {}),
-    "all of three": (S.Group(list(norm(conv(), output_mean_var=True))), SHAPE, 1, {}),
     "axis": (S.relu(norm(conv(count=6), axis=2)), SHAPE, 1, {}),
     "one axis": (S.relu(norm(S.Convolution(DATA, kernel=(3,), num_filter=2))), (2, 3, 8), 0, {}),
-    "three axes": (norm(S.Convolution(DATA, kernel=(2, 2, 2), num_filter=2)), (2, 3, 4, 4, 4), 0, {}),
     "global": (norm(conv(count=4), use_global_stats=True), SHAPE, 1, {}),
+    "computed weight": (last(COMPUTED), (1, 3, 1, 16), 5, {}),
+    "given weight": (last(OTHER), (1, 3, 1, 16), 4, {"other": (16, 16, 1, 1)}),
 }
 
 
@@ -231,24 +227,6 @@ PLAIN = {
 def test_other_readers_and_shapes(case):
     net, shape, count, given = PLAIN[case]
     same_with_pass_off(net, shape, count, **given)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_other_types_run_as_they_are(dtype):
-    net = S.relu(conv(size=3, count=2))
-    outs = [[answer(bind(net, off=off, dtype=dtype))[0] for _ in range(3)] for off in (True, False)]
-    np.testing.assert_array_equal(*outs)
-
-
-def test_backward_of_a_prediction_is_as_without_the_pass():
-    plain, fast = bind(conv_norm_relu(), off=True), bind(conv_norm_relu())
-    for bound in (plain, fast, fast):
-        bound.forward(is_train=False)
-    for bound in (plain, fast):
-        bound.backward(mx.nd.ones((2, 4, 6, 6)))
-    for name, grad in plain.grad_dict.items():
-        np.testing.assert_array_equal(fast.grad_dict[name].asnumpy(), grad.asnumpy(), name)
-    assert NAME not in fast.program(True).low.fired
 
 
 def test_plans_pass_gradients_and_vmap():
@@ -304,14 +282,6 @@ BLOCK = getattr(kernels(), "convolution_block", lambda filters: 0)
 needs_kernel = pytest.mark.skipif(BLOCK(16) == 0, reason="there is no such kernel")
 
 
-def wide_unit(x, name, stride=1, left=True, fix_gamma=False):
-    """Return a residual unit with enough filters for the kernel."""
-    y = norm(conv(x, 1, 16, f"{name}a", stride=(stride,) * 2, no_bias=True), f"{name}an", fix_gamma=fix_gamma)
-    y = conv(S.Activation(y, act_type="relu"), 3, 16, f"{name}b")
-    x = x if stride == 1 else conv(x, 1, 16, f"{name}s", stride=(stride,) * 2, no_bias=True)
-    return S.Activation(x + y if left else y + x, act_type="relu")
-
-
 def wide_net(**given):
     x = conv(size=3, count=16, name="stem")
     x = wide_unit(wide_unit(x, "u", **given), "v", stride=2, left=False, **given)
@@ -319,9 +289,8 @@ def wide_net(**given):
 
 
 @needs_kernel
-@pytest.mark.parametrize("fix_gamma", [False, True])
-def test_convolutions_in_sequence_are_done_at_once_with_the_same_numbers(tried, fix_gamma):
-    inner, net = wide_net(fix_gamma=fix_gamma)
+def test_convolutions_in_sequence_are_done_at_once_with_the_same_numbers(tried):
+    inner, net = wide_net(fix_gamma=True)
     pooled = S.Pooling(net, kernel=(2, 2), pool_type="max")
     for each in (net, S.Group([net, inner]), S.Group([pooled, S.sum(inner)])):
         tried.clear()
@@ -346,12 +315,6 @@ def test_they_run_one_by_one_where_something_does_not_fit(tried):
     torch.set_num_threads(2)
     np.testing.assert_array_equal(answer(bound)[0], got[0])
     torch.set_num_threads(1)
-    other = bound.reshape(data=(5, 3, 8, 4), allow_up_sizing=True)
-    other.arg_dict["data"][:] = mx.nd.array(np.random.RandomState(3).uniform(-1, 1, (5, 3, 8, 4)))
-    got = answer(other)
-    assert tried[-3:] == [True] * 3
-    torch.set_num_threads(2)
-    assert_close(got, answer(other))
 
 
 @needs_kernel
@@ -364,25 +327,6 @@ def test_their_results_are_no_memory_that_the_next_ones_write(tried):
     bound.forward(is_train=False)
     assert tried == [False, False, True, True]
     assert all(map(torch.equal, outs, before))
-
-
-@needs_kernel
-def test_convolutions_with_computed_parameters_stay_alone():
-    x = conv(count=16, name="stem")
-    computed = S.Reshape(conv(x, 1, 16, "w"), shape=(16, 16, 1, 1))  # of one image: (1, 16, 1, 16)
-    options = {"kernel": (1, 1), "num_filter": 16, "no_bias": True}
-    for weight, count, given in ((computed, 5, {}), (OTHER, 4, {"other": (16, 16, 1, 1)})):
-        net = S.Convolution(wide_unit(x, "u"), weight, name="last", **options)
-        same_with_pass_off(net, (1, 3, 1, 16), count, **given)
-
-
-@needs_kernel
-def test_an_error_in_them_names_the_node():
-    program = bind(wide_net()[1]).program(False)
-    lines = enumerate(program.source.splitlines(), 1)
-    inside = [at for at, line in lines if line.startswith("        ") and "convolution" in line]
-    names = [program.low.graph.nodes[program.nodes_at(at)[0]].name for at in inside]
-    assert sorted(names) == ["ua", "ub", "va", "vb", "vs", "wa", "wb"]
 
 
 def test_the_environment_leaves_convolutions_to_torch(monkeypatch):
@@ -411,17 +355,6 @@ def test_packs_are_made_in_the_second_use_shared_and_go_with_the_parameters_or_b
     assert len(packed_weights.entries) == 0
 
 
-def test_a_gamma_that_counts_as_1_is_written_but_the_pack_stays():
-    bound = bind(conv_norm_relu(fix_gamma=True))
-    for _ in range(2):
-        want = answer(bound)
-    packs = [list(entry.packs.values()) for entry in packed_weights.entries.values()]
-    bound.arg_dict["n_gamma"][:] = 4
-    assert_close(answer(bound), want)
-    assert bound.arg_dict["n_gamma"].asnumpy().tolist() == [1] * 4
-    assert [list(entry.packs.values()) for entry in packed_weights.entries.values()] == packs != []
-
-
 def set_all(array, value):
     array[:] = value
 
@@ -430,34 +363,6 @@ def with_gradient(array):
     array.attach_grad()
     with mx.autograd.record():
         return array.reshape((-1,)), array[0:1]
-
-
-def optimized(optimizer, **options):
-    def write(array, bound, name):
-        updater = mx.optimizer.get_updater(mx.optimizer.create(optimizer, learning_rate=0.5, **options))
-        for _ in range(4):
-            updater(0, mx.nd.ones(array.shape), array)
-            answer(bound)
-            answer(bound)
-
-    return write
-
-
-def by_monitor(array, bound, name):
-    seen = []
-    bound.set_monitor_callback(lambda _, each: seen.append(each) if each.shape == array.shape else None, True)
-    bound.forward(is_train=True)
-    bound.set_monitor_callback(None)
-    for _ in range(2):
-        answer(bound)
-    for each in seen:
-        each[:] = 2
-
-
-def by_kvstore(array, bound, name):
-    store = mx.kv.create("local")
-    store.init(0, mx.nd.ones(array.shape))
-    store.pull(0, out=array)
 
 
 def by_a_tensor_in_its_place(array, bound, name):
@@ -470,7 +375,6 @@ def by_a_tensor_in_its_place(array, bound, name):
 
 WAYS = {
     "slice": lambda array, bound, name: set_all(array, 0.5),
-    "part": lambda array, bound, name: array.__setitem__(slice(1, 2), 0.7),
     "operator": lambda array, bound, name: array.__imul__(2),
     "out": lambda array, bound, name: mx.nd.random.normal(shape=array.shape, out=array),
     "copy": lambda array, bound, name: mx.nd.ones(array.shape).copyto(array),
@@ -481,12 +385,7 @@ WAYS = {
     "tensor as numpy": lambda array, bound, name: array.tensor.numpy().__setitem__(..., 2.5),
     "update": lambda array, bound, name: mx.nd.sgd_update(array, mx.nd.ones(array.shape), out=array, lr=0.1),
     "initializer": lambda array, *_: mx.init.Xavier()(mx.init.InitDesc("x_weight"), array.reshape((1, -1))),
-    "monitor": by_monitor,
-    "kvstore": by_kvstore,
     "tensor in its place": by_a_tensor_in_its_place,
-    "momentum": optimized("sgd", momentum=0.9),
-    "nag": optimized("nag", momentum=0.9),
-    **{each: optimized(each) for each in ("sgd", "adam", "rmsprop", "adagrad", "ftrl")},
 }
 HANDLES = {
     "view": (lambda array: array.reshape((-1,)), lambda held: held.__setitem__(slice(0, 2), 3)),
@@ -517,53 +416,12 @@ def test_no_way_of_writing_parameters_is_missed(way, name):
     assert np.abs(answer(bound)[0] - before[0]).max() > 1e-3
 
 
-def test_moving_statistics_that_training_moves():
-    bound = bind(conv_norm_relu())
-    for _ in range(3):
-        check_formula(bound)
-        before = bound.aux_dict["n_moving_mean"].asnumpy()
-        bound.forward(is_train=True)
-        bound.backward([mx.nd.ones((2, 4, 6, 6))])
-        assert np.abs(bound.aux_dict["n_moving_mean"].asnumpy() - before).max() > 1e-3
-
-
-def test_statistics_moved_inside_a_loop():
-    weight, vectors = S.Variable("w"), {n: S.Variable(f"n_{n}") for n in ("gamma", "beta")}
-    vectors |= {n: S.Variable(f"n_{n}", __init__="zero") for n in ("moving_mean", "moving_var")}
-
-    def layer(x):
-        x = S.Convolution(x, weight, kernel=(1, 1), num_filter=2, no_bias=True)
-        return S.BatchNorm(x, fix_gamma=False, **vectors)
-
-    looped = S.contrib.foreach(lambda x, s: (layer(x), s), S.expand_dims(DATA, 0), S.Variable("state"))[0]
-    loop, net = bind(looped, (2, 3, 4, 4), state=(1,)), layer(DATA)
-    arrays = {**loop.arg_dict, **loop.aux_dict}
-    names = net.list_arguments(), net.list_auxiliary_states()
-
-    def outside():
-        args, states = ({n: arrays[n] for n in each} for each in names)
-        return net.bind(mx.cpu(), args, aux_states=states)
-
-    user = outside()
-    for _ in range(3):
-        before = answer(user)
-    loop.forward(is_train=True)
-    loop.backward([mx.nd.ones(loop.outputs[0].shape)])
-    with executor.disabled(NAME):
-        want = answer(outside())
-    assert_close(answer(user), want)
-    assert np.abs(want[0] - before[0]).max() > 1e-3
-
-
 def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():
     net = S.Convolution(DATA, S.Variable("w"), kernel=(3, 3), num_filter=4, no_bias=True)
     memory, tensor = np.ones((4, 3, 3, 3), np.float32), torch.ones(4, 3, 3, 3)
-    others = [
-        (mx.nd.from_numpy(memory), lambda: memory.__imul__(2)),
-        (mx.nd.from_torch(tensor), lambda: tensor.data.mul_(2)),
-    ]
+    others = mx.nd.from_numpy(memory), mx.nd.from_torch(tensor)
     memory.flags.writeable = True
-    for weight, write in others:
+    for weight, write in zip(others, (lambda: memory.__imul__(2), lambda: tensor.data.mul_(2))):
         bound = net.bind(mx.cpu(), {"data": mx.nd.ones((1, 3, 3, 3)), "w": weight})
         assert [answer(bound)[0].max() for _ in range(3)] == [27] * 3
         write()
@@ -575,64 +433,30 @@ def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():
     assert packed_weights.packed_bytes() > 0
 
 
-def module(contexts=None):
-    net = S.relu(norm(conv(size=3, count=4, no_bias=True), fix_gamma=False))
-    net = S.SoftmaxOutput(S.FullyConnected(net, num_hidden=3, name="fc"), name="softmax")
-    made = mx.mod.Module(net, context=contexts or mx.cpu())
-    made.bind([("data", (4, 3, 6, 6))], [("softmax_label", (4,))])
+@pytest.mark.parametrize("optimizer", ["sgd", "torch", "shared"])
+def test_modules_between_updates(optimizer):
+    """A shared module's memory may be written by another process, so it is never packed."""
+    net = S.SoftmaxOutput(S.FullyConnected(conv_norm_relu(), num_hidden=3, name="fc"), name="softmax")
+    made, rng = mx.mod.Module(net), np.random.RandomState(0)
+    data = mx.io.NDArrayIter(rng.uniform(-1, 1, (12, *SHAPE[1:])), rng.randint(0, 3, 12), 4)
+    made.bind(data.provide_data, data.provide_label)
     mx.random.seed(1)
     made.init_params(mx.init.Uniform(0.5))
-    return made
-
-
-def batches():
-    rng = np.random.RandomState(0)
-    data, label = rng.uniform(-1, 1, (12, 3, 6, 6)), rng.randint(0, 3, 12)
-    return mx.io.NDArrayIter(data.astype(np.float32), label.astype(np.float32), 4)
-
-
-def check(made):
-    """Compare predictions with those of a module without the pass."""
-    with executor.disabled(NAME):
-        other = mx.mod.Module(made.symbol, context=mx.cpu())
-        other.bind(made.data_shapes, made.label_shapes, for_training=False)
-        other.set_params(*made.get_params())
-        want = other.predict(batches()).asnumpy()
-    for _ in range(3):
-        assert_close([made.predict(batches()).asnumpy()], [want])
-
-
-TORCH_SGD = mx.optimizer.TorchOptimizer(torch.optim.SGD, lr=0.5, fused=True, rescale_grad=0.25)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", TORCH_SGD], ids=["sgd", "adam", "torch"])
-def test_modules_between_updates(optimizer, tmp_path):
-    made = module()
-    check(made)
-    assert packed_weights.packed_bytes() > 0
-    options = {"learning_rate": 0.5} if isinstance(optimizer, str) else {}
-    made.init_optimizer(optimizer=optimizer, optimizer_params=options)
-    for batch in batches():
-        made.forward_backward(batch)
-        made.update()
-        check(made)
-    prefix = str(tmp_path / "net")
-    made.save_checkpoint(prefix, 0)
-    changes = [
-        lambda: made.set_params({k: v * 0.5 for k, v in made.get_params()[0].items()}, made.get_params()[1]),
-        lambda: made.set_params(*mx.model.load_checkpoint(prefix, 0)[1:]),
-        lambda: made.init_params(mx.init.Uniform(0.1), force_init=True),
-        lambda: made.reshape([("data", (2, 3, 6, 6))], [("softmax_label", (2,))]),
-    ]
-    for change in changes:
-        change()
-        check(made)
-
-
-def test_shared_memory_is_never_packed():
-    made = module()
-    made.group.store.share_memory()
-    check(made)
-    assert packed_weights.packed_bytes() == 0
-    made.group.store.array("c_weight", 0).tensor.data.mul_(2)  # as another process does
-    check(made)
+    made.init_optimizer(optimizer_params={"learning_rate": 0.5})
+    if optimizer == "torch":
+        fused = mx.optimizer.TorchOptimizer(torch.optim.SGD, lr=0.5, fused=True, rescale_grad=0.25)
+        made.init_optimizer(optimizer=fused, force_init=True)
+    if optimizer == "shared":
+        made.group.store.share_memory()
+    for batch in [None, *list(data)]:
+        if batch:
+            made.forward_backward(batch)
+            made.update()
+        with executor.disabled(NAME):
+            other = mx.mod.Module(net)
+            other.bind(data.provide_data, data.provide_label, for_training=False)
+            other.set_params(*made.get_params())
+            want = other.predict(data).asnumpy()
+        for _ in range(3):
+            assert_close([made.predict(data).asnumpy()], [want])
+        assert (packed_weights.packed_bytes() == 0) == (optimizer == "shared")

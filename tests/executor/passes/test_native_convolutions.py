@@ -1,6 +1,6 @@
 import importlib
+from ast import literal_eval
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
@@ -36,31 +36,20 @@ def net(**attrs):
 
 
 @needs_kernels
-@pytest.mark.parametrize("grad_req", ["write", "add"])
 @pytest.mark.parametrize("attrs", [{}, {"stride": (2, 2), "no_bias": True}], ids=["1", "2"])
-@pytest.mark.parametrize("off", [(), ("channels_last",), ("unfolded_convolutions",), ("fused_norms",)])
-def test_results_are_those_without(attrs, off, grad_req, convolved):
-    counts = same_with_and_without(net(**attrs), SHAPE, NAME, *off, rtol=1e-4, grad_req=grad_req)
+@pytest.mark.parametrize("off", [(), ("channels_last",)])
+def test_results_are_those_without(attrs, off, convolved):
+    counts = same_with_and_without(net(**attrs), SHAPE, NAME, *off, rtol=1e-4, grad_req="add")
     assert counts[NAME] == 2
     assert set(convolved) == {1, attrs.get("stride", (1,))[0]}
 
 
 @pytest.mark.parametrize(
-    "attrs",
-    [
-        {"num_group": 2},
-        {"dilate": (2, 2)},
-        {"pad": (0, 0)},
-        {"stride": (1, 2)},
-        {"stride": (3, 3)},
-        {"kernel": (1, 1)},
-        {"kernel": (5, 5)},
-    ],
-    ids=str,
+    "attrs", ["num_group=2", "dilate=(2, 2)", "pad=(0, 0)", "stride=(1, 2)", "stride=(3, 3)", "kernel=(1, 1)"]
 )
 def test_other_windows_are_left_alone(attrs):
-    assert fired(net(**attrs), SHAPE)[NAME] == 1
-    assert NAME not in fired(layer(S.Variable("data"), "c", num_group=1, **{"kernel": (5, 5)}), SHAPE)
+    name, _, value = attrs.partition("=")
+    assert fired(net(**{name: literal_eval(value)}), SHAPE)[NAME] == 1
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
@@ -68,14 +57,3 @@ def test_other_types_have_the_same_bits(dtype, convolved):
     one = S.MakeLoss(layer(S.Variable("data"), "c"))
     assert same_with_and_without(one, SHAPE, NAME, rtol=0, dtype=dtype)[NAME] == 1
     assert not convolved
-
-
-@needs_kernels
-def test_a_gradient_needs_no_copy():
-    one = net().simple_bind(mx.cpu(), **SHAPE)
-    one.forward(is_train=True, data=np.ones(SHAPE["data"]))
-    before = one.grad_dict["second_weight"].tensor.data_ptr()
-    one.backward()
-    after = one.grad_dict["second_weight"].tensor
-    assert after.data_ptr() != before
-    assert after.is_contiguous()

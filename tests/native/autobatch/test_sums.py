@@ -12,7 +12,7 @@ from dpmodule import native
 from helpers.walk import walks
 
 pytestmark = pytest.mark.skipif(native.core is None, reason="no native extension")
-MANY = 500_000
+MANY, NODES = 500_000, 120_000
 TENTH = float(np.float32(0.1))
 
 
@@ -28,97 +28,54 @@ def close(found, wanted):
 
 
 def test_numbers_of_one_array():
-    x = dy.inputTensor(np.full(MANY, 0.1))
+    x, xs = dy.inputTensor(np.full(MANY, 0.1)), dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)
     for found, wanted in (
-        (dy.sum_elems(x), MANY * TENTH),
-        (dy.dot_product(x, x), MANY * TENTH**2),
-        (dy.squared_norm(x), MANY * TENTH**2),
-        (dy.pickneglogsoftmax(x, 7), np.log(MANY)),
-        (dy.log_softmax(x), -np.log(MANY)),
-        (dy.hinge(x, 3, 0.2), (MANY - 1) * float(np.float32(0.2))),
-        (dy.sum_batches(dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)), MANY / 2 * TENTH),
-        (dy.mean_batches(dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)), TENTH),
+        *[(dy.sum_elems(x), MANY * TENTH), (dy.dot_product(x, x), MANY * TENTH**2)],
+        *[(dy.squared_norm(x), MANY * TENTH**2), (dy.hinge(x, 3, 0.2), (MANY - 1) * float(np.float32(0.2)))],
+        *[(dy.pickneglogsoftmax(x, 7), np.log(MANY)), (dy.log_softmax(x), -np.log(MANY))],
+        (dy.sum_batches(xs), MANY / 2 * TENTH),
         (dy.sum_elems(dy.inputTensor(np.full((MANY // 2, 2), 0.1), batched=True)), MANY / 2 * TENTH),
     ):
         close(found.npvalue(), np.full(found.npvalue().shape, wanted))
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-def test_along_one_dimension(axis):
-    matrix = np.full((MANY // 2, 2), TENTH)
-    x = dy.inputTensor(matrix if axis == 0 else matrix.T)
-    for found, wanted in (
-        (dy.sum_dim(x, [axis]), MANY / 2 * TENTH),
-        (dy.mean_dim(x, [axis], False), TENTH),
-        (dy.sum_dim(x, [0, 1]), MANY * TENTH),
-        (dy.mean_elems(x), TENTH),
-        (dy.logsumexp_dim(x, axis), np.log(MANY / 2) + TENTH),
-    ):
-        close(found.npvalue(), np.full(found.dim()[0], wanted))
-
-
 @pytest.mark.parametrize("width", [1, 2, 70])
 def test_values_of_many_nodes(width):
     xs = [dy.inputTensor(np.linspace(0.1, 0.2, width)) for _ in range(10)]
-    close(dy.esum(xs * (MANY // 10)).npvalue(), MANY * np.linspace(0.1, 0.2, width).astype(np.float32))
+    close(dy.esum(xs * (NODES // 10)).npvalue(), NODES * np.linspace(0.1, 0.2, width).astype(np.float32))
 
 
 def of_reductions(m, p, x):
-    kinds = (
-        lambda: dy.sum_dim(p, [0]) * 3.0,
-        lambda: dy.max_dim(p),
-        lambda: dy.hinge(p, 1),
-        lambda: dy.dropout(p, 0.0)[0],
-    )
-    return [make() * TENTH for make in kinds for _ in range(MANY // 4)], [
-        (p, MANY / 4 * TENTH * np.array([6.0, 2.0]))
-    ]
-
-
-def of_products(m, p, x):
-    vector = dy.inputTensor([TENTH, 2 * TENTH])
-    return [dy.dot_product(p, vector) for _ in range(MANY)], [(p, [MANY * TENTH, 2 * MANY * TENTH])]
+    kinds = (lambda: dy.sum_dim(p, [0]) * 3.0, lambda: dy.max_dim(p), lambda: dy.hinge(p, 1))
+    wanted = NODES / 3 * TENTH * np.array([3.0 + 1 + 1, 3.0 - 1])
+    return [make() * TENTH for make in kinds for _ in range(NODES // 3)], [(p, wanted)]
 
 
 def of_a_value(m, p, x):
     """What is behind it receives the whole gradient."""
-    both = p * 2.0
-    losses = [dy.cmult(dy.pick(both, 1), x) for _ in range(MANY // 2)]
-    losses += [dy.cmult(both[0:1], x) for _ in range(MANY // 2)]
-    half = MANY / 2
-    return losses, [(both, np.full(2, half * TENTH)), (p, np.full(2, MANY * TENTH)), (x, half * (0.5 + 1.0))]
+    both, half = p * 2.0, NODES / 2
+    losses = [
+        dy.cmult(part(), x)
+        for part in (lambda: dy.pick(both, 1), lambda: both[0:1])
+        for _ in range(NODES // 2)
+    ]
+    return losses, [(both, np.full(2, half * TENTH)), (p, np.full(2, NODES * TENTH)), (x, half * (0.5 + 1.0))]
 
 
-def of_rows(m, p, x):
-    table = m.lookup_parameters_from_numpy(np.ones((3, 1)))
-    losses = [dy.cmult(table[k % 2], x) for k in range(MANY)]
-    return losses, [(table, [[MANY / 2 * TENTH], [MANY / 2 * TENTH], [0]])]
+def of_one_wide_product(m, p, x):
+    wide = dy.inputTensor(np.full((MANY, 2), 0.1))
+    return [dy.sum_elems(dy.cmult(wide, x))], [(x, [2 * MANY * TENTH])]
 
 
-def of_maps(m, p, x, looked_up=True):
+def of_maps(m, p, x):
     table = m.lookup_parameters_from_numpy(np.array([[0.1, 0.2], [0.3, 0.4]]))
     W, b = m.parameters_from_numpy(np.ones((1, 2))), m.parameters_from_numpy(np.ones(1))
-    xs = [dy.inputTensor([0.1, 0.2]), dy.inputTensor([0.3, 0.4])]
-    rows = [table[k % 2] for k in range(MANY)] if looked_up else xs * (MANY // 2)
-    last = (table, np.full((2, 2), MANY / 2 * TENTH)) if looked_up else (xs[1], np.full(2, MANY / 2 * TENTH))
-    losses = dy.esum([dy.affine_transform([b, W, x]) for x in rows]) * TENTH
-    return [losses], [(W, MANY * TENTH * np.array([[0.2, 0.3]])), (b, [MANY * TENTH]), last]
+    loss = dy.esum([dy.affine_transform([b, W, table[k % 2]]) for k in range(NODES)]) * TENTH
+    wanted = [(W, NODES * TENTH * np.array([[0.2, 0.3]])), (b, [NODES * TENTH])]
+    return [loss], [*wanted, (table, np.full((2, 2), NODES / 2 * TENTH))]
 
 
-def of_inputs(m, p, x):
-    return of_maps(m, p, x, looked_up=False)
-
-
-def of_memories(m, p, x):
-    builder = dy.VanillaLSTMBuilder(1, 1, 1, m)
-    for each in m.parameters_list():
-        each.set_value(np.zeros(each.shape()))
-    c, h = dy.inputTensor([0.3]), dy.inputTensor([0.2])
-    steps = [builder.initial_state([c, h]).add_input(x).s()[0] * TENTH for _ in range(2000)]
-    return steps, [(c, 2000 * TENTH / (1 + np.exp(-1.0)))]
-
-
-@walks([of_reductions, of_products, of_a_value, of_rows, of_maps, of_inputs, of_memories])
+@walks([of_reductions, of_a_value, of_one_wide_product, of_maps])
 def test_gradients_of_many_nodes(make):
     m = dy.ParameterCollection()
     losses, wanted = make(m, m.parameters_from_numpy(np.array([0.5, 0.25])), dy.inputTensor([TENTH]))
@@ -127,7 +84,7 @@ def test_gradients_of_many_nodes(make):
         close(each.grad_as_array() if hasattr(each, "grad_as_array") else each.gradient(), gradient)
 
 
-@walks(product([2, 3, 4, 30], [(1, 1), (3, 5), (17, 16), (50, 200), (130, 65), (800, 9)]))
+@walks(product([2, 3, 30], [(1, 1), (3, 5), (17, 16), (130, 65), (800, 9)]))
 def test_a_row_alone_has_the_value_it_has_among_others(rows, sizes):
     (inner, outer), draw, m = sizes, np.random.RandomState(0), dy.ParameterCollection()
     W, b = (m.parameters_from_numpy(draw.normal(size=shape)) for shape in ((outer, inner), outer))
@@ -142,17 +99,3 @@ def test_a_row_alone_has_the_value_it_has_among_others(rows, sizes):
 
     for array, found in zip(arrays, run(arrays)):
         np.testing.assert_array_equal(run([array])[0], found)
-
-
-def test_the_order_of_two_products_does_not_depend_on_batching():
-    """Inside the recurrence the other product is there first, while batched."""
-    draw, m, found = np.random.RandomState(0), dy.ParameterCollection(), []
-    W, V, b = (m.parameters_from_numpy(draw.normal(size=shape)) for shape in ((20, 20), (20, 20), 20))
-    arrays = draw.normal(size=(12, 20))
-    for autobatch in (False, True):
-        dy.renew_cg(autobatching=autobatch)
-        h = dy.inputTensor(np.zeros(20))
-        for array in arrays:
-            h = dy.tanh(dy.affine_transform([b, W, h, V, dy.inputTensor(array)]))
-        found.append(h.npvalue())
-    np.testing.assert_array_equal(*found)

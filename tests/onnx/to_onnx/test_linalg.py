@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-import dpmodule as mx
-from helpers.onnx_runs import check_op, check_same, check_sizes
+from helpers.onnx_runs import check_op, check_sizes
 
 DRAW = np.random.RandomState(3)
 BOTH = [True, False]
@@ -24,15 +23,6 @@ def eye(size):
     return np.eye(size, dtype="float32")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int64"])
-def test_products(dtype):
-    close = {"types": [dtype], **({"rtol": 1e-2, "atol": 1e-2} if dtype == "float16" else {})}
-    check_op("dot", 5 * drawn(2, 3), 5 * drawn(3, 4), **close)
-    check_op("dot", 5 * drawn(3, 2), 5 * drawn(4, 3), **FLIPPED, **close)
-    check_op("batch_dot", 5 * drawn(2, 2, 3), 5 * drawn(2, 3, 4), **close)
-    check_op("batch_dot", 5 * drawn(2, 3, 2), 5 * drawn(2, 4, 3), **FLIPPED, **close)
-
-
 def test_products_of_other_ranks():
     check_op("dot", drawn(3), drawn(3))
     check_op("dot", drawn(2, 4, 3), drawn(3, 5, 2))
@@ -46,16 +36,6 @@ def test_products_of_other_ranks():
     check_sizes("khatri_rao", drawn(2, 3), drawn(4, 3), changing=[0])
 
 
-def test_triangles():
-    attrs = {"transpose": BOTH, "rightside": BOTH, "lower": BOTH, "alpha": 1.5}
-    one, other = drawn(2, 3, 3) + 2 * eye(3), drawn(2, 3, 3)
-    check_op("_linalg_trmm", one, other, **attrs)
-    check_op("_linalg_trsm", one, other, **attrs)
-    check_sizes("_linalg_trsm", one, other, **attrs)
-    check_op("_linalg_trsm", eye(4) * 2, drawn(4, 7))
-    check_op("_linalg_trsm", eye(7) * 2, drawn(4, 7), rightside=True)
-
-
 @pytest.mark.parametrize("size", [1, 2, 5, 8])
 def test_elimination(size):
     check_op("_linalg_potrf", positive(2, size, size), lower=BOTH)
@@ -64,30 +44,9 @@ def test_elimination(size):
     check_op("_linalg_gelqf", drawn(2, size, size))
     check_op("_linalg_gelqf", drawn(size, size + 3))
     check_sizes("_linalg_inverse", drawn(2, size, size) + 2 * eye(size))
-
-
-def test_elimination_needs_no_greatest_element_first():
-    swapped = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], "float32")
-    check_op("_linalg_inverse", swapped)
-    check_op("_linalg_inverse", np.array([[1e-6, 1], [1, 0]]), rtol=1e-8)
-    check_op("_linalg_gelqf", swapped)
-
-
-def test_diagonals_and_parts():
-    x, offsets = drawn(2, 3, 3), [-2, -1, 0, 1]
-    check_sizes("_linalg_extractdiag", x, offset=offsets)
-    check_sizes("_linalg_makediag", drawn(2, 3), offset=offsets)
-    check_sizes("_linalg_extracttrian", x, offset=offsets, lower=BOTH)
-    check_sizes("_linalg_maketrian", drawn(2, 6), offset=offsets, lower=BOTH)
-    check_op("_linalg_makediag", np.arange(3, dtype="int32"))
-    check_sizes("_linalg_sumlogdiag", positive(2, 3, 3))
-
-
-def test_a_gaussian_likelihood():
-    """What users of linalg build: a Cholesky factor, a solution, a determinant."""
-    S = mx.sym
-    factor = S.linalg.potrf(S.Variable("cov"))
-    apart = S.linalg.trsm(factor, S.Variable("x"))
-    loss = 0.5 * S.sum(S.square(apart), axis=(1, 2)) + S.linalg.sumlogdiag(factor)
-    dynamic = {"cov": {0: "n"}, "x": {0: "n"}}
-    check_same(loss, {"cov": positive(4, 3, 3), "x": drawn(4, 3, 1)}, dynamic=dynamic)
+    for swapped in (
+        np.roll(eye(size), 1, 0),
+        np.array([[1e-6, 1], [1, 0]]),
+    ):  # the greatest element is not first
+        check_op("_linalg_inverse", swapped, rtol=1e-8)
+        check_op("_linalg_gelqf", swapped)

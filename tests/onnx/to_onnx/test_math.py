@@ -13,9 +13,8 @@ TYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
 BOTH = [True, False]
 
 # of whole numbers these are infinite or not numbers somewhere, which no integer is
-NOT_WHOLE = (
-    "log log10 log2 log1p sqrt rsqrt rcbrt reciprocal gamma gammaln erfinv arcsin arccos arccosh arctanh"
-)
+NOT_WHOLE = "log log10 log2 log1p sqrt rsqrt rcbrt reciprocal gamma gammaln"
+NOT_WHOLE += " erfinv arcsin arccos arccosh arctanh"
 
 
 def numbers(dtype):
@@ -56,12 +55,6 @@ def test_arithmetic_of_two_arrays(dtype):
         elif names[0] == "_power" and "int" in dtype:
             kept = ~((left == 0) & (right.astype("int64") < 0))
         check_op(names[0], left[kept], right[kept], **close(dtype))
-
-
-@pytest.mark.parametrize("dtype", [*TYPES, "bool"])
-def test_comparison_and_logic(dtype):
-    for word in COMPARISONS:
-        check_op(f"_{word}", *pairs(np.array([False, True]) if dtype == "bool" else numbers(dtype)))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -110,14 +103,11 @@ NAMES = ["sum", "mean", "prod", "nansum", "nanprod", "max", "min"]
 AXES = [None, (), (0,), (1, -1), (0, 1, 2), (-3,)]
 
 
-@pytest.mark.parametrize("names", [("max", "sum"), pytest.param(NAMES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("opset", [13, 18])
-def test_axes(names, opset):
-    """Of every operator all axes, and of some all other attributes besides."""
+def test_axes(opset):
     for name in NAMES:
         check_op(name, X, axis=AXES, opset=opset)
-    for name in names:
-        check_op(name, X, axis=AXES, keepdims=BOTH, exclude=BOTH, opset=opset)
+    check_op("max", X, axis=AXES, keepdims=BOTH, exclude=BOTH, opset=opset)
     check_op("norm", X, axis=AXES[:4], keepdims=BOTH, ord=[1, 2], opset=opset)
     check_op("_square_sum", X, axis=AXES[:4], keepdims=BOTH, opset=opset)
     check_op("moments", X, axes=AXES[:4], keepdims=BOTH, opset=opset)
@@ -125,10 +115,8 @@ def test_axes(names, opset):
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int32", "int64"])
 def test_types_of_reductions(dtype):
-    x, close = (
-        (np.arange(12).reshape(3, 4) % 5 + 1).astype(dtype),
-        {"rtol": 2e-3} if dtype == "float16" else {},
-    )
+    x, close = np.arange(12).reshape(3, 4) % 5 + 1, {"rtol": 2e-3} if dtype == "float16" else {}
+    x = x.astype(dtype)
     for name in NAMES:
         check_op(name, x, axis=(1,), **close)
     for name in ("argmax", "argmin"):
@@ -145,11 +133,8 @@ def test_reductions():
     for name in ("argmax", "argmin"):
         check_op(name, x, axis=[None, 0, -1], keepdims=BOTH)
         check_op(name, x[0, 0], axis=0)
-        check_sizes(name, x, axis=1)
-    check_sizes("argmax_channel", x)
     for name in NAMES:
-        check_sizes(name, X, axis=[(1,), (0,), None])
-        check_sizes(name, X, axis=(0,), exclude=True)
+        check_sizes(name, X, axis=[(0,), None])
     check_sizes("moments", X, axes=(0, 2))
 
 
@@ -158,9 +143,9 @@ SORTED_AXES = [None, 0, 1, -1]
 KINDS = ["value", "indices", "mask", "both"]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-def test_topk(dtype):
-    check_op("topk", SHUFFLED, types=[dtype], axis=SORTED_AXES, k=[0, 2], ret_typ=KINDS, is_ascend=BOTH)
+def test_topk():
+    attrs = {"axis": SORTED_AXES, "k": [0, 2], "ret_typ": KINDS, "is_ascend": BOTH}
+    check_op("topk", SHUFFLED, types=["float64", "int32"], **attrs)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -177,6 +162,4 @@ def test_sorting_a_dynamic_batch_and_running_sums():
     check_sizes("topk", x, axis=SORTED_AXES, k=[0, 2], ret_typ=KINDS)
     check_sizes("sort", x, axis=None)
     check_op("_np_cumsum", SHUFFLED, types=[t for t in TYPES if t != "uint8"], axis=SORTED_AXES)
-    check_op("_np_cumsum", SHUFFLED, types=TYPES, axis=SORTED_AXES, dtype="float32")
-    check_op("_np_cumsum", SHUFFLED > 0, axis=1)
     check_sizes("_np_cumsum", x, axis=0)

@@ -55,35 +55,10 @@ def test_convolutions_of_all_layouts(layer, layout, groups):
     check_dynamic(symbol, net.arrays, values(5, *shape), True, net.params)
 
 
-def test_deconvolution_of_any_size_and_to_a_target():
-    attrs = {"kernel": (4, 4), "stride": (2, 2), "num_filter": 3}
-    net = with_parameters(S.Deconvolution(X, pad=(1, 1), name="op", **attrs), values(1, 2, 5, 6))
-    dynamic = {"x": {2: "height", 3: "width"}}
-    check_dynamic(net.symbol, net.arrays, values(1, 2, 9, 4), dynamic, net.params)
-    check(S.Deconvolution(X, target_shape=(9, 10), name="op", **attrs), 1, 2, 5, 6)
-
-
-@walks([(0, 3), (-2, 9), (2.9, 0.4)])
-def test_embedding_takes_the_rows_that_mxnet_takes(*indices):
-    table = RNG.rand(4, 2).astype("float32")
+def test_embedding_takes_the_rows_that_mxnet_takes():
+    table, indices = RNG.rand(4, 2).astype("float32"), np.array([[0, 3], [-2, 9], [2.9, 0.4]], "float32")
     symbol = S.Embedding(X, S.Variable("table"), input_dim=4, output_dim=2, name="op")
-    check_same(symbol, {"x": np.array([indices], "float32"), "table": table}, ["table"], dynamic=True)
-
-
-OTHER_TYPES = [
-    S.Convolution(X, kernel=(3, 3), num_filter=2, name="op"),
-    S.FullyConnected(X, num_hidden=3, name="op"),
-    S.BatchNorm(X, name="op"),
-    S.Pooling(X, kernel=(2, 2), pool_type="avg", name="op"),
-]
-
-
-@walks(product(("float16", "float64"), OTHER_TYPES))
-def test_other_types(dtype, symbol):
-    net = with_parameters(symbol, values(2, 3, 5, 6))
-    keep = "float32" if "gamma" in str(net.params) and dtype == "float16" else dtype
-    arrays = {key: value.astype(dtype if key == "x" else keep) for key, value in net.arrays.items()}
-    check_same(symbol, arrays, net.params, rtol=1e-2, atol=2e-2)
+    check_same(symbol, {"x": indices, "table": table}, ["table"], dynamic=True)
 
 
 @walks(product((-1, 1, 0), (False, True), (13, 17, 21)))
@@ -111,9 +86,3 @@ def test_statistics_of_batches(name, fixed, opset):
     face = getattr(S, name, None) or getattr(S.contrib, name)
     more = {"key": "bn"} if name == "SyncBatchNorm" else {}
     check(face(X, fix_gamma=fixed, output_mean_var=True, name="op", **more), 3, 4, 2, opset=opset)
-
-
-@walks(product(("softmax", "log_softmax", "softmin"), (0, 1, -1), (None, 2.5), ("float32", "float16")))
-def test_softmax(name, axis, temperature, dtype):
-    symbol = getattr(S, name)(X, axis=axis, temperature=temperature, dtype=dtype, name="op")
-    check_same(symbol, values(3, 4, 5), rtol=2e-3, atol=2e-3, dynamic={"x": {0: "batch", 2: "length"}})

@@ -96,19 +96,6 @@ def test_scaling_by_a_length_that_is_not_known():
 OPERATORS = ("SequenceMask", "SequenceLast", "SequenceReverse")
 
 
-@walks(product(OPERATORS, (0, 1), ((), (3,), (2, 2)), BOTH))
-def test_any_steps_and_rows(name, axis, rest, given):
-    def arrays(steps, rows):
-        shape = (steps, rows, *rest) if axis == 0 else (rows, steps, *rest)
-        lengths = {"lengths": np.array([1, *range(2, rows + 1)], "float32")} if given else {}
-        return {"x": floats(*shape), **lengths}
-
-    inputs = map(mx.sym.Variable, arrays(4, 3))
-    symbol = getattr(mx.sym, name)(*inputs, use_sequence_length=given, axis=axis, name="op")
-    dynamic = {"x": {axis: "steps", 1 - axis: "rows"}} | ({"lengths": {0: "rows"}} if given else {})
-    check_dynamic(symbol, arrays(4, 3), arrays(6, 5), dynamic)
-
-
 # loops and branches go out as Scan, Loop and If, with the outputs recorded from MXNet 1.9.1
 
 
@@ -121,25 +108,6 @@ def test_loops_and_branches_give_what_mxnet_gives(name, opset):
     model = check_same(symbol, arrays, params, opset=opset)
     for i, found in enumerate(runtime_outputs(model, arrays)):
         np.testing.assert_allclose(found, recorded(name, "out")[str(i)], rtol=1e-5, atol=1e-6)
-
-
-def test_loops_over_any_number_of_steps():
-    out, state = mx.sym.contrib.foreach(
-        lambda x, s: (x * 2 + s, s + x), mx.sym.Variable("x"), mx.sym.Variable("s")
-    )
-    first, other = ({"x": floats(t, n, 4), "s": floats(n, 4)} for t, n in ((3, 2), (6, 5)))
-    marks = {"x": {0: "time", 1: "batch"}, "s": {0: "batch"}}
-    model = check_dynamic(mx.sym.Group([out, state]), first, other, marks)
-    assert "Scan" in {node.op_type for node in model.graph.node}
-
-
-def test_rows_behind_the_last_step_are_zeros():
-    i, s = mx.sym.Variable("i"), mx.sym.Variable("s")
-    step = lambda i, s: ([s * 2], [i + 1, s + 1])  # noqa: E731
-    outputs, states = mx.sym.contrib.while_loop(lambda i, s: i < 4, step, [i, s], 6)
-    for start in (0, 3, 4, -9):
-        first = {"i": np.full(1, start, "f4"), "s": floats(2, 4)}
-        check_dynamic(mx.sym.Group([*outputs, *states]), first, {"s": floats(5, 4)}, {"s": {0: "batch"}})
 
 
 def test_names_inside_bodies_take_none_from_the_graph():

@@ -20,18 +20,3 @@ def test_multicast_goes_to_the_widest_or_narrowest_float():
     for narrow, wanted in ((False, np.float32), (True, np.float16)):
         found = mx.nd.amp_multicast(half, single, whole, num_outputs=3, cast_narrow=narrow)
         assert [x.dtype for x in found] == [wanted, wanted, np.int32]
-    a, b = mx.sym.var("a", dtype="float16"), mx.sym.var("b", dtype="float32")
-    symbol = mx.sym.amp_multicast(a, b, num_outputs=2, name="cast")
-    assert symbol.list_outputs() == ["cast_output0", "cast_output1"]
-    assert symbol.infer_type()[1] == [np.float32, np.float32]
-    assert symbol.infer_shape(a=(2,), b=(3, 4))[1] == [(2,), (3, 4)]
-
-
-def test_zeros_by_the_number_of_the_type():
-    assert I._zeros_without_dtype(shape=(2,), dtype=4).dtype == np.int32
-    assert I._zeros_without_dtype(shape=(2,)).dtype == np.float32
-
-
-def test_recurrent_parameters_are_found_from_the_total():
-    symbol = mx.sym._internal._rnn_param_concat(*[mx.sym.var(f"p{i}") for i in range(2)], dim=0)
-    assert symbol.infer_shape(p0=(3,), p1=(4,))[1] == [(7,)]

@@ -3,30 +3,14 @@
 from itertools import product
 
 import numpy as np
-import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dpmodule.base import ShapeError
 from dpmodule.ops.spec import Env
 from helpers.arrays import f4, i4
-from helpers.op_case import OpCase, call, check_value, gradients, rules_test, run, shapes, types, values_test
+from helpers.op_case import call, rules_test, run, types, values_test
 
 FILLED = {"_zeros": 0, "_ones": 1, "_full": 2.5}
 NUMBERS = f4([-1.5, 2.7, 300, -2, 0])
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(*[st.integers(-20, 20)] * 2, st.sampled_from([-3, -1, -0.5, 0.25, 0.5, 1, 2]), st.integers(1, 3))
-def test_arange_is_that_of_numpy(start, stop, step, repeat):
-    attrs = {"start": start, "stop": stop, "step": step, "repeat": repeat}
-    expected = np.repeat(np.arange(start, stop, step, "f4"), repeat)
-    if expected.size:
-        check_value(OpCase("_arange", (), attrs, lambda: expected))
-    else:
-        with pytest.raises(ShapeError, match="give an empty array"):
-            shapes("_arange", [], **attrs)
 
 
 # casts and integer ranges: what MXNet 1.9.1 answers
@@ -39,27 +23,14 @@ test_values = values_test(
         ],
         ("_arange", (), {"start": 3}, f4([0, 1, 2])),
         ("_arange", (), {"start": 0.5, "stop": 3, "dtype": "int32"}, i4([0, 1, 2])),
-        ("_arange", (), {"start": 0, "stop": 1, "step": 0.1}, np.arange(0, 1, 0.1, "f4")),
-        ("_arange", (), {"start": 1.3, "stop": 9, "step": 1.3, "dtype": "int32"}, i4([1, 2, 3, 4, 5, 6])),
         ("_arange", (), {"start": -1.7, "stop": -9, "step": -1.3, "dtype": "int32"}, i4([-1, -2, -3, -4, -5, -6])),
         ("_arange", (), {"start": 0.5, "stop": 3, "step": 0.5, "dtype": "int32"}, i4([0] * 5)),
-        *[
-            ("_linspace", (), {"start": start, "stop": stop, "num": num, "endpoint": endpoint},
-             np.linspace(start, stop, num, endpoint).astype("f4"))
-            for (start, stop, num), endpoint in product([(0, 1, 5), (2, -1, 4), (0, 1, 1)], [True, False])
-        ],
-        *[
-            ("_eye", (), {**attrs, "dtype": "int32"},
-             np.eye(attrs["N"], attrs.get("M") or attrs["N"], attrs.get("k", 0), "i4"))
-            for attrs in [{"N": 3, "k": -1}, {"N": 2, "M": 4, "k": 7}, {"N": 3, "M": 4, "k": 1}, {"N": 2}]
-        ],
+        ("_linspace", (), {"start": 2, "stop": -1, "num": 4, "endpoint": False}, f4([2, 1.25, 0.5, -0.25])),
+        ("_linspace", (), {"start": 0, "stop": 1, "num": 1}, f4([0])),
         ("Cast", (NUMBERS,), {"dtype": "uint8"}, np.array([255, 2, 44, 254, 0], "u1")),
         ("Cast", (NUMBERS,), {"dtype": "int8"}, np.array([-1, 2, 44, -2, 0], "i1")),
-        ("Cast", (NUMBERS,), {"dtype": "int32"}, i4([-1, 2, 300, -2, 0])),
         ("Cast", (NUMBERS,), {"dtype": "bool"}, np.array([True] * 4 + [False])),
-        ("Cast", (NUMBERS,), {"dtype": "float16"}, np.array([-1.5, 2.6992188, 300, -2, 0], "f2")),
         ("amp_cast", (i4([1, 2]),), {"dtype": "float16"}, i4([1, 2])),
-        ("amp_cast", (f4([1, 2]),), {"dtype": "float16"}, np.array([1, 2], "f2")),
     ]
 )  # fmt: skip
 test_shapes = rules_test(
@@ -89,9 +60,3 @@ def test_arange_of_an_inferred_length():
 def test_arange_of_halves_takes_small_steps():  # MXNet loses the steps, and ends at 0
     found = run("_arange", start=0, stop=2, step=0.001, dtype="float16")
     np.testing.assert_allclose(found, np.arange(0, 2, 0.001), atol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["Cast", "amp_cast"])
-def test_casts_give_the_gradient_in_the_old_type(name):
-    found = gradients(name, f4([1, 2]), dtype="float16")[0]
-    assert (found.dtype, found.tolist()) == (np.float32, [1, 1])

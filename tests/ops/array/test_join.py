@@ -19,19 +19,6 @@ CUTS = [  # attributes, what NumPy calls them
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(DIMS, st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
-def test_concat_and_its_rule_in_both_directions(dims, sizes, draw):
-    axis = draw.draw(st.integers(-len(dims), len(dims) - 1))
-    shaped = [tuple(size if i == axis % len(dims) else d for i, d in enumerate(dims)) for size in sizes]
-    arrays = tuple(randn(*s) for s in shaped)
-    check_value(OpCase("Concat", arrays, {"dim": axis}, lambda *args: np.concatenate(args, axis)))
-    out = np.concatenate(arrays, axis).shape
-    for missing in range(len(sizes)):
-        partial = [None if i == missing else s for i, s in enumerate(shaped)]
-        assert shapes("Concat", partial, [out], dim=axis) == (shaped, [out])
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(DIMS, st.integers(1, 4), st.booleans(), st.data())
 def test_split_and_its_rule_in_both_directions(dims, count, squeeze, draw):
     axis = draw.draw(st.integers(-len(dims), len(dims) - 1))
@@ -63,17 +50,8 @@ test_shapes = rules_test(
     [
         ("Concat", [(6, 5, 8), (0, 0, 8)], {"dim": 1}, [(6, 5, 8), (6, 0, 8)], [(6, 0, 8)]),
         ("Concat", [None, None], {"dim": 1}, [None, None], [None]),
-        *[
-            (
-                "stack",
-                [None] * 3,
-                {"axis": axis},
-                [(2, 3)] * 3,
-                None,
-                [np.stack([X[0, :, :2].T] * 3, axis).shape],
-            )
-            for axis in (-3, -1, 0, 1, 2)
-        ],
+        *[("stack", [None] * 3, {"axis": axis}, [(2, 3)] * 3, None, [(3, 2, 3)]) for axis in (-3, 0)],
+        ("stack", [None] * 4, {"axis": -1}, [(2, 3)] * 4, None, [(2, 3, 4)]),
         ("add_n", [(5, 0), (0, 4)], {}, [(5, 4), (5, 4)], None),
     ]
 )

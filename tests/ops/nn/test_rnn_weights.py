@@ -2,46 +2,7 @@
 
 from itertools import product
 
-import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from dpmodule.base import ShapeError
 from dpmodule.ops.nn import rnn_weights
-
-NETWORKS = st.fixed_dictionaries(
-    {
-        "mode": st.sampled_from(rnn_weights.MODES),
-        "num_layers": st.integers(1, 4),
-        "input_size": st.integers(1, 9),
-        "state_size": st.integers(1, 7),
-        "bidirectional": st.booleans(),
-        "projection": st.none() | st.integers(1, 5),
-    }
-)
-
-
-@settings(max_examples=250, deadline=None, derandomize=True)
-@given(NETWORKS)
-def test_blocks_fill_the_vector_and_its_size_tells_the_features(network):
-    size = rnn_weights.vector_size(**network)
-    for layout in (rnn_weights.blocks, rnn_weights.matrices):
-        blocks = list(layout(**network))
-        ends = [block.offset + int(np.prod(block.shape)) for block in blocks]
-        assert [block.offset for block in blocks] == [0, *ends[:-1]]
-        assert ends[-1] == size
-        assert len({block.suffix for block in blocks}) == len(blocks)
-    rest = {k: v for k, v in network.items() if k != "input_size"}
-    assert rnn_weights.input_size(size, **rest) == network["input_size"]
-    one, two = (rnn_weights.vector_size(**{**network, "input_size": n}) for n in (1, 2))
-    if two - one > 1:
-        with pytest.raises(ShapeError, match="for each input feature"):
-            rnn_weights.input_size(size + 1, **rest)
-    vector = np.zeros(size)
-    for piece in rnn_weights.unpack(vector, **rest).values():  # views that cover everything once
-        piece += 1
-    assert (vector == 1).all()
 
 
 def test_order_is_layer_direction_part_gate_with_all_weights_first():
@@ -56,12 +17,3 @@ def test_figures_seen_in_mxnet():
     assert rnn_weights.vector_size("lstm", 2, 5, 3, bidirectional=True) == 504
     assert next(block.offset for block in blocks if block.suffix.endswith("bias")) == 408
     assert blocks[0] == ("l0_i2h_i_weight", (3, 5), 0)
-
-
-def test_matrices_hold_the_gates_of_a_weight_one_after_the_other():
-    vector = np.arange(rnn_weights.vector_size("lstm", 1, 2, 3))
-    gates = rnn_weights.unpack(vector, "lstm", 1, 3)
-    for block in rnn_weights.matrices("lstm", 1, 2, 3):
-        name, _, kind = block.suffix.rpartition("_")
-        want = np.concatenate([gates[f"{name}{gate}_{kind}"] for gate in rnn_weights.gates("lstm")])
-        np.testing.assert_array_equal(block.of(vector), want)

@@ -63,13 +63,6 @@ def test_a_history_grows_by_the_rows_it_lacks():
     np.testing.assert_array_equal(history.asnumpy(), GRAD**2)
 
 
-def test_without_out_the_weight_stays():
-    weight = mx.nd.ones((4, 2))
-    found = mx.nd.sgd_update(weight, sparse(), lr=0.1)
-    np.testing.assert_array_equal(weight.asnumpy(), np.ones((4, 2)))
-    np.testing.assert_allclose(found.asnumpy(), 1 - 0.1 * GRAD, rtol=1e-6)
-
-
 @pytest.mark.parametrize("grad", [sparse(), mx.nd.array(GRAD)], ids=["sparse", "dense"])
 def test_adagrad_of_elements_and_of_rows(grad):
     for update, sums in (

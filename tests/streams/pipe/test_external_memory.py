@@ -1,14 +1,13 @@
 """Tensors on a device: by CUDA IPC where there is a device, and the control flow around that where there is none."""
 
 import multiprocessing
-import os
 
 import pytest
 import torch
 
 from dpmodule.streams import StructureError
 from dpmodule.streams.pipe.control import FOREIGN
-from dpmodule.streams.pipe.external_memory import dump_foreign, load_foreign
+from dpmodule.streams.pipe.external_memory import dump_foreign
 from helpers.child_targets import add_on_gpu
 from helpers.pipes import Child, Pair, every_core, make, pipe, same
 
@@ -72,14 +71,6 @@ def test_what_a_process_sent_itself_is_refused_and_the_pipe_goes_on(core, device
             reader.recv()
         writer.send([torch.zeros(1)], timeout=10.0)
         assert reader.recv()[0] == 0
-
-
-def test_the_sender_stands_in_the_message():
-    data = dump_foreign([torch.ones(2)], [])
-    assert int.from_bytes(data[:8], "little") == os.getpid()
-    with pytest.raises(StructureError):
-        load_foreign(data)
-    assert same(load_foreign((os.getpid() + 1).to_bytes(8, "little") + data[8:]), [torch.ones(2)])
 
 
 def test_the_device_is_done_before_the_message_goes(monkeypatch):

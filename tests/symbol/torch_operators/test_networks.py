@@ -1,11 +1,9 @@
 """Recurrent networks that come from torch."""
 
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-import dpmodule as mx
 from helpers.torch_import import Functions, compare
 
 
@@ -33,13 +31,6 @@ def test_recurrent_networks_and_cells():
     assert kinds.count("RNN") == 6
     assert "gru.weight_hh_l1_reverse" in args
     assert symbol.list_outputs()[3] == "output3_out_output"
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_dropout_between_layers_follows_the_mode(training):
-    net = nn.LSTM(3, 4, 2, dropout=0.4, batch_first=True).train(training)
-    symbol, _, _ = mx.sym.from_torch(net, torch.zeros(2, 3, 3))
-    assert [n.a.p for n in symbol.graph.nodes if n.op is not None and n.op.name == "RNN"] == [0.4]
 
 
 def test_scaled_dot_product_attention():

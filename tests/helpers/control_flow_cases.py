@@ -61,9 +61,8 @@ def foreach_vector(mx):
 def foreach_same_outputs(mx):
     """Outputs that are inputs, states or something from outside."""
     w = mx.sym.var("w")
-    (a, b, c), state = mx.sym.contrib.foreach(
-        lambda x, s: ([x, s, w], s * x), mx.sym.var("x"), mx.sym.var("s")
-    )
+    body = lambda x, s: ([x, s, w], s * x)  # noqa: E731
+    (a, b, c), state = mx.sym.contrib.foreach(body, mx.sym.var("x"), mx.sym.var("s"))
     return mx.sym.Group([a, b, c, state])
 
 
@@ -78,29 +77,25 @@ def foreach_lstm(mx):
 def while_sum(mx):
     """Add until a limit from outside, which the body reads as well."""
     k = mx.sym.var("k")
+    step = lambda i, s: ([i + s], [i + 1, s + i + k])  # noqa: E731
     outputs, states = mx.sym.contrib.while_loop(
-        lambda i, s: i <= k, lambda i, s: ([i + s], [i + 1, s + i + k]), [mx.sym.var("i"), mx.sym.var("s")], 5
+        lambda i, s: i <= k, step, [mx.sym.var("i"), mx.sym.var("s")], 5
     )
     return mx.sym.Group(outputs + states)
 
 
 def while_to_the_end(mx):
     """A loop that takes all steps, with a weight that the body makes."""
-    outputs, states = mx.sym.contrib.while_loop(
-        lambda x: mx.sym.sum(x) < 1000.0,
-        lambda x: (x * 2, mx.sym.FullyConnected(x, num_hidden=3, name="fc")),
-        [mx.sym.var("x")],
-        max_iterations=3,
-    )
+    step = lambda x: (x * 2, mx.sym.FullyConnected(x, num_hidden=3, name="fc"))  # noqa: E731
+    outputs, states = mx.sym.contrib.while_loop(lambda x: mx.sym.sum(x) < 1000.0, step, [mx.sym.var("x")], 3)
     return mx.sym.Group([outputs, states[0]])
 
 
 def cond_both(mx):
     """A test computed outside, and branches that read the same things."""
     a, b = mx.sym.var("a"), mx.sym.var("b")
-    return mx.sym.contrib.cond(
-        mx.sym.sum(a * b) < 5, lambda: (a + 5) * (b + 5), lambda: mx.sym.broadcast_sub(a, b)
-    )
+    branches = lambda: (a + 5) * (b + 5), lambda: mx.sym.broadcast_sub(a, b)
+    return mx.sym.contrib.cond(mx.sym.sum(a * b) < 5, *branches)
 
 
 def cond_in_foreach(mx):
@@ -114,17 +109,18 @@ def cond_in_foreach(mx):
     return mx.sym.Group([out, state])
 
 
-BUILDERS = {
-    "foreach_dense": (foreach_dense, {"data": (5, 2, 4), "s0": (2, 3)}),
-    "foreach_nested_lists": (foreach_nested_lists, {"x": (3, 2), "y": (3, 2, 2), "a": (2,), "b": (2, 2)}),
-    "foreach_inside_foreach": (foreach_inside_foreach, {"x": (3, 2, 4), "s": (4,)}),
-    "foreach_without_states": (foreach_without_states, {"x": (3, 2)}),
-    "foreach_states_only": (foreach_states_only, {"x": (4, 3)}),
-    "foreach_vector": (foreach_vector, {"x": (4,)}),
-    "foreach_same_outputs": (foreach_same_outputs, {"x": (3, 2), "w": (2, 2)}),
-    "foreach_lstm": (foreach_lstm, {"x": (3, 2, 5), "h": (2, 4), "c": (2, 4)}),
-    "while_sum": (while_sum, {"i": (1,), "s": (1,), "k": (1,)}),
-    "while_to_the_end": (while_to_the_end, {"x": (2, 3), "fc_weight": (3, 3), "fc_bias": (3,)}),
-    "cond_both": (cond_both, {"a": (2, 3), "b": (2, 3)}),
-    "cond_in_foreach": (cond_in_foreach, {"x": (4, 3), "s": (3,)}),
+SHAPES = {
+    foreach_dense: {"data": (5, 2, 4), "s0": (2, 3)},
+    foreach_nested_lists: {"x": (3, 2), "y": (3, 2, 2), "a": (2,), "b": (2, 2)},
+    foreach_inside_foreach: {"x": (3, 2, 4), "s": (4,)},
+    foreach_without_states: {"x": (3, 2)},
+    foreach_states_only: {"x": (4, 3)},
+    foreach_vector: {"x": (4,)},
+    foreach_same_outputs: {"x": (3, 2), "w": (2, 2)},
+    foreach_lstm: {"x": (3, 2, 5), "h": (2, 4), "c": (2, 4)},
+    while_sum: {"i": (1,), "s": (1,), "k": (1,)},
+    while_to_the_end: {"x": (2, 3), "fc_weight": (3, 3), "fc_bias": (3,)},
+    cond_both: {"a": (2, 3), "b": (2, 3)},
+    cond_in_foreach: {"x": (4, 3), "s": (3,)},
 }
+BUILDERS = {build.__name__: (build, shapes) for build, shapes in SHAPES.items()}

@@ -1,11 +1,4 @@
-"""Train one small network with MXNet's first trainers and write what they end with.
-
-Usage, in an environment with MXNet 1.9.1: python make_trainers.py
-The cases are run by the tests too, which import this file and hand in the package to run.
-"""
-
-import json
-from pathlib import Path
+"""Train one small network with MXNet's first trainers; run by MXNet (data/record_mxnet.py) and by the tests."""
 
 import numpy as np
 
@@ -35,16 +28,9 @@ def feed_forward(mx):
     """Train with FeedForward on two contexts, in epochs that end amid the data."""
     net, args, aux = network(mx)
     x, y = data()
-    model = mx.model.FeedForward(
-        net,
-        ctx=[mx.cpu(0), mx.cpu(1)],
-        num_epoch=4,
-        epoch_size=5,
-        arg_params=args,
-        aux_params=aux,
-        learning_rate=0.2,
-        momentum=0.9,
-    )
+    options = {"num_epoch": 4, "epoch_size": 5, "learning_rate": 0.2, "momentum": 0.9}
+    contexts = [mx.cpu(0), mx.cpu(1)]
+    model = mx.model.FeedForward(net, contexts, arg_params=args, aux_params=aux, **options)
     batches = mx.io.NDArrayIter(x, y, 15)
     model.fit(batches, eval_data=mx.io.NDArrayIter(x, y, 15))
     found = {**model.arg_params, **model.aux_params}
@@ -56,15 +42,9 @@ def manager(mx, executor_manager):
     net, args, aux = network(mx)
     batches = mx.io.NDArrayIter(*data(), 15)
     names = net.list_arguments()
-    parallel = executor_manager.DataParallelExecutorManager(
-        net,
-        [mx.cpu(0), mx.cpu(1)],
-        batches,
-        names,
-        [n for n in names if n not in ("data", "softmax_label")],
-        net.list_auxiliary_states(),
-        work_load_list=[2, 1],
-    )
+    params, states = [n for n in names if n not in ("data", "softmax_label")], net.list_auxiliary_states()
+    given = net, [mx.cpu(0), mx.cpu(1)], batches, names, params, states
+    parallel = executor_manager.DataParallelExecutorManager(*given, work_load_list=[2, 1])
     parallel.set_params(args, aux)
     metric = mx.metric.create("acc")
     for batch in batches:
@@ -78,20 +58,3 @@ def manager(mx, executor_manager):
                 weight[:] = weight.asnumpy() - 0.01 * total
     parallel.copy_to(args, aux)
     return {"accuracy": metric.get()[1], **{k: v.asnumpy() for k, v in {**args, **aux}.items()}}
-
-
-def main():
-    """Write trainers.json beside this file."""
-    import mxnet as mx
-    from mxnet import executor_manager
-
-    cases = {"feed_forward": feed_forward(mx)[0], "manager": manager(mx, executor_manager)}
-    found = {
-        case: {name: np.asarray(value).round(7).tolist() for name, value in values.items()}
-        for case, values in cases.items()
-    }
-    Path(__file__).with_name("trainers.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
