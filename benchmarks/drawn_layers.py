@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 __all__ = ["FAMILIES", "Function", "draw"]
 
@@ -79,7 +78,9 @@ class Draw:
     def depthwise(self) -> Drawn:
         batch, count, side = self._image((16, 32, 64, 96, 128, 240, 512))
         kernel, stride = self._pick((3, 3, 5)), self._pick((1, 1, 2))
-        net = nn.Conv2d(count, count, kernel, stride, kernel // 2, groups=count, bias=self._pick((True, False)))
+        net = nn.Conv2d(
+            count, count, kernel, stride, kernel // 2, groups=count, bias=self._pick((True, False))
+        )
         return net, [torch.randn(batch, count, side, side)]
 
     def grouped_convolution(self) -> Drawn:
@@ -117,7 +118,17 @@ class Draw:
         return nn.GroupNorm(self._pick((1, 8, count)), count), [torch.randn(batch, count, side, side)]
 
     def activation(self) -> Drawn:
-        kinds = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.Sigmoid, nn.Tanh, nn.SiLU, nn.Hardswish, nn.Softplus)
+        kinds = (
+            nn.ReLU,
+            nn.LeakyReLU,
+            nn.ELU,
+            nn.GELU,
+            nn.Sigmoid,
+            nn.Tanh,
+            nn.SiLU,
+            nn.Hardswish,
+            nn.Softplus,
+        )
         batch, count, side = self._image((16, 64, 128))
         shape = self._pick(((batch, count, side, side), (batch, count * side)))
         return self._pick(kinds)(), [torch.randn(shape)]

@@ -48,11 +48,19 @@ def residual(*layers: nn.Module) -> Steps:
 def squeeze_excite(width: int, gate: nn.Module) -> Steps:
     """Return scaling of channels by a function of their means."""
     small = max(8, width // 4)
-    layers = (nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, small, 1), nn.ReLU(), nn.Conv2d(small, width, 1), gate)
+    layers = (
+        nn.AdaptiveAvgPool2d(1),
+        nn.Conv2d(width, small, 1),
+        nn.ReLU(),
+        nn.Conv2d(small, width, 1),
+        gate,
+    )
     return Steps(lambda net, x: x * net(x), nn.Sequential(*layers))
 
 
-def inverted(i: int, o: int, s: int, grow: int, k: int = 3, act: type[nn.Module] = nn.ReLU6, se: bool = False) -> nn.Module:
+def inverted(
+    i: int, o: int, s: int, grow: int, k: int = 3, act: type[nn.Module] = nn.ReLU6, se: bool = False
+) -> nn.Module:
     """Return the block of MobileNet v2, v3 and EfficientNet."""
     wide = i * grow
     layers = [conv(i, wide, 1, act=act()), conv(wide, wide, k, s, wide, act=act())]
@@ -84,7 +92,12 @@ def mobilenet_v2() -> nn.Module:
 
 def mobilenet_v3() -> nn.Module:
     h, r = nn.Hardswish, nn.ReLU
-    blocks = [(16, 2, 1, 3, r, True), (24, 2, 4, 3, r, False), (24, 1, 3, 3, r, False), (40, 2, 4, 5, h, True)]
+    blocks = [
+        (16, 2, 1, 3, r, True),
+        (24, 2, 4, 3, r, False),
+        (24, 1, 3, 3, r, False),
+        (40, 2, 4, 5, h, True),
+    ]
     blocks += [(40, 1, 6, 5, h, True), (48, 1, 3, 5, h, True), (96, 2, 6, 5, h, True), (96, 1, 6, 5, h, True)]
     i, layers = 16, [conv(3, 16, 3, 2, act=h())]
     for o, s, grow, k, act, se in blocks:
@@ -95,7 +108,14 @@ def mobilenet_v3() -> nn.Module:
 
 def efficientnet() -> nn.Module:
     i, layers = 32, [conv(3, 32, 3, 2, act=nn.SiLU())]
-    for o, s, grow, k in [(16, 1, 1, 3), (24, 2, 6, 3), (40, 2, 6, 5), (80, 2, 6, 3), (80, 1, 6, 3), (112, 1, 6, 5)]:
+    for o, s, grow, k in [
+        (16, 1, 1, 3),
+        (24, 2, 6, 3),
+        (40, 2, 6, 5),
+        (80, 2, 6, 3),
+        (80, 1, 6, 3),
+        (112, 1, 6, 5),
+    ]:
         layers.append(inverted(i, o, s, grow, k, nn.SiLU, True))
         i = o
     return nn.Sequential(*layers, conv(i, 640, 1, act=nn.SiLU()), classifier(640))
@@ -104,12 +124,16 @@ def efficientnet() -> nn.Module:
 def shufflenet() -> nn.Module:
     def block(width: int) -> Steps:
         half = width // 2
-        net = nn.Sequential(conv(half, half, 1), conv(half, half, 3, 1, half, nn.Identity()), conv(half, half, 1))
+        net = nn.Sequential(
+            conv(half, half, 1), conv(half, half, 3, 1, half, nn.Identity()), conv(half, half, 1)
+        )
 
         def run(net: nn.Module, x: Tensor) -> Tensor:
             left, right = x.chunk(2, 1)
             n, c, h, w = x.shape
-            return torch.cat([left, net(right)], 1).view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+            return (
+                torch.cat([left, net(right)], 1).view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+            )
 
         return Steps(run, net)
 
@@ -125,8 +149,23 @@ def squeezenet() -> nn.Module:
         return Steps(lambda a, b, c, x: torch.cat([b(y := a(x)), c(y)], 1), *parts)
 
     pool = nn.MaxPool2d(3, 2)
-    layers = [nn.Conv2d(3, 64, 3, 2), nn.ReLU(), pool, fire(64, 16, 64), fire(128, 16, 64), pool, fire(128, 32, 128)]
-    layers += [fire(256, 32, 128), pool, fire(256, 48, 192), fire(384, 64, 256), nn.Conv2d(512, 1000, 1), nn.ReLU()]
+    layers = [
+        nn.Conv2d(3, 64, 3, 2),
+        nn.ReLU(),
+        pool,
+        fire(64, 16, 64),
+        fire(128, 16, 64),
+        pool,
+        fire(128, 32, 128),
+    ]
+    layers += [
+        fire(256, 32, 128),
+        pool,
+        fire(256, 48, 192),
+        fire(384, 64, 256),
+        nn.Conv2d(512, 1000, 1),
+        nn.ReLU(),
+    ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
@@ -151,14 +190,25 @@ def inception() -> nn.Module:
         )
         return Steps(lambda p, q, r, s, x: torch.cat([p(x), q(x), r(x), s(x)], 1), *parts)
 
-    layers = [conv(3, 32, 7, 2), nn.MaxPool2d(3, 2, 1), conv(32, 96), nn.MaxPool2d(3, 2, 1), block(96, 32, 64, 16)]
+    layers = [
+        conv(3, 32, 7, 2),
+        nn.MaxPool2d(3, 2, 1),
+        conv(32, 96),
+        nn.MaxPool2d(3, 2, 1),
+        block(96, 32, 64, 16),
+    ]
     layers += [block(128, 64, 96, 48), nn.MaxPool2d(3, 2, 1), block(256, 96, 104, 32)]
     return nn.Sequential(*layers, classifier(264))
 
 
 def densenet() -> nn.Module:
     def layer(i: int, grow: int) -> Steps:
-        parts = nn.BatchNorm2d(i), nn.ReLU(), conv(i, 4 * grow, 1), nn.Conv2d(4 * grow, grow, 3, 1, 1, bias=False)
+        parts = (
+            nn.BatchNorm2d(i),
+            nn.ReLU(),
+            conv(i, 4 * grow, 1),
+            nn.Conv2d(4 * grow, grow, 3, 1, 1, bias=False),
+        )
         return Steps(lambda net, x: torch.cat([x, net(x)], 1), nn.Sequential(*parts))
 
     width, layers = 32, [conv(3, 32, 3, 2)]
@@ -176,7 +226,12 @@ def bottlenecks(groups: int, se: bool) -> nn.Module:
     layers, i = [conv(3, 32, 3, 2)], 32
     for o, s in ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
         more = [squeeze_excite(o, nn.Sigmoid())] if se else []
-        main = [conv(i, o // 2, 1), conv(o // 2, o // 2, 3, s, groups), conv(o // 2, o, 1, act=nn.Identity()), *more]
+        main = [
+            conv(i, o // 2, 1),
+            conv(o // 2, o // 2, 3, s, groups),
+            conv(o // 2, o, 1, act=nn.Identity()),
+            *more,
+        ]
         short = nn.Identity() if i == o and s == 1 else conv(i, o, 1, s, act=nn.Identity())
         layers.append(Steps(lambda net, skip, x: F.relu(net(x) + skip(x)), nn.Sequential(*main), short))
         i = o
@@ -188,7 +243,9 @@ def unet() -> nn.Module:
         def __init__(self) -> None:
             super().__init__()
             widths = (3, 16, 32, 64)
-            self.down = nn.ModuleList([nn.Sequential(conv(i, o), conv(o, o)) for i, o in zip(widths, widths[1:])])
+            self.down = nn.ModuleList(
+                [nn.Sequential(conv(i, o), conv(o, o)) for i, o in zip(widths, widths[1:])]
+            )
             self.up = nn.ModuleList([nn.ConvTranspose2d(2 * o, o, 2, 2) for o in (32, 16)])
             self.join = nn.ModuleList([conv(2 * o, o) for o in (32, 16)])
             self.head = nn.Conv2d(16, 2, 1)
@@ -232,7 +289,10 @@ def style_transfer() -> nn.Module:
 
 
 def generator() -> nn.Module:
-    layers, i = [nn.Unflatten(1, (64, 1, 1)), nn.ConvTranspose2d(64, 256, 4), nn.BatchNorm2d(256), nn.ReLU()], 256
+    layers, i = (
+        [nn.Unflatten(1, (64, 1, 1)), nn.ConvTranspose2d(64, 256, 4), nn.BatchNorm2d(256), nn.ReLU()],
+        256,
+    )
     for o in (128, 64, 32):
         layers += [nn.ConvTranspose2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU()]
         i = o
@@ -261,7 +321,11 @@ def text_cnn() -> nn.Module:
 
 
 def tagger() -> nn.Module:
-    parts = nn.Embedding(10_000, 100), nn.LSTM(100, 100, bidirectional=True, batch_first=True), nn.Linear(200, 17)
+    parts = (
+        nn.Embedding(10_000, 100),
+        nn.LSTM(100, 100, bidirectional=True, batch_first=True),
+        nn.Linear(200, 17),
+    )
     return Steps(lambda words, lstm, last, x: last(lstm(words(x))[0]), *parts)
 
 
@@ -303,7 +367,9 @@ def transformer(causal: bool) -> nn.Module:
 
 
 def wide_deep() -> nn.Module:
-    deep = nn.Sequential(nn.Flatten(), nn.Linear(8 * 16 + 0, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 1))
+    deep = nn.Sequential(
+        nn.Flatten(), nn.Linear(8 * 16 + 0, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 1)
+    )
     parts = nn.Embedding(50_000, 1), nn.Embedding(50_000, 16), deep
     return Steps(lambda wide, table, deep, x: torch.sigmoid(wide(x).sum(1) + deep(table(x))), *parts)
 

@@ -8,7 +8,8 @@ Without files, 25 are drawn over all packages, three of them C++. Each mutant is
 comparison or number, a negated condition, a dropped call, swapped arguments, or an early return. It runs against the
 file's mirrored tests (`tests/io/test_arrays.py` or the folder `tests/io/arrays` for `dpmodule/io/arrays.py`), and, if
 they pass, against the tests of the package (`tests/io`) and, with --coverage, against other tests that reach the line
-(at most 300, drawn). A run that fails, or takes much longer than without the mutant, has killed it. `--again` repeats the mutants of a table on the present code: those whose line is still there.
+(at most 300, drawn). A run that fails, or takes much longer than without the mutant, has killed it. `--again` repeats
+the mutants of a table on the present code: those whose line is still there.
 
 With the data of `pytest --cov --cov-context=test`, only the tests that reach the changed line run. A line that
 runs on import only gets all tests.
@@ -311,7 +312,9 @@ def draw_files(count: int, seed: int) -> list[str]:
         ["git", "ls-files", "dpmodule"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     paths = [path for path in listed.stdout.split() if path.endswith((".py", ".cpp"))]
-    paths = [path for path in paths if sum(1 for _ in sites(ROOT / path)) >= FEWEST_SITES and any(mirrors(path))]
+    paths = [
+        path for path in paths if sum(1 for _ in sites(ROOT / path)) >= FEWEST_SITES and any(mirrors(path))
+    ]
     cpp = [path for path in paths if path.endswith(".cpp")]
     drawn = generator.sample(cpp, min(round(count * CPP_SHARE), len(cpp)))
     packages: defaultdict[str, list[str]] = defaultdict(list)
@@ -574,7 +577,9 @@ def table(results: Iterable[tuple[Mutant, str]], write: str | None, seed: int) -
         print(f"{path:50} {counts.total():7} {killed} {counts['none']:9}")
     if total := totals.total():
         own, both, every = (1 - sum(totals[name] for name in names) / total for names in _LEFT)
-        print(f"killed by the file's own tests {own:.0%}, with the package's {both:.0%}, with all {every:.0%}")
+        print(
+            f"killed by the file's own tests {own:.0%}, with the package's {both:.0%}, with all {every:.0%}"
+        )
 
 
 def main() -> None:

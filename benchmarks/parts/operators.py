@@ -51,17 +51,21 @@ def run(session: Session) -> Section:
     return section
 
 
-def _measured(session: Session, sides: Mapping[str, Worker], what: int | str, batch: int = 1) -> dict[str, Any]:
+def _measured(
+    session: Session, sides: Mapping[str, Worker], what: int | str, batch: int = 1
+) -> dict[str, Any]:
     """Prepare a case on every side, compare the outputs, and return its times by run and side."""
     known = {name: side.ask("prepare", case=what, batch=batch) for name, side in sides.items()}
     outputs = {name: np.array(side.ask("output")) for name, side in sides.items()}
     for name, found in outputs.items():
-        if not np.allclose(found, outputs["torch"], rtol=2e-3, atol=2e-3 * max(1.0, np.abs(found[2:]).max(initial=0))):
+        if not np.allclose(
+            found, outputs["torch"], rtol=2e-3, atol=2e-3 * max(1.0, np.abs(found[2:]).max(initial=0))
+        ):
             raise SystemExit(f"{name} computes other numbers than torch: {known['torch']['text']}")
     runs = {}
     for kind in ("predict", "fit"):
         able = {name: side for name, side in sides.items() if kind in known[name]["runs"]}
-        asked = {name: (lambda side=side: side.ask("measure", run=kind)) for name, side in able.items()}
+        asked = {name: (lambda side=side, kind=kind: side.ask("measure", run=kind)) for name, side in able.items()}
         rounds = 3 if session.rounds >= 3 else 1
         times = in_turns(asked, rounds, warm=0, settle=session.settles)
         runs[kind] = {name: each[session.clock] for name, each in times.items()}
@@ -79,7 +83,9 @@ def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> 
             if other not in found[0][kind]:
                 continue
             times = [(each, statistics.median(each[kind][other])) for each in found]
-            long = [(each, _share(each[kind], other)) for each, ms in times if ms >= LONG_MS or other != "torch"]
+            long = [
+                (each, _share(each[kind], other)) for each, ms in times if ms >= LONG_MS or other != "torch"
+            ]
             bounds = (MEDIAN, TENTH, LEAST) if other == "torch" and not session.quick else (None, None, None)
             _quantiles(section, f"layers, {kind}, {other}", [share for _, share in long], bounds)
             for each, share in sorted(long, key=lambda pair: pair[1])[:WORST]:
@@ -90,9 +96,12 @@ def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> 
                     ratio=f"{share:.2f}",
                 )  # fmt: skip
         for ours, bounds in OVERHEAD_US.items():
-            short = [each[kind] for each in found if ours in each[kind] and statistics.median(each[kind]["torch"]) < LONG_MS]
+            measured = (each[kind] for each in found if ours in each[kind])
+            short = [each for each in measured if statistics.median(each["torch"]) < LONG_MS]
             if short:
-                over = [1e3 * (statistics.median(each[ours]) - statistics.median(each["torch"])) for each in short]
+                over = [
+                    1e3 * (statistics.median(each[ours]) - statistics.median(each["torch"])) for each in short
+                ]
                 title = f"short layers, {kind}, {ours} over torch, µs"
                 section.note(f"{title}: median {statistics.median(over):.1f}, largest {max(over):.1f}: "
                              f"{section.hold(title, max(over), None if session.quick else bounds, at_most=True)}")  # fmt: skip
@@ -107,9 +116,14 @@ def _quantiles(section: Section, title: str, shares: Sequence[float], bounds: It
         "lowest_tenth": float(np.quantile(shares, 0.1)),
         "least": min(shares),
     }
-    verdicts = [section.hold(f"{title}, {name}", value, bound) for (name, value), bound in zip(figures.items(), bounds)]
+    verdicts = [
+        section.hold(f"{title}, {name}", value, bound)
+        for (name, value), bound in zip(figures.items(), bounds)
+    ]
     cells = {name: f"{value:.2f}" for name, value in figures.items()}
-    section.row("Time of the other over ours", what=title, count=len(shares), **cells, target="; ".join(verdicts))
+    section.row(
+        "Time of the other over ours", what=title, count=len(shares), **cells, target="; ".join(verdicts)
+    )
 
 
 def _networks(session: Session, sides: Mapping[str, Worker], names: Sequence[str], section: Section) -> None:
@@ -124,7 +138,9 @@ def _networks(session: Session, sides: Mapping[str, Worker], names: Sequence[str
                 shares.setdefault(f"networks, {kind}, torch's better layout", []).append(better)
                 for side in ("compiled", "onnxruntime", "openvino"):
                     if side in times:
-                        shares.setdefault(f"networks, {kind}, {side}", []).append(times[side] / times["module"])
+                        shares.setdefault(f"networks, {kind}, {side}", []).append(
+                            times[side] / times["module"]
+                        )
                 row = {"network": name, "batch": batch, "ours_ms": f"{times['module']:.3f}", **cells}
                 section.row(f"Networks, {kind}: time of the other over ours", **row)
     bounds: dict[str, tuple[Any, Any, Any]] = {

@@ -1,8 +1,8 @@
 """A side of the comparison over random layers and many networks.
 
 Run as ``python -m benchmarks.sides.untuned KIND SEED``. KIND is "module" or "executor" of dpmodule, "torch" (the usual
-layout), "channels_last", "compiled" (`torch.compile`), or "onnxruntime" and "openvino", which run the file that dpmodule
-exports.
+layout), "channels_last", "compiled" (`torch.compile`), or "onnxruntime" and "openvino", which run the
+file that dpmodule exports.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, k
     arrays = [mx.nd.NDArray(x, mx.cpu()) for x in inputs]
     shapes = [mx.io.DataDesc(n, a.shape, a.dtype) for n, a in zip(names, arrays)]
     if kind == "executor":
-        bound = symbol.bind(mx.cpu(), {**arguments, **dict(zip(names, arrays))}, grad_req="null", aux_states=states)
+        bound = symbol.bind(
+            mx.cpu(), {**arguments, **dict(zip(names, arrays))}, grad_req="null", aux_states=states
+        )
         return {"predict": lambda: bound.forward(is_train=False)[0].tensor}
     batch = mx.io.DataBatch(arrays, provide_data=shapes)
 
