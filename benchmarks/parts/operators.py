@@ -65,7 +65,9 @@ def _measured(
     runs = {}
     for kind in ("predict", "fit"):
         able = {name: side for name, side in sides.items() if kind in known[name]["runs"]}
-        asked = {name: (lambda side=side, kind=kind: side.ask("measure", run=kind)) for name, side in able.items()}
+        asked = {
+            name: (lambda side=side, kind=kind: side.ask("measure", run=kind)) for name, side in able.items()
+        }
         rounds = 3 if session.rounds >= 3 else 1
         times = in_turns(asked, rounds, warm=0, settle=session.settles)
         runs[kind] = {name: each[session.clock] for name, each in times.items()}
@@ -103,8 +105,8 @@ def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> 
                     1e3 * (statistics.median(each[ours]) - statistics.median(each["torch"])) for each in short
                 ]
                 title = f"short layers, {kind}, {ours} over torch, µs"
-                section.note(f"{title}: median {statistics.median(over):.1f}, largest {max(over):.1f}: "
-                             f"{section.hold(title, max(over), None if session.quick else bounds, at_most=True)}")  # fmt: skip
+                verdict = section.hold(title, max(over), None if session.quick else bounds, at_most=True)
+                section.note(f"{title}: median {statistics.median(over):.1f}, largest {max(over):.1f}: {verdict}")
 
 
 def _quantiles(section: Section, title: str, shares: Sequence[float], bounds: Iterable[Any]) -> None:
