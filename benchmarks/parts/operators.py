@@ -106,7 +106,9 @@ def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> 
                 ]
                 title = f"short layers, {kind}, {ours} over torch, µs"
                 verdict = section.hold(title, max(over), None if session.quick else bounds, at_most=True)
-                section.note(f"{title}: median {statistics.median(over):.1f}, largest {max(over):.1f}: {verdict}")
+                section.note(
+                    f"{title}: median {statistics.median(over):.1f}, largest {max(over):.1f}: {verdict}"
+                )
 
 
 def _quantiles(section: Section, title: str, shares: Sequence[float], bounds: Iterable[Any]) -> None:
