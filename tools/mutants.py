@@ -333,7 +333,7 @@ def draw_files(count: int, seed: int) -> list[str]:
 def mirrors(path: str) -> list[list[str]]:
     """Return the tests to run for a file, one list after the other: its own, then those of its package."""
     inside = Path(path).relative_to("dpmodule")
-    if inside.parts[0] == "native":  # what stands in for the extension runs the same tests
+    if inside.parts[0] == "native":  # the Python versions of the extension run the same tests
         own, package = CPP_TESTS.get(inside.parts[1], CPP_TESTS[""])
     else:
         folder = Path("tests", inside.parent)
