@@ -38,7 +38,7 @@ def run(session: Session) -> Section:
     """Measure the layers, then the networks; in quick sessions the first few."""
     from ..many_networks import NETWORKS
 
-    section = Section("Networks that nobody tuned", _ABOUT)
+    section = Section("Networks without tuning", _ABOUT)
     seed = int(time.strftime("%Y%m%d%H%M"))
     section.note(f"seed {seed}")
     kinds = ("module", "executor", "torch", "channels_last", "compiled", "onnxruntime", "openvino")
