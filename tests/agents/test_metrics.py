@@ -2,10 +2,7 @@ import math
 
 import pytest
 
-from dpmodule.agents import (
-    Metrics,
-    aggregate_metrics,
-)
+from dpmodule.agents import Metrics, aggregate_metrics
 from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answer, round_sigfigs
 
 

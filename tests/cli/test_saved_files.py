@@ -138,8 +138,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("place", "count", "times"),
-    [("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2)],
+    ("place", "count", "times"), [("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2)]
 )
 def test_an_interrupted_fit_resumes(place, count, times, run, tmp_path, whole):
     words = interrupted(tmp_path, place, count, times, *MLP, "3", "--prefix", "my run/net")

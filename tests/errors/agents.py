@@ -132,11 +132,7 @@ ROWS_OF_WORLDS = [
         ("seed", 0.5, "seed is 0.5, expected an integer"),
         ("note", "twice", "world is a HogwildWorld, expected"),
     ),
-    *rows(
-        mx.base.NotSupportedError,
-        hogwild,
-        ("note", "display", r"HogwildWorld\.display.*numthreads"),
-    ),
+    *rows(mx.base.NotSupportedError, hogwild, ("note", "display", r"HogwildWorld\.display.*numthreads")),
     (lambda: agents.World({}).parley(), NotImplementedError, "World must define parley"),
 ]
 
@@ -320,11 +316,7 @@ ROWS_OF_DATA = [
         (Talk, "", {"label_turns": "all"}, "label_turns is 'all'"),
         (Fb, "", {"datafile": None}, "datafile"),
     ),
-    *rows(
-        FileError,
-        talk,
-        (Fb, "", {"datafile": "/"}, "cannot read dialogues"),
-    ),
+    *rows(FileError, talk, (Fb, "", {"datafile": "/"}, "cannot read dialogues")),
     *[
         (partial(talk, kind, text, {}), FileFormatError, rf"talk\.txt: {told}.*--on-bad-line skip")
         for kind, text, told in BAD_LINES

@@ -258,9 +258,5 @@ ROWS = [
     *rows(base.FileError, lambda folder: fluid.io.load_inference_model(folder / "nothing"), ("nothing",)),
     *rows(base.ShapeError, damaged, ("__shape__", "5x", "__shape__ is '5x', expected")),
     *rows(base.DTypeError, damaged, ("__dtype__", "x", "unknown dtype 'x'")),
-    *rows(
-        base.FileFormatError,
-        damaged,
-        ("__feed__", "1", "input 'b' has __feed__='1', expected its index"),
-    ),
+    *rows(base.FileFormatError, damaged, ("__feed__", "1", "input 'b' has __feed__='1', expected its index")),
 ]
