@@ -25,9 +25,8 @@ class Table(Agent):
 
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
-        self.id, path = "Table", opt.get("model_file") or ""
-        known = json.loads(Path(path).read_text()) if os.path.exists(path) and not shared else {}
-        self.known = shared["known"] if shared else known
+        self.id, path = "Table", Path(opt.get("model_file") or "none")
+        self.known = shared["known"] if shared else json.loads(path.read_text()) if path.exists() else {}
 
     def share(self):
         return {**super().share(), "known": self.known}
@@ -42,9 +41,8 @@ class Table(Agent):
 
     def save(self, path=None):
         Path(path).write_text(json.dumps(self.known))
-        Path(options_file(path)).write_bytes(
-            dump_options({**self.opt, "model": f"{__name__}:{type(self).__name__}"})
-        )
+        opt = {**self.opt, "model": f"{__name__}:{type(self).__name__}"}
+        Path(options_file(path)).write_bytes(dump_options(opt))
 
 
 class Other(Table):

@@ -100,22 +100,14 @@ ROWS_OF_WORLDS = [
         for value in (0, True)
     ],
     *[
-        (
-            partial(replies, kind, reply),
-            ArgumentError,
-            rf"agent 'noting' \(Wrong\) returned {told} from its act",
-        )
+        (partial(replies, kind, reply), ArgumentError, rf"'noting' \(Wrong\) returned {told} from its act")
         for kind in (agents.DialogPartnerWorld, agents.MultiAgentDialogWorld, agents.ExecutableWorld)
         for reply, told in ((None, "None"), ({"text": 7}, "a message whose text is of type int"))
     ],
     *rows(
         ArgumentError,
         batches,
-        (
-            ROWS,
-            lambda batch: [{}] * 2,
-            r"batch_act of agent 'noting' \(Wrong\) returned 2 messages for 3 rows",
-        ),
+        (ROWS, lambda batch: [{}] * 2, r"batch_act of agent .* \(Wrong\) returned 2 messages for 3 rows"),
         (ROWS, lambda batch: None, "returned something of type NoneType for 3 rows"),
         (ROWS, lambda batch: [{}, {}, {"text": 7}], "text is of type int from its act in row 2"),
         (ROWS, lambda batch: [{}, "text", {}], "something of type str from its act in row 1"),

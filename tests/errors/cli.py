@@ -237,10 +237,7 @@ COMMANDS = [
         ("--label lable", "--label is 'lable', expected one of the used slots: words, label"),
         ("--rows wrods=5", "--rows wrods=5: 'wrods' is not a used id slot; these are words"),
         ("--rows 20", "--rows SLOT=COUNT sets the number of rows"),
-        (
-            "--files outside",
-            "label 2 in 'label', .*--check-labels warn trains on such labels; --classes COUNT",
-        ),
+        ("--files outside", "label 2 in 'label', .*--check-labels warn trains on such labels; --classes"),
         ("--hidden 5,x", "--hidden: '5,x', expected units such as '128,96', or none"),
         ("--net logistic --width 5", "--width 5 is not supported by --net logistic"),
         ("--symbol fc-symbol.json", "--rows 50 is not supported with --symbol, whose network has fixed"),

@@ -65,7 +65,7 @@ DESCRIPTIONS = [
         (
             partial(describe, text),
             FileFormatError,
-            f"^DataFeedDesc text: line {line}, column {column}: .*{told}",
+            rf"^DataFeedDesc text: line {line}, column {column}: .*{told}",
         )
         for text, line, column, told in PLACES
     ],
