@@ -50,14 +50,6 @@ def test_predict_cuts_padding_and_returns_what_was_read(caplog, tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), model.predict(X))
 
 
-def test_arrays_are_enough():
-    seen = []
-    options = {"eval_data": (X, Y), "epoch_end_callback": lambda *args: seen.append(args[0])}
-    model = FeedForward.create(network(), X, Y, num_epoch=30, learning_rate=0.5, **options)
-    assert seen == list(range(30))
-    assert model.score(mx.io.NDArrayIter(X, Y, 20)) > 0.9
-
-
 def test_buckets_from_a_function():
     class Batches(mx.io.NDArrayIter):
         default_bucket_key = 1

@@ -3,6 +3,7 @@
 import json
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -310,17 +311,12 @@ def test_threads_do_not_wait_for_each_other():
         self.assign(out_data[0], req[0], in_data[0] + 1)
 
     prop("test_meet", create_operator=custom(forward))
-    found = []
 
-    def run():
-        found.append(mx.nd.Custom(mx.nd.ones((2,)), op_type="test_meet").asnumpy().tolist())
+    def run(_):
+        return mx.nd.Custom(mx.nd.ones((2,)), op_type="test_meet").asnumpy().tolist()
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(15)
-    assert found == [[2, 2]] * 2
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(run, range(2))] == [[2, 2]] * 2
 
 
 @pytest.mark.parametrize("in_thread", [False, True])

@@ -28,17 +28,6 @@ def test_set_np_shape_returns_the_former_value():
     assert util.set_np_shape(False) is True
 
 
-def test_use_np_shape():
-    @util.use_np_shape
-    def inside(value):
-        """Say what is on."""
-        return util.is_np_shape(), value
-
-    assert inside(3) == (True, 3)
-    assert inside.__doc__ == "Say what is on."
-    assert not util.is_np_array()
-
-
 def test_use_np_of_a_class():
     class Base:
         def inherited(self):

@@ -1,7 +1,5 @@
 """Engines and settings that tests run with; afterwards all is as it was at first."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 
@@ -10,7 +8,7 @@ import pytest
 import dpmodule.autobatch as dy
 
 ENGINES = ["python", "auto"]
-SETTINGS = list(itertools.product(ENGINES, [False, True]))
+SETTINGS = [*itertools.product(ENGINES, [False, True])]
 
 
 @pytest.fixture(autouse=True)

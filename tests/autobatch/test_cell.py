@@ -1,7 +1,5 @@
 """Symbols as cells: values, gradients and states, against executors, modules and formulas."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

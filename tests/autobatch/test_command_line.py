@@ -1,7 +1,5 @@
 """DyNet's arguments on the command line: followed when the package is imported, and by `init`."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

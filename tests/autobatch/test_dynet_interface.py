@@ -1,7 +1,5 @@
 """What DyNet's own Python tests ask of its interface, in our words, on both engines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -62,16 +60,3 @@ def test_softmax_layers(tmp_path):
         losses = layer.neg_log_softmax_batch(dy.concatenate_to_batch([x, x * 2.0]), [4, 7]).npvalue()
         wanted = [-logs[4], layer.neg_log_softmax(x * 2.0, 7).scalar_value()]
         np.testing.assert_allclose(losses.ravel(), wanted, rtol=1e-4)
-
-
-def test_arguments_by_name():
-    x = dy.inputTensor(np.arange(-2.0, 4.0).reshape(2, 3))
-    for given, expected in (
-        (dy.softmax(x, d=1), dy.softmax(x, 1)),
-        (dy.pick(x, dim=1, index=2), dy.pick(x, 2, 1)),
-        (dy.moment_dim(x, b=False, r=3, d=[0, 1]), dy.moment_dim(x, [0, 1], 3, False)),
-        (dy.elu(x=x), dy.elu(x, 1.0)),
-        (dy.silu(x, beta=2.0), dy.silu(x, 2.0)),
-        (dy.constant(val=2.0, dim=3), dy.constant(3, 2.0)),
-    ):
-        np.testing.assert_array_equal(given.npvalue(), expected.npvalue())

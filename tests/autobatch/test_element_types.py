@@ -1,7 +1,5 @@
 """Parameters whose memory was replaced, also by what an engine cannot read; `configure` with wrong settings."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`explain`: counts, reasons and pictures of runs whose batches are known."""
 
-from __future__ import annotations
-
 import re
 import xml.dom.minidom
 

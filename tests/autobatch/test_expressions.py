@@ -1,7 +1,5 @@
 """What expressions promise: laziness, constants, graphs of any depth, functions that must not disturb their graph."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 
@@ -121,17 +119,6 @@ def test_elements_of_results_are_picked_again():
     x = dy.inputTensor(np.arange(6.0).reshape(3, 2))
     found = [x[1][0], (x * x[0])[2], dy.pick(x, 2)[1], x[0:2][1][1]]
     assert dy.values(found) == [2.0, 5.0, 5.0, 3.0]
-
-
-def test_labels_outlive_nodes_that_are_taken_back():
-    """Those of nodes before a checkpoint, and those of nodes that come where others were."""
-    x = dy.inputTensor(np.log([[1.0, 2.0], [3.0, 6.0]]), batched=True)
-    before = [dy.pick(x, labels) for labels in ([0, 1], [1, 0])]
-    dy.cg_checkpoint()
-    np.testing.assert_allclose(np.exp(dy.pick(x, [0, 0]).npvalue()), [[1, 2]], rtol=1e-6)
-    dy.cg_revert()
-    found = [np.exp(each.npvalue())[0] for each in (*before, dy.pick(x, [1, 1]), dy.pick(x, [1, 0]))]
-    np.testing.assert_allclose(found, [[1, 6], [3, 2], [3, 6], [3, 2]], rtol=1e-6)
 
 
 def test_generators_in_place_of_lists():

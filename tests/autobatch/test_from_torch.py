@@ -1,7 +1,5 @@
 """Torch modules and functions as cells: against plain torch, in every way of batching."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

@@ -1,7 +1,5 @@
 """`gradient()` and values after parameters have changed, after failures, and where numbers were drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Memory over many graphs: it does not grow."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

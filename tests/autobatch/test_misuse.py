@@ -1,7 +1,5 @@
 """Wrong calls of every operation: both engines take and refuse the same ones with the same words, as DyNet decides."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

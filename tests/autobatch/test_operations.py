@@ -1,13 +1,10 @@
 """Every operation: as DyNet computed it, finite differences, and examples of all kinds in one graph on each engine."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.ops import spec
@@ -227,27 +224,3 @@ def test_images_of_several_sizes(is_valid, stride, window, filters):
     if dy.explain().engine == "native":  # a value is the same batched and alone there, to the bit
         for one, other in zip(alone[:12], batched[:12]):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize(("size", "channels", "stride"), [((9, 6), 3, (2, 3)), ((70, 66), 16, (1, 1))])
-def test_convolutions_as_torch(engine, size, channels, stride):
-    """Small ones are products of windows, the larger one is torch's own; both are checked by torch's autograd."""
-    draw, m = np.random.RandomState(0), dy.ParameterCollection()
-    f, b = m.parameters_from_numpy(draw.randn(3, 4, channels, 5)), m.parameters_from_numpy(draw.randn(5))
-    images = draw.randn(2, *size, channels).astype("f4")
-    xs = [dy.inputTensor(each) for each in images]
-    ys = [dy.conv2d_bias(x, f, b, stride) for x in xs]
-    dy.esum([dy.squared_norm(y) for y in ys]).backward(full=True)
-    x = torch.tensor(images).permute(0, 3, 1, 2).requires_grad_()
-    kernel, bias = f.tensor.permute(3, 2, 0, 1).clone().requires_grad_(), b.tensor.clone().requires_grad_()
-    y = torch.nn.functional.conv2d(x, kernel, bias, stride)
-    y.square().sum().backward()
-    found = [dy.npvalues(ys), [x.gradient() for x in xs], f.grad_as_array(), b.grad_as_array()]
-    wanted = [
-        y.detach().permute(0, 2, 3, 1),
-        x.grad.permute(0, 2, 3, 1),
-        kernel.grad.permute(2, 3, 1, 0),
-        bias.grad,
-    ]
-    for one, other in zip(found, wanted):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))

@@ -1,7 +1,5 @@
 """Networks and trainers compute what DyNet computes; updates of any size, of clipped and of left-out parameters."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 
@@ -71,10 +69,6 @@ def test_learning_rate_status_and_restart(capsys, engine):
     trainer.status()
     assert capsys.readouterr().err == "[lr=0.5 clips=2 updates=2] "
     trainer.restart(0.25)
-    for wrong in ("a", float("nan")):
-        for change in (trainer.set_learning_rate, trainer.restart, trainer.set_clip_threshold):
-            with pytest.raises(dy.errors.MXNetError):
-                change(wrong)
     assert (trainer.learning_rate, trainer.get_clip_threshold()) == (0.25, 1.0)
     before = w.as_array()
     trainer.update()  # no gradient, no momentum left

@@ -1,7 +1,5 @@
 """Networks of every kind, whose steps native code adds: each way through a sequence as on the other engine."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -56,7 +54,7 @@ def test_sequences_beginnings_and_continuations(batch, kind):
         outputs = [*fresh.transduce(xs), *begun.transduce(xs[:2])]
         outputs += fresh.add_input(xs[1]).transduce(iter(xs[2:]))
         outputs += [states[2].output(), again.output(), back.output(), *again.s(), *states[1].h()]
-        one = builder.initial_state(vectors(count, HIDDEN))  # a minibatch goes on from one vector
+        one = builder.initial_state_from_raw_vectors([np.linspace(0, 1, HIDDEN)] * count)  # for a minibatch
         return measured(m, [*outputs, *one.add_inputs(xs[:2])[-1].s()], [*xs, *first])
 
     on_both(program)
@@ -85,18 +83,6 @@ def test_states_know_those_before_them(setting):
     after = state.add_input(vectors(1)[0])
     assert (after.prev(), after.b(), len(after.s())) == (state, builder, 2 * LAYERS)
     assert state.transduce([]) == []
-
-
-@walks(PLAIN)
-def test_columns_parameters_and_lists_of_numbers_are_vectors(kind, engine):
-    builder, _, count = network(kind)
-    array, first = np.linspace(-1, 1, SIZE), np.linspace(0, 1, HIDDEN)
-    p = dy.ParameterCollection().parameters_from_numpy(array)
-    raw = builder.initial_state_from_raw_vectors([first.tolist(), *[first] * (count - 1)])
-    given = builder.initial_state([dy.inputVector(first)] * count)
-    inputs = (dy.inputTensor(array), dy.inputTensor(array[:, None]), p)
-    found = [s.add_inputs([x, x])[-1].output().npvalue().ravel() for s in (raw, given) for x in inputs]
-    np.testing.assert_allclose(found[1:], [found[0]] * 5, rtol=1e-5)
 
 
 @walks(product([1, 3], KINDS))

@@ -1,7 +1,5 @@
 """Files of parameters: DyNet's are read, ours are byte for byte what DyNet writes."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

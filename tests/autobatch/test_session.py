@@ -1,7 +1,5 @@
 """Any order of calls of a session against torch in float64: build, ask, differentiate, go back, update, save, renew."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 

@@ -1,7 +1,5 @@
 """A graph belongs to one thread: whoever uses it in another is told so, with the names of both."""
 
-from __future__ import annotations
-
 import re
 import threading
 

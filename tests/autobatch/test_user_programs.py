@@ -1,7 +1,5 @@
 """Habits of programs written for DyNet: graphs run again, inputs set again, own collections; and what DyNet returns."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

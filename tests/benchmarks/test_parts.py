@@ -36,10 +36,10 @@ def test_both_forms_of_a_network_have_the_same_parameters(name):
 
 QUICK = {
     # parts: what their tables have
-    "trainers passes kernels": "lightning: not compared; in none of these networks; predict | its kernels alone |",
+    "trainers passes": "lightning: not compared; in none of these networks",
     "data": "against torch DataLoader |; against np.loadtxt |; | pandas.read_csv |; | one thread |",
-    "bucketing contexts runs ops cuda interop compile": "| a switch |; fit, two contexts | ; fit, accumulate=4 | ; "
-    "`nd.relu(x)`; safetensors load, 256 MB",
+    "bucketing contexts runs ops cuda interop compile kernels": "| a switch |; fit, two contexts | ; "
+    "fit, accumulate=4 | ; `nd.relu(x)`; safetensors load, 256 MB; predict | its kernels alone |",
     "startup": "| Module.bind, first |; first step, 1 thread | cpu |; first step, default threads | wall |",
 }
 

@@ -3,31 +3,28 @@
 import io
 import logging
 import re
-import types
 
-import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.small_fits import blobs, classifier
+from helpers.small_fits import blobs, classifier, fixed
 
 
 class FakeMetric:
-    """Counts reads and resets; shows the pairs it is given."""
+    """Counts resets; shows the pairs it is given."""
 
     def __init__(self, *pairs):
-        self.pairs, self.resets, self.reads = list(pairs), 0, 0
+        self.pairs, self.resets = list(pairs), 0
 
     def get_name_value(self):
-        self.reads += 1
         return self.pairs
 
     def reset_local(self):
         self.resets += 1
 
 
-def at(nbatch, metric=None, epoch=0, **variables):
-    return mx.callback.BatchEndParam(epoch, nbatch, metric, variables or None)
+def at(nbatch, metric=None, epoch=0):
+    return mx.callback.BatchEndParam(epoch, nbatch, metric, None)
 
 
 @pytest.fixture
@@ -42,12 +39,6 @@ def lines(caplog):
         return [re.sub(r"Speed: (\d+\.\d\d|inf) samples/sec", "Speed", text) for text in caplog.messages]
 
     return call
-
-
-def test_param_is_a_named_tuple():
-    param = at(3)
-    assert param._fields == ("epoch", "nbatch", "eval_metric", "locals")
-    assert tuple(param) == (0, 3, None, None)
 
 
 def test_speedometer_lines_are_mxnets(lines):
@@ -91,141 +82,34 @@ def test_progress_bar_and_validation_lines_are_mxnets(lines):
     assert found == ["Epoch[3] Validation-accuracy=0.500000", "Epoch[3] Validation-ce=0.250000"]
 
 
-def test_module_checkpoint():
-    saved = []
-    module = types.SimpleNamespace(save_checkpoint=lambda *args: saved.append(args))
-    save = mx.callback.module_checkpoint(module, "run", 2, True)
-    for epoch in range(4):
-        save(epoch, None, {}, {})
-    mx.callback.module_checkpoint(module, "every", 0)(0)
-    assert saved == [("run", 2, True), ("run", 4, True), ("every", 1, False)]
-
-
-def test_do_checkpoint(tmp_path):
-    prefix = str(tmp_path / "net")
-    save = mx.callback.do_checkpoint(prefix, period=2)
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    for epoch in range(4):
-        save(epoch, net, {"fc_weight": mx.nd.full((2, 3), epoch)}, {})
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["net-0002.params", "net-0004.params", "net-symbol.json"]
-    _, arg_params, aux_params = mx.model.load_checkpoint(prefix, 4)
-    assert (arg_params["fc_weight"].asnumpy().tolist(), aux_params) == ([[3] * 3] * 2, {})
-
-
 # the tqdm bar
 
 
-def run(bar, epochs=1, batches=3, **variables):
-    metric = FakeMetric(("accuracy", 0.5), ("loss", 1.25))
-    for epoch in range(epochs):
-        for nbatch in range(batches):
-            bar(at(nbatch, metric, epoch, **variables))
-    return metric
-
-
-def shown(out):
-    """Return the last state of each bar."""
-    return [line.split("\r")[-1] for line in out.getvalue().strip("\n").split("\n")]
-
-
 def test_tqdm_bar_shows_metric_and_speed_and_closes():
-    out = io.StringIO()
-    run(mx.callback.TqdmBar(total=3, batch_size=32, file=out, ascii=True, ncols=120), epochs=2)
-    first, second = shown(out)
+    out, metric = io.StringIO(), FakeMetric(("accuracy", 0.5), ("loss", 1.25))
+    bar = mx.callback.TqdmBar(total=3, batch_size=32, file=out, ascii=True, ncols=120)
+    for number in range(6):
+        bar(at(number % 3, metric, number // 3))
+    first, second = (line.split("\r")[-1] for line in out.getvalue().strip("\n").split("\n"))
     assert re.search(r"^Epoch 0: 100%.*3/3 .*accuracy=0.5000, loss=1.2500, samples/s=\d+\]", first)
     assert second.startswith("Epoch 1: 100%")
     assert out.getvalue().count("\n") == 2
 
 
-def test_tqdm_bar_without_total_ends_with_the_epoch():
-    out = io.StringIO()
-    bar = mx.callback.TqdmBar(file=out, desc="epoch {epoch} of 2")
-    run(bar, epochs=2)
-    assert out.getvalue().count("\n") == 1  # the second one is still open
-    bar.close(1, None, {}, {})
-    bar.close()
-    run(bar)  # another run
-    bar.close()
-    assert [line.split("[")[0].strip() for line in shown(out)] == [
-        f"epoch {n} of 2: 3batch" for n in (0, 1, 0)
-    ]
-    assert "samples/s" not in out.getvalue()
-
-
-def test_tqdm_bar_learns_end_and_batch_size_from_the_loop():
-    out, data = io.StringIO(), types.SimpleNamespace(batch_size=8)
-    bar = mx.callback.TqdmBar(file=out, ncols=120)
-    for nbatch, end in ((0, False), (1, True)):
-        bar(at(nbatch, train_data=data, end_of_batch=end))
-        assert out.getvalue().endswith("\n") == end
-    assert "samples/s=" in shown(out)[0]
-
-
-def test_tqdm_bar_counts_the_time_of_the_first_batch(monkeypatch):
-    now, out = [0.0], io.StringIO()
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-
-    class Slow(mx.io.NDArrayIter):
-        def next(self):
-            now[0] += 0.5
-            return super().next()
-
-    options = {"total": 3, "every": 1, "file": out, "ncols": 120, "mininterval": 0}
-    data, bar = Slow(np.ones((12, 2)), np.zeros(12), 4), mx.callback.TqdmBar(**options)
-    mx.mod.Module(classifier()).fit(data, num_epoch=2, batch_end_callback=bar)
-    found = [int(each) for each in re.findall(r"samples/s=(\d+)", out.getvalue())]
-    assert max(found) <= 8  # a batch takes half a second
-    assert "Epoch 1:   0%" in out.getvalue()
-    out.truncate(0)
-    with mx.callback.TqdmBar(batch_size=4, **options) as bar:
-        for nbatch in range(3):  # by hand, the first batch is over when the bar opens
-            now[0] += 0.5
-            bar(at(nbatch))
-    assert set(re.findall(r"samples/s=(\d+)", out.getvalue())) == {"8"}
-
-
-def test_tqdm_bar_reads_the_metric_seldom_and_may_be_disabled():
-    with mx.callback.TqdmBar(total=100, every=20, file=io.StringIO()) as bar:
-        assert run(bar, batches=100).reads == 6
-    out = io.StringIO()
-    with mx.callback.TqdmBar(total=3, batch_size=2, file=out, disable=True) as bar:
-        run(bar, epochs=2)
-    assert out.getvalue() == ""
-
-
 # which epochs' files are kept
 
 
-class Scripted(mx.metric.EvalMetric):
-    """A metric whose value at the end of each epoch is given."""
-
-    def __init__(self, values):
-        self._values = iter(values)
-        super().__init__("scripted")
-
-    def update(self, labels, preds):
-        self._shown = True
-
-    def get(self):
-        return self.name, self._now
-
-    def reset(self):
-        self._now = next(self._values, 0.0)
-
-
-@pytest.mark.parametrize("kind", ["do_checkpoint", "module_checkpoint"])
-@pytest.mark.parametrize("format", ["params", "safetensors"])
+@pytest.mark.parametrize(("kind", "format"), [("do", "safetensors"), ("module", "params")])
 def test_only_last_and_best_epochs_are_kept(kind, format, tmp_path):
     prefix, module = str(tmp_path / "net"), mx.mod.Module(classifier())
-    given = (module, prefix, 1, True) if kind == "module_checkpoint" else (prefix,)
-    keep = {"keep_last": 2, "keep_best": 1, "metric": "train-scripted", "mode": "max"}
-    save = getattr(mx.callback, kind)(*given, format=format, **keep)
-    metric = Scripted([0.0, 0.1, 0.9, 0.3, 0.2, 0.4])  # it is reset once when it is made
+    given = (module, prefix, 1, True) if kind == "module" else (prefix,)
+    keep = {"keep_last": 2, "keep_best": 1, "metric": "train-fixed", "mode": "max"}
+    save = getattr(mx.callback, f"{kind}_checkpoint")(*given, format=format, **keep)
+    metric = fixed(0.1, 0.9, 0.3, 0.2, 0.4)
     module.fit(blobs(), num_epoch=5, eval_metric=metric, epoch_end_callback=save)
     assert mx.checkpoint.epochs(prefix) == [2, 4, 5]
     states = sorted(path.name for path in tmp_path.glob("*.states"))
-    assert states == [f"net-{epoch:04d}.states" for epoch in (2, 4, 5) if kind == "module_checkpoint"]
+    assert states == [f"net-{epoch:04d}.states" for epoch in (2, 4, 5) if kind == "module"]
 
 
 def test_files_of_later_epochs_are_anothers(tmp_path):

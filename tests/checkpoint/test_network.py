@@ -92,9 +92,9 @@ def test_names_without_prefixes_as_gluon_writes_them(prefix):
     path = checkpoint.params_file(prefix, 0)
     for start in ("", "arg:"):
         mx.nd.save(path, {**{start + k: v for k, v in arg_params.items()}, **aux_params})
-        for args, aux in (checkpoint.load_params(prefix, 0), mx.model.load_checkpoint(prefix, 0)[1:]):
-            assert args.keys() == {"fc_weight", "fc_bias", "bn:0_gamma", "bn:0_beta"}
-            assert aux.keys() == {"bn:0_moving_mean", "bn:0_moving_var"}
+        args, aux = checkpoint.load_params(prefix, 0)
+        assert args.keys() == {"fc_weight", "fc_bias", "bn:0_gamma", "bn:0_beta"}
+        assert aux.keys() == {"bn:0_moving_mean", "bn:0_moving_var"}
         other = mx.mod.Module.load(prefix, 0, label_names=None)
         other.bind([("data", (1, 3))])
         other.init_params(mx.init.Zero())

@@ -98,18 +98,6 @@ def test_a_changed_engine_is_replaced(monkeypatch):
     assert torch.equal(found, torch.full((2,), 3.0))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_norms(dtype):
-    wide = None if dtype == torch.float32 else torch.float32
-    given = [one.to(dtype) for one in tensors(0, *SHAPES, (0, 2))]
-    for public in (False, True):
-        torch_private.select(public)
-        found = torch_private.foreach_norm(given, 2, dtype=wide)
-        for norm, one in zip(found, given, strict=True):
-            assert norm.dtype == torch.float32
-            assert float(norm) == pytest.approx(float((one.double() ** 2).sum()) ** 0.5, rel=1e-6)
-
-
 def test_a_running_profiler_is_seen(monkeypatch):
     assert not torch_private.profiler_is_on()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):

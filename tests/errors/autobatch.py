@@ -277,7 +277,6 @@ ARGUMENTS = [  # of a wrong type
 NUMBERS = [  # out of range
     *[(lambda n=n, a=a, v=v: trainer(n, **{a: v}), ArgumentError, f"{a} is {v}") for n, a, v in IMPOSSIBLE],
     *each(ArgumentError, [NAN, -1.0],
-        ("learning_rate", lambda v: trainer("Adam").restart(NAN)),
         ("clip threshold", lambda v: trainer("Adam").set_clip_threshold(NAN)),
         ("lam", lambda v: model().set_weight_decay(v)), ("weight_decay", lambda v: dy.configure(weight_decay=v)),
         ("var", lambda v: dy.NormalInitializer(0.0, v)), ("scale", lambda v: dy.UniformInitializer(v)),
@@ -374,10 +373,9 @@ STALE = [
     (lambda: stale(lambda h: called(np.ones(5), h)), dy.StaleExpressionError, "renew"),
     (dy.cg_revert, dy.StateError, r"cg_checkpoint\(\) first"),
     (lambda: dy.cg().revert(), dy.StateError, r"cg_checkpoint\(\) first"),
-    (lambda: (dy.cg_checkpoint(), dy.renew_cg(), dy.cg_revert()), dy.StateError, ""),
 ]  # fmt: skip
 WORDS = [
-    *[(lambda folder, v=v: words("ClassFactored", folder, v), TypeOf, "word_dict") for v in (b"abc", 3)],
+    (lambda folder: words("ClassFactored", folder, b"abc"), TypeOf, "word_dict"),
     (lambda folder: words("Hierarchical", folder, torch.ones(2)), TypeOf, "word_dict"),
     *[
         (lambda folder, n=n, use=use: use(words(n, folder)), error, pattern)
@@ -409,7 +407,6 @@ FILES = [  # and others that do not name the line of the caller
     (lambda folder: weights().populate(saved(folder, text="?\n"), "/_0"), FileFormatError, "expected the header of a"),
     (lambda folder: dy.save(str(folder / "a"), [3]), TypeOf, "save"),
     (lambda folder: model().save(folder), FileError, "cannot save"),
-    (lambda folder: model().save(folder / "none" / "model"), FileError, "cannot save"),
     *[(lambda m=m: m().save("a\0b"), ArgumentError, "possible file name") for m in (model, weights)],
     *[(lambda m=m: m().populate("a\0b"), ArgumentError, "possible file name") for m in (model, weights)],
     *each(ArgumentError, ["a\nb", "\ud800"],

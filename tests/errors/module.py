@@ -13,21 +13,15 @@ from dpmodule.module.base_module import _check_input_names, _check_names_match, 
 from dpmodule.module.group.batch_splitter import split_batch, split_input_slice
 from helpers import nets
 from helpers.nets import mlp
-from helpers.small_fits import (
-    SHAPES,
-    TWO,
-    batch,
-    blobs,
-    bucket_batch,
-    mean_of_bucket,
-    ready,
-    trained,
-)
+from helpers.small_fits import SHAPES, TWO, batch, blobs, bucket_batch, mean_of_bucket, ready, trained
 
 DATA = mx.sym.Variable("data")
 DENSE = mx.sym.FullyConnected(DATA, num_hidden=2, name="fc")
-BARE = mx.io.DataBatch([mx.nd.zeros((8, 6))])
 NAMES = ("data",), ("softmax_label",)
+ONE = torch.ones(1)
+ALIKE = nn.ModuleDict({a: nn.ParameterDict({b: ONE}) for a, b in (("a", "b_c"), ("a_b", "c"))})
+WIDE = mx.io.DataBatch([mx.nd.ones((8, 9))], [mx.nd.ones((8,))])
+BARE = mx.io.DataBatch([mx.nd.zeros((8, 6))])
 
 
 def bound(module=None, shapes=SHAPES, **options):
@@ -50,17 +44,10 @@ def fit(*data, module=None, **options):
     (module or made()).fit(*data, **{"num_epoch": 1, **options})
 
 
-def set_params(**changed):
-    module = ready()
-    params = {**module.get_params()[0], **changed}
-    module.set_params({name: value for name, value in params.items() if value is not None}, {})
-
-
-def of_bars(**options):
-    points = np.random.RandomState(0).standard_normal((256, 10)).astype("f4")
-    targets = {"label": points @ np.ones((10, 1), "f4")}
-    net = mx.sym.LinearRegressionOutput(mx.sym.FullyConnected(DATA, num_hidden=1), mx.sym.Variable("label"))
-    mx.mod.Module(net, label_names=["label"]).lr_find(mx.io.NDArrayIter(points, targets, 16), **options)
+def search(**options):
+    net = mx.sym.FullyConnected(DATA, num_hidden=1)
+    net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("softmax_label"))
+    mx.mod.Module(net).lr_find(blobs(), **options)
 
 
 def bucketing(optimizer=None, **options):
@@ -68,17 +55,11 @@ def bucketing(optimizer=None, **options):
     return ready(module, optimizer=optimizer)
 
 
-def other_bucket(key):
-    """Return the network of a bucket, with another parameter or shape for some keys."""
-    if key == "renamed":
-        return mx.sym.SoftmaxOutput(
-            mx.sym.FullyConnected(DATA, num_hidden=2, name="new"), name="softmax"
-        ), *NAMES
-    if key == "resized":
-        return mx.sym.SoftmaxOutput(
-            mx.sym.FullyConnected(DATA, num_hidden=2, name="f"), name="softmax"
-        ), *NAMES
-    return mean_of_bucket({"default": 6}[key])
+def of_keys():
+    """Return a module with other parameters, or of other shape, for some keys."""
+    nets = {key: mx.sym.FullyConnected(DATA, num_hidden=2, name=key) for key in ("new", "f")}
+    nets = {key: (mx.sym.SoftmaxOutput(net, name="softmax"), *NAMES) for key, net in nets.items()}
+    return ready(mx.mod.BucketingModule({**nets, "default": mean_of_bucket(6)}.__getitem__, "default"))
 
 
 def misdescribed(**changed):
@@ -114,24 +95,14 @@ def scores(labels=True):
 
 
 class Scale(mx.mod.PythonModule):
-    def __init__(self, labels=("softmax_label",)):
-        super().__init__(("data",), labels, ["scale_output"])
+    def __init__(self):
+        super().__init__(("data",), ("softmax_label",), ["scale_output"])
 
     def _compute_output_shapes(self):
         return [("scale_output", self.data_shapes[0][1])]
 
     def get_outputs(self, merge_multi_context=True):
         return [mx.nd.ones((3, 2))]
-
-
-class Odd(nn.Module):
-    """A torch module of two parameters, which get one name."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.a_b = nn.Module(), nn.Module()
-        self.a.b_c = self.a_b.c = nn.Parameter(torch.ones(1))
-        self.a_b.c = nn.Parameter(torch.ones(1))
 
 
 def of_torch(module=None, initialized=True, **options):
@@ -146,15 +117,9 @@ def from_torch(head):
     mx.mod.Module.from_torch(nn.Linear(4, 3), torch.zeros(4, 4), head=head)
 
 
-def recurrent():
-    output, states = mx.rnn.LSTMCell(5, prefix="l_").unroll(
-        2,
-        DATA,
-        begin_state=(begin := [mx.sym.Variable(name, shape=(4, 5)) for name in "hc"]),
-        merge_outputs=True,
-    )
-    module = mx.mod.Module(output, label_names=None, state_names=[each.name for each in begin])
-    return ready(module, shapes=[[("data", (4, 2, 3))]])
+def of_states(**states):
+    module = mx.mod.Module(DATA + mx.sym.Variable("s", shape=(8, 6)), label_names=None, state_names=["s"])
+    ready(module, shapes=SHAPES[:1]).set_states(**states)
 
 
 def prepared(rows):
@@ -168,7 +133,6 @@ MODULE = [
     *[(lambda call=call: call(made()), StateError, pattern) for call, pattern in (
         (lambda m: m.forward(batch()), r"Module\.forward: call bind\(data_shapes=\.\.\., label_shapes=\.\.\.\) first"),
         (lambda m: m.data_shapes, "call bind"),
-        (lambda m: m.predict(blobs()), r"Module\.predict: call bind\(.*\) first"),
         (lambda m: m.score(blobs(), "acc"), r"Module\.score: call bind\(.*\) first"),
         (lambda m: list(m.iter_predict(blobs())), r"Module\.iter_predict: call bind\(.*\) first"),
         (lambda m: m.to_torch(), "to_torch"),
@@ -177,8 +141,7 @@ MODULE = [
       for name in ("data_names", "label_names", "fixed_param_names")],
     (lambda: mx.mod.Module([mlp()]), ArgumentError, "symbol is of type list, expected a Symbol"),
     (lambda: mx.mod.Module(mlp().tojson()), ArgumentError, "type str, expected a Symbol; sym.load_json"),
-    (lambda: made(fixed_param_names=["fc1_weigth"]), ArgumentError,
-     r"'fc1_weigth', .*; did you mean fc1_weight, fc2_w"),
+    (lambda: made(fixed_param_names=["fc1_weigth"]), ArgumentError, r"'fc1_weigth', .*; did you mean fc1_weight, fc2_"),
     (lambda: made(state_names=["dta"]), ArgumentError, r"state_names holds 'dta', .*; did you mean data\?$"),
     (lambda: made(context="gpu"), ArgumentError, "context is 'gpu', expected a Context"),
     (lambda: made(compression_params={"type": "3bit"}), ArgumentError, "compression '3bit' is unknown"),
@@ -197,17 +160,14 @@ MODULE = [
     (lambda: bound().forward(batch()), StateError, r"Module\.forward: call init_params\(\) first"),
     (lambda: ready().update(), StateError, r"Module\.update: call init_optimizer\(\) first"),
     (lambda: ready().forward(np.ones((8, 6))), ArgumentError, "batch is of type ndarray, expected a DataBatch"),
-    (lambda: ready().forward(BARE, is_train=True), ArgumentError,
-     "the batch has no label, but softmax_label is needed"),
-    (lambda: stepped(ready(), mx.io.DataBatch([mx.nd.zeros((8, 7))], [mx.nd.zeros((8,))])), ShapeError, "fc1_weight"),
+    (lambda: ready().forward(BARE, is_train=True), ArgumentError, "the batch has no label, but softmax_label is"),
+    (lambda: stepped(ready(), WIDE), ShapeError, "fc1_weight"),
     (lambda: stepped(ready(for_training=False)), StateError, "for_training=True"),
     (lambda: (m := ready(), stepped(m), m.get_input_grads()), StateError, "inputs_need_grad=True"),
-    (lambda: ready().set_params({"fc1_bias": np.ones(16)}, {}, True), ArgumentError,
-     "value of fc1_bias is of type ndarray, expected an"),
-    (lambda: set_params(fc1_bias=None), ArgumentError, "no value is given for fc1_bias"),
-    (lambda: set_params(fc1_bias=mx.nd.zeros((3,))), ShapeError, r"fc1_bias has shape \(3,\), expected \(16,\)"),
-    (lambda: ready().init_params(mx.init.Xavier, force_init=True), ArgumentError,
-     "initializer is <class .*, expected an"),
+    (lambda: ready().set_params({"fc1_bias": np.ones(16)}, {}, True), ArgumentError, "value of fc1_bias is of type"),
+    (lambda: ready().set_params({}, {}), ArgumentError, "no value is given for fc1_bias"),
+    (lambda: ready().set_params({"fc1_bias": mx.nd.zeros((3,))}, {}, True), ShapeError, r"fc1_bias has shape \(3,\),"),
+    (lambda: ready().init_params(mx.init.Xavier, force_init=True), ArgumentError, "initializer is <class .*, expected"),
     (lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD), ArgumentError, "is the class SGD; pass its name"),
     (lambda: ready().init_optimizer(optimizer_params=0.1), ArgumentError, "optimizer_params is 0.1, expected a dict"),
     (lambda: ready().init_optimizer(optimizer="sdg"), ArgumentError, "unknown optimizer 'sdg'"),
@@ -226,22 +186,18 @@ KINDS = [
     (lambda: mx.mod.BucketingModule(mean_of_bucket), ArgumentError, "default_bucket_key is missing"),
     (lambda: mx.mod.BucketingModule(3, 4), ArgumentError, "expected a function"),
     (lambda: mx.mod.BucketingModule(mean_of_bucket, 4, max_buckets=0), ArgumentError, "max_buckets is 0"),
-    (lambda: mx.mod.BucketingModule(lambda key: mlp(), 4), ArgumentError,
-     r"expected \(symbol, data_names, label_names\)"),
+    (lambda: mx.mod.BucketingModule(lambda key: mlp(), 4), ArgumentError, r"expected \(symbol, data_names,"),
     (lambda: mx.mod.BucketingModule.load_dict({6: mlp()}), ArgumentError, "load_dict"),
     (lambda: bucketing().bind([], shared_module=bucketing(), force_rebind=True), ArgumentError,
      "not accept shared_module"),
     (lambda: mx.mod.BucketingModule(mean_of_bucket, 6).switch_bucket(4, SHAPES[0]), StateError,
      r"BucketingModule\.switch_bucket: call bind"),
-    (lambda: ready(mx.mod.BucketingModule(other_bucket, "default")).forward(misdescribed(bucket_key=7)), ArgumentError,
-     "bucket key 7: sym_gen has no symbol for it"),
+    (lambda: of_keys().forward(misdescribed(bucket_key=7)), ArgumentError, "bucket key 7: sym_gen has no symbol"),
     (lambda: bucketing().forward(misdescribed(bucket_key=None)), ArgumentError, "the batch has no bucket_key"),
     (lambda: bucketing().forward(misdescribed(provide_data=[mx.io.DataDesc("data", (8, 7))])), ShapeError,
      r"bucket 4: the batch describes data as \(8, 7\), but its array has"),
-    (lambda: ready(mx.mod.BucketingModule(other_bucket, "default")).switch_bucket("renamed", *SHAPES), ArgumentError,
-     "bucket 'renamed': it has the parameter new_weight, new_bias"),
-    (lambda: ready(mx.mod.BucketingModule(other_bucket, "default")).switch_bucket("resized", *SHAPES), ShapeError,
-     r"bucket 'resized': .*f_weight"),
+    (lambda: of_keys().switch_bucket("new", *SHAPES), ArgumentError, "bucket 'new': it has the parameter new_weight"),
+    (lambda: of_keys().switch_bucket("f", *SHAPES), ShapeError, r"bucket 'f': .*f_weight"),
     # chains
     (lambda: two().add(low(), wiring=True), ArgumentError, "unknown option 'wiring', expected take_labels"),
     (lambda: two().add(3), ArgumentError, "expected a module"),
@@ -251,14 +207,11 @@ KINDS = [
     (lambda: bound(two(), for_training=False, inputs_need_grad=True), ArgumentError, "for_training=False"),
     (lambda: two().bind([[("data", (4, 6))], [("data", (4, 6))]]), ArgumentError, "whole batches"),
     (lambda: ready(two()).forward([batch(4), batch(4)]), ArgumentError, "whole batches"),
-    (lambda: ready(two()).forward(mx.io.DataBatch([mx.nd.ones((8, 9))], [mx.nd.ones((8,))])), ShapeError,
-     "^(?!.*module 1)"),
+    (lambda: ready(two()).forward(WIDE), ShapeError, "^(?!.*module 1)"),
     (lambda: ready(two()).get_input_grads(), StateError, "inputs_need_grad=True"),
-    (lambda: two().forward(batch()), StateError, r"SequentialModule\.forward: call bind"),
     (lambda: two().set_states(value=1), ArgumentError, "SequentialModule has no states"),
     (lambda: two().to_onnx("x.onnx"), ArgumentError, "write each of `modules` by its own to_onnx"),
-    (lambda: bound(two()).init_params(arg_params={"low_bias": mx.nd.ones((5,))}), ArgumentError,
-     "no value is given for"),
+    (lambda: bound(two()).init_params(arg_params={"low_bias": mx.nd.ones((5,))}), ArgumentError, "no value is given"),
     (lambda: bound(chain(low(), low(6)), SHAPES[:1]).init_params(), ArgumentError,
      r"low_(bias|weight) is a parameter of module 0 \(Module .*\) and of module 1"),
     (lambda: bound(chain(low(), mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.FullyConnected(
@@ -268,10 +221,7 @@ KINDS = [
      r"module 1 .*does not take what module 0 .*data_names are \['data'\]"),
     (lambda: bound(chain(low(), mx.mod.Module(mx.sym.Variable("a") + mx.sym.Variable("b"), ["a", "b"], None))),
      ArgumentError, r"module 1 .*module 0 .*it has 2 inputs, a, b"),
-    (lambda: bound(chain(low(), mx.mod.TorchModule(nn.Linear(9, 4), name="net"), made())), ShapeError,
-     r"module 1 \(TorchModule net_output\) does not take what module 0 \(Module low_output\) gives, data"),
-    (lambda: ready(chain(mx.mod.Module(mx.sym.Flatten(DATA), label_names=None), made())).forward(
-        mx.io.DataBatch([mx.nd.ones((8, 9))], [mx.nd.ones((8,))])), ShapeError,
+    (lambda: ready(chain(mx.mod.Module(mx.sym.Flatten(DATA), label_names=None), made())).forward(WIDE), ShapeError,
      r"module 1 .*does not take what module 0 .*gives, data \(8, 9\)"),
     (lambda: (m := two(), bound(m.modules[1]), bound(m)), StateError,
      r"module 1 .*module 0 .*bound before, to data \(8, 6\).*force_rebind=True"),
@@ -279,28 +229,24 @@ KINDS = [
      "without inputs_need_grad=True"),
     # written in Python
     (lambda: mx.mod.PythonModule(["data"], None, "out"), ArgumentError, "output_names is 'out', expected"),
-    (lambda: bound(Scale(), ([("other", (3, 2))], None)), ArgumentError,
-     r"data_shapes names \['other'\], the module's data_names are \['data'\]"),
+    (lambda: bound(Scale(), ([("other", (3, 2))], None)), ArgumentError, r"data_shapes names \['other'\], the module'"),
     (lambda: bound(Scale(), ([("data", (3, 2))], [("kind", (3,))])), ArgumentError, r"label_shapes names \['kind'\]"),
     (lambda: bound(Scale(), grad_req="add"), ArgumentError, "grad_req is 'add', a Scale supports only 'write'"),
-    (lambda: bound(Scale(None)), ArgumentError, "label_names are"),
     (lambda: bound(Scale()).update_metric(mx.metric.create("acc"), [[mx.nd.ones((3,))]], pre_sliced=True),
      ArgumentError, "whole batches"),
-    *[(lambda call=call, arguments=arguments: getattr(mx.mod.PythonModule(["data"], None, ["out"]), call)(*arguments),
-       NotImplementedError, f"PythonModule does not define {call.replace('bind', '_compute')}")
-      for call, arguments in (("forward", [scores()]), ("backward", []), ("get_outputs", []), ("get_input_grads", []),
-                              ("bind", [[("data", (3, 2))]]))],
+    (lambda: mx.mod.PythonModule(["data"], None, ["out"]).get_input_grads(), NotImplementedError,
+     "PythonModule does not define get_input_grads"),
+    (lambda: mx.mod.PythonModule(["data"], None, ["out"]).bind([("data", (3, 2))]), NotImplementedError,
+     "PythonModule does not define _compute"),
     (lambda: mx.mod.PythonLossModule(data_names=["a", "b"]), ArgumentError, "expected one name each"),
     (lambda: mx.mod.PythonLossModule(grad_func=3), ArgumentError, "expected a function"),
-    (lambda: mx.mod.PythonLossModule().to_onnx("x.onnx"), ArgumentError,
-     "PythonLossModule.to_onnx: only Module and Buck"),
+    (lambda: mx.mod.PythonLossModule().to_onnx("x.onnx"), ArgumentError, "PythonLossModule.to_onnx: only Module and"),
     (lambda: loss().forward(scores(labels=False)), ArgumentError, "own: the batch has no label"),
     (lambda: loss().get_outputs(), StateError, r"call forward\(\)"),
     (lambda: loss().get_input_grads(), StateError, r"call backward\(\)"),
     (lambda: loss().backward(), StateError, r"call forward\(is_train=True\)"),
     (lambda: loss().backward([mx.nd.ones((3, 2))]), ArgumentError, "takes no out_grads"),
-    (lambda: stepped(loss(lambda scores, labels: labels), scores()), ShapeError,
-     r"shape \(3,\), expected the scores' \(3,"),
+    (lambda: stepped(loss(lambda scores, labels: labels), scores()), ShapeError, r"shape \(3,\), expected the scores'"),
     (lambda: stepped(loss(None), scores()), NotImplementedError, "give grad_func"),
     (lambda: stepped(loss(for_training=False), scores(labels=False)), StateError, "for_training=False"),
     # of torch
@@ -308,21 +254,14 @@ KINDS = [
     (lambda: mx.mod.TorchModule(nn.Linear(6, 4), []), ArgumentError, "data_names is empty"),
     (lambda: mx.mod.TorchModule(nn.LazyLinear(3)), ArgumentError, "weight of LazyLinear has no shape yet"),
     (lambda: mx.mod.TorchModule(nn.ParameterList([torch.ones(0)])), ArgumentError, "0 of ParameterList is empty"),
-    (lambda: mx.mod.TorchModule(nn.Linear(6, 4), dtypes=["float32"] * 2), ArgumentError,
-     "dtypes has 2 entries for 1 inputs"),
-    (lambda: mx.mod.TorchModule(nn.Linear(6, 4).to("meta")), ArgumentError,
-     r"is on meta, the first context is cpu\(0\)"),
-    (lambda: mx.mod.TorchModule(Odd()), ArgumentError, r"a\.b_c and a_b\.c would both be called a_b_c"),
+    (lambda: mx.mod.TorchModule(nn.Linear(6, 4), dtypes=["float32"] * 2), ArgumentError, "dtypes has 2 entries for 1"),
+    (lambda: mx.mod.TorchModule(nn.Linear(6, 4).to("meta")), ArgumentError, r"is on meta, the first context is cpu\(0"),
+    (lambda: mx.mod.TorchModule(ALIKE), ArgumentError, r"a\.b_c and a_b\.c would both be called a_b_c"),
     (lambda: of_torch().bind([("data", (8, 5))], force_rebind=True), ShapeError, r"fails on inputs of shape \(8, 5\)"),
     (lambda: of_torch().forward_backward(mx.io.DataBatch([])), StateError, "the outputs are not losses"),
-    (lambda: of_torch(nn.GRU(6, 4)), ShapeError, "returned Tensor, Tensor, expected 1"),
     (lambda: of_torch().backward([mx.nd.ones((8, 4))]), StateError, "call forward"),
-    (lambda folder: of_torch().save_checkpoint(f"{folder}/net", 1), ArgumentError,
-     "runs a torch module, which a symbol file cannot store.*save_params"),
-    (lambda: from_torch(nn.CrossEntropyLoss), ArgumentError,
-     "torch's CrossEntropyLoss; .* such as mx.sym.SoftmaxOutput$"),
-    (lambda: from_torch(nn.MSELoss()), ArgumentError, "torch's MSELoss; .* such as mx.sym.LinearRegressionOutput$"),
-    (lambda: from_torch(lambda symbol: None), ArgumentError, "from_torch: head is .*does not return a symbol"),
+    (lambda folder: of_torch().save_checkpoint(f"{folder}/net", 1), ArgumentError, "runs a torch module, which a"),
+    (lambda: from_torch(nn.CrossEntropyLoss), ArgumentError, "torch's CrossEntropyLoss; .* such as mx.sym."),
     (lambda: from_torch("softmax"), ArgumentError, "str, which does not return a symbol"),
     # the base
     *[(lambda name=name, arguments=arguments: getattr(mx.mod.BaseModule(), name)(*arguments), NotImplementedError,
@@ -332,24 +271,19 @@ KINDS = [
     *[(lambda name=name: getattr(mx.mod.BaseModule(), name), NotImplementedError, f"BaseModule does not define {name}")
       for name in ("data_names", "output_names", "data_shapes", "label_shapes", "output_shapes")],
     *[(lambda name=name: getattr(mx.mod.BaseModule(), name), AttributeError, f"BaseModule has no {name}, .*{instead}")
-      for name, instead in (("to", "pass contexts .* to its constructor"), ("parameters", "get_params"),
-                            ("state_dict", "get_params"), ("eval", "is_train"), ("zero_grad", "grad_req"))],
+      for name, instead in (("to", "pass contexts .* to its constructor"), ("zero_grad", "grad_req"))],
 ]  # fmt: skip
 
 LOOPS = [
     *[(lambda options=options: fit(**options), ArgumentError, pattern) for options, pattern in (
         ({"num_epoch": None}, "num_epoch is missing"),
         ({"num_epoch": 2.0}, "num_epoch is 2.0, expected a whole number"),
-        ({"begin_epoch": "1"}, "begin_epoch is '1', expected a whole number"),
         ({"on_nonfinite": "stop"}, "on_nonfinite is 'stop'"),
         ({"check_labels": "stop"}, "check_labels is 'stop', expected raise or warn or ignore"),
         ({"accumulate": 0}, "accumulate is 0, expected a whole number of batches, at least 1"),
-        ({"accumulate": 1.5}, "accumulate is 1.5"),
         ({"clip_global_norm": 0}, "clip_global_norm is 0, expected a number above 0"),
-        ({"clip_global_norm": math.nan}, "clip_global_norm is nan"),
-        ({"max_batches": -1}, "max_batches is -1"),
-        ({"max_time_s": 0}, "max_time_s is 0"),
-        ({"eval_every_n_batches": 0}, "eval_every_n_batches is 0"),
+        ({"max_time_s": math.nan}, "max_time_s is nan"),
+        ({"eval_every_n_batches": 1.5}, "eval_every_n_batches is 1.5"),
         ({"accumulate": 2, "training_step": print}, "a training_step updates parameters itself"),
         ({"training_step": lambda module, batch: 3}, "training_step returned int, expected a dict"),
         ({"resume": "auto"}, 'resume="auto" resumes what checkpoint= saves'),
@@ -359,17 +293,20 @@ LOOPS = [
     (lambda: trained()[1]["train-acuracy"], ArgumentError, "'train-acuracy' was not measured.*train-accuracy"),
     (lambda: fit(mx.io.NDArrayIter(np.full((8, 6), np.nan), np.zeros(8), 8), module=made(amp="fp16")), NonFiniteError,
      r"batch 0 of epoch 0 \(samples 0, 1"),
-    *[(lambda call=call: call(ready(), mx.io.NDArrayIter(*nets.blobs(8), 8)), ArgumentError,
-       "on_nonfinite is 'skip', expected raise or warn or ignore") for call in (
-        lambda m, data: m.predict(data, on_nonfinite="skip"), lambda m, data: m.score(data, "acc", on_nonfinite="skip"),
-        lambda m, data: list(m.iter_predict(data, on_nonfinite="skip")))],
-    (lambda: of_bars(start_lr=1, end_lr=0.1), ArgumentError, "0 < start_lr < end_lr"),
-    (lambda: of_bars(num_batches=3), ArgumentError, "num_batches is 3, expected at least 22"),
-    (lambda: of_bars(start_lr=1e3, end_lr=1e5), StateError, "use a smaller start_lr"),
-    (lambda: mx.mod.Module(DENSE, label_names=None).lr_find(blobs()), ArgumentError,
-     "ends in FullyConnected, which is not a loss; pass metric="),
-    # states of recurrent networks
-    (lambda: recurrent().get_states(), ArgumentError, "merge_multi_context|pass False"),
+    *[(lambda name=name: [*getattr(ready(), name)(blobs(), on_nonfinite="skip")], ArgumentError,
+       "on_nonfinite is 'skip', expected raise or warn or ignore") for name in ("predict", "iter_predict")],
+    (lambda: search(start_lr=1, end_lr=0.1), ArgumentError, "0 < start_lr < end_lr"),
+    (lambda: search(num_batches=3), ArgumentError, "num_batches is 3, expected at least 22"),
+    (lambda: search(start_lr=1e3, end_lr=1e5), StateError, "use a smaller start_lr"),
+    (lambda: mx.mod.Module(DENSE, label_names=None).lr_find(blobs()), ArgumentError, "ends in FullyConnected, which"),
+    # states
+    (lambda: of_states(), ArgumentError, "pass either states or value"),
+    (lambda: of_states(states=[], value=1), ArgumentError, "pass either states or value"),
+    (lambda: of_states(states=[]), ArgumentError, "got 0 states, the module has 1: s"),
+    (lambda: of_states(states=[[]]), ArgumentError, "expected a list of 1 arrays, one per context"),
+    (lambda: of_states(states=[mx.nd.ones((8, 6))]), ArgumentError, "merge_multi_context=False"),
+    (lambda: of_states(states=[[mx.nd.ones((1, 6))]]), ShapeError, r"s has shape \(1, 6\), expected \(8, 6"),
+    (lambda: ready().get_states(), ArgumentError, "merge_multi_context|pass False"),
     # rows of sparse parameters
     (lambda: prepared([1]), ArgumentError, "returned list, expected a dict"),
     (lambda: prepared({"u": mx.nd.array([0])}), ArgumentError, "'u', which is not a parameter"),
@@ -377,8 +314,8 @@ LOOPS = [
 ]  # fmt: skip
 
 HELPERS = [
-    *[(lambda size=size, workload=workload: split_batch(size, workload), ArgumentError, "expected")
-      for size, workload in ((4, []), (4, [1, 0]), (4, [1, -1]), (-1, [1]))],
+    (lambda: split_batch(4, [1, 0]), ArgumentError, "expected"),
+    (lambda: split_batch(-1, [1]), ArgumentError, "expected"),
     (lambda: split_input_slice(3, [1, 1, 1, 1]), ArgumentError, "Too many slices"),
     (lambda: _check_input_names(DENSE, ["date"], "data", True), ArgumentError, r"data_names.*'date'.*data"),
     (lambda: _parse_data_desc(["a"], [], [("b", (1,))], None), ArgumentError, "data_shapes"),
@@ -386,10 +323,7 @@ HELPERS = [
     (lambda: _update_params([[mx.nd.ones(1)]], [[mx.nd.ones(1)]], None, 1, mx.kv.create("local")), ArgumentError,
      "param_names"),
     (lambda: mx.optimizer.SGD(lr_scheduler="factor"), ArgumentError, "lr_scheduler is 'factor', expected an LRS"),
-    (lambda: mx.optimizer.SGD(lr_scheduler=mx.lr_scheduler.FactorScheduler), ArgumentError,
-     "lr_scheduler is <class .*"),
-    (lambda: mx.optimizer.SGD(learning_rate=1, lr_scheduler=abs), ArgumentError,
-     "no base_lr that learning_rate could rep"),
+    (lambda: mx.optimizer.SGD(learning_rate=1, lr_scheduler=abs), ArgumentError, "no base_lr that learning_rate could"),
 ]  # fmt: skip
 
 ROWS = [*MODULE, *KINDS, *LOOPS, *HELPERS]

@@ -15,15 +15,9 @@ def test_a_twin_may_be_defined_beside_a_symbol():
 
     @mx.util.use_np_shape
     class Net(mx.gluon.HybridBlock, ABC):
-        kind: "nn.Dense | None" = None
-
         def __init__(self, units):
             super().__init__()
             self.body = nn.Dense(units)
-
-        @property
-        def units(self):
-            return 3
 
         def hybrid_forward(self, F, x):
             return self.body(x)
@@ -32,12 +26,9 @@ def test_a_twin_may_be_defined_beside_a_symbol():
         pass
 
     assert issubclass(Deeper, mx.gluon.HybridBlock)
-    assert not any(isinstance(thing, (Net, nn.Dense, mx.gluon.Block)) for thing in (mx.sym.Variable("x"), 3))
+    assert not isinstance(mx.sym.Variable("x"), (Net, nn.Dense, mx.gluon.Block))
     assert not hasattr(Net, "no_such_attribute")
-    assert Net.__name__ == "Net"
-    with pytest.raises(
-        mx.MXNetError, match=r"gluon\.HybridBlock, from which Net derives, is not available: .*torch"
-    ):
+    with pytest.raises(mx.MXNetError, match=r"gluon\.HybridBlock, from which Net derives, is not available"):
         Net(3)
     with pytest.raises(mx.MXNetError, match="from which Deeper derives"):
         Deeper(units=3)

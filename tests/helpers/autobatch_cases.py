@@ -5,8 +5,6 @@ Operands are named by their shapes; `values` makes them. A case is (operands, fu
 parameter, and, where the case allows, as a minibatch.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

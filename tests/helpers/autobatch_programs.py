@@ -1,7 +1,5 @@
 """Small programs that DyNet and `dpmodule.autobatch` both run: networks, trainers. Imports neither."""
 
-from __future__ import annotations
-
 import numpy as np
 
 _PLAIN = ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "FastLSTM", "GRU", "SimpleRNN", "SparseLSTM"]

@@ -1,7 +1,5 @@
 """One program on both engines of autobatch."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import dpmodule.autobatch as dy

@@ -1,7 +1,5 @@
 """Random graphs of expressions, with minibatches of several sizes: the same graph from the same seed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import dpmodule.autobatch as dy

@@ -10,63 +10,23 @@ import numpy as np
 import dpmodule as mx
 import dpmodule.autobatch as dy
 
-from .small_fits import blobs, chain, classifier
+from .small_fits import TWO, blobs, chain, classifier
 
-__all__ = [
-    "KINDS",
-    "chain",
-    "of_buckets",
-    "of_examples",
-    "of_contexts",
-    "sentence_data",
-    "some_examples",
-    "some_points",
-]
+__all__ = ["KINDS", "of_contexts", "some_points"]
 
 
-def of_contexts(count=2):
+def of_contexts():
     """Return a module with dropout, and statistics that differ between its contexts."""
     net = mx.sym.BatchNorm(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="a"), name="bn")
     net = mx.sym.FullyConnected(mx.sym.Dropout(net, p=0.2), num_hidden=3, name="b")
-    return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=[mx.cpu(i) for i in range(count)])
+    return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=TWO)
 
 
-def sentence_data():
-    """Return sentences of words 1 to 8, in buckets of two lengths."""
-    source = np.random.RandomState(2)
-    sentences = [source.randint(1, 9, source.randint(2, 9)).tolist() for _ in range(60)]
-    return mx.rnn.BucketSentenceIter(sentences, 4, buckets=[4, 8], invalid_label=0)
-
-
-def of_buckets():
-    """Return a module for these sentences."""
-
-    def sym_gen(length):
-        net = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=9, output_dim=4, name="e")
-        net = mx.sym.FullyConnected(mx.sym.Reshape(net, shape=(-1, 4)), num_hidden=9, name="f")
-        label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
-        return mx.sym.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
-
-    return mx.mod.BucketingModule(sym_gen, 8)
-
-
-def some_examples():
-    """Return examples of different lengths, for a program that takes one at a time."""
-    draw = np.random.RandomState(1)
-    examples = [draw.randn(draw.randint(1, 5), 3).astype("f") for _ in range(30)]
-    return mx.mod.ExampleIter(examples, [int(each.sum() > 0) for each in examples], 4, shuffle=True)
-
-
-def of_examples():
-    """Return a module of a program for one of these examples."""
-    m = dy.ParameterCollection()
-    weight = m.add_parameters((2, 3), name="W_weight")
-
-    def program(rows, label):
-        scores = weight * dy.dropout(dy.average([dy.inputTensor(row) for row in rows]), 0.2)
-        return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
-
-    return mx.mod.AutobatchModule(program, m)
+def of_bucket(length):
+    net = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=9, output_dim=4, name="e")
+    net = mx.sym.FullyConnected(mx.sym.Reshape(net, shape=(-1, 4)), num_hidden=9, name="f")
+    label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
+    return mx.sym.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
 
 
 def some_points(part_index, num_parts, **options):
@@ -76,84 +36,61 @@ def some_points(part_index, num_parts, **options):
     return mx.io.NDArrayIter(data, label, 8, shuffle=True, **options)
 
 
-def _plain():
-    options = {
-        "optimizer_params": {
-            "momentum": 0.9,
-            "lr_scheduler": mx.lr_scheduler.CosineScheduler(36, 0.1, warmup_steps=4),
-        },
-        "callbacks": [mx.callback.EMA(0.9), mx.callback.EarlyStopping("validation-accuracy", patience=9)],
-        "eval_data": blobs(seed=4),
-    }
+def plain():
+    schedule = mx.lr_scheduler.CosineScheduler(36, 0.1, warmup_steps=4)
+    callbacks = [mx.callback.EMA(0.9), mx.callback.EarlyStopping("validation-accuracy", patience=9)]
+    options = {"optimizer_params": {"momentum": 0.9, "lr_scheduler": schedule}, "callbacks": callbacks}
+    return mx.mod.Module(classifier(dropout=0.3)), blobs(shuffle=True), options | {"eval_data": blobs(seed=4)}
+
+
+def accumulated():
+    options = {"optimizer": "adam", "accumulate": 3, "clip_global_norm": 0.3}
+    options["optimizer_params"] = {"lr_scheduler": mx.lr_scheduler.OneCycle(0.1, 12)}
     return mx.mod.Module(classifier(dropout=0.3)), blobs(shuffle=True), options
 
 
-def _accumulated():
-    options = {
-        "optimizer": "adam",
-        "optimizer_params": {"lr_scheduler": mx.lr_scheduler.OneCycle(0.1, 12)},
-        "accumulate": 3,
-        "clip_global_norm": 0.3,
-    }
-    return mx.mod.Module(classifier(dropout=0.3)), blobs(shuffle=True), options
-
-
-def _contexts():
+def contexts():
     return of_contexts(), blobs(shuffle=True), {"optimizer": "adam"}
 
 
-def _three_contexts():
-    return of_contexts(3), blobs(shuffle=True), {"kvstore": None, "eval_data": blobs(seed=4)}
+def buckets():
+    source = np.random.RandomState(2)
+    sentences = [source.randint(1, 9, source.randint(2, 9)).tolist() for _ in range(60)]
+    data = mx.rnn.BucketSentenceIter(sentences, 4, buckets=[4, 8], invalid_label=0)
+    schedule = mx.lr_scheduler.FactorScheduler(5, 0.8, base_lr=0.05)
+    options = {"optimizer": "adam", "optimizer_params": {"lr_scheduler": schedule}}
+    return mx.mod.BucketingModule(of_bucket, 8), data, options | {"eval_metric": mx.metric.Perplexity(0)}
 
 
-def _buckets():
-    options = {
-        "eval_metric": mx.metric.Perplexity(0),
-        "optimizer": "adam",
-        "optimizer_params": {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.8, base_lr=0.05)},
-    }
-    return of_buckets(), sentence_data(), options
-
-
-def _chain():
+def chained():
     return chain(), blobs(shuffle=True), {"optimizer": "rmsprop"}
 
 
-def _examples():
-    return of_examples(), some_examples(), {"eval_metric": "acc", "optimizer": "adam"}
+def examples():
+    """Train a program that takes one example at a time, of any length."""
+    m, draw = dy.ParameterCollection(), np.random.RandomState(1)
+    weight = m.add_parameters((2, 3), name="W_weight")
+
+    def program(rows, label):
+        scores = weight * dy.dropout(dy.average([dy.inputTensor(row) for row in rows]), 0.2)
+        return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
+
+    rows = [draw.randn(draw.randint(1, 5), 3).astype("f") for _ in range(30)]
+    data = mx.mod.ExampleIter(rows, [int(each.sum() > 0) for each in rows], 4, shuffle=True)
+    return mx.mod.AutobatchModule(program, m), data, {"eval_metric": "acc", "optimizer": "adam"}
 
 
-def _pictures():
-    net = mx.sym.Reshape(mx.sym.Variable("data"), shape=(-1, 1, 2, 1))
-    net = mx.sym.Convolution(net, num_filter=4, kernel=(2, 1), pad=(1, 0), name="c")
-    net = mx.sym.Dropout(mx.sym.BatchNorm(net, name="bn"), p=0.2)
-    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=3, name="s"), name="softmax")
-    data = mx.io.PrefetchingIter(blobs(shuffle=True), depth=3)
-    return mx.mod.Module(net), data, {"optimizer": "nadam", "on_nonfinite": "skip"}
-
-
-def _workers():
+def workers():
     make = partial(some_points, last_batch_handle="roll_over")
     data = mx.io.ProcessPrefetchingIter(make, 2, start_method="fork")
     return mx.mod.Module(classifier(dropout=0.3)), data, {"optimizer_params": {"momentum": 0.9}}
 
 
-def _half():
-    net = mx.mod.Module(classifier(dropout=0.3), amp="fp16")
-    evaluations = {"first": blobs(seed=5), "second": blobs(seed=6)}
-    options = {"optimizer": "ftrl", "eval_data": evaluations, "eval_every_n_batches": 5}
-    return net, mx.io.ResizeIter(blobs(shuffle=True), 10), options
+def half():
+    data = mx.io.ResizeIter(mx.io.PrefetchingIter(blobs(shuffle=True), depth=3), 10)
+    options = {"optimizer": "ftrl", "eval_every_n_batches": 5, "on_nonfinite": "skip"}
+    options["eval_data"] = {"first": blobs(seed=5), "second": blobs(seed=6)}
+    return mx.mod.Module(classifier(dropout=0.3), amp="fp16"), data, options
 
 
-KINDS = {
-    "plain": _plain,
-    "buckets": _buckets,
-    "contexts": _contexts,
-    "three_contexts": _three_contexts,
-    "accumulated": _accumulated,
-    "chain": _chain,
-    "examples": _examples,
-    "pictures": _pictures,
-    "workers": _workers,
-    "half": _half,
-}
+KINDS = {f.__name__: f for f in (plain, accumulated, contexts, buckets, chained, examples, workers, half)}

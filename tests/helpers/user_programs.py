@@ -1,7 +1,5 @@
 """Programs as users write them, for DyNet and for this package alike: losses of several updates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,14 +1,13 @@
 """What a `BucketingModule` holds: it does not grow with the number of switches, and buckets left hold no results."""
 
 import gc
-import weakref
 
 import numpy as np
 import pytest
 import torch
 
 import dpmodule as mx
-from helpers.small_fits import both_contexts, bucket_batch, step
+from helpers.small_fits import both_contexts, bucket_batch, ready, step
 
 LENGTHS = (12, 4, 8, 6)
 VOCABULARY, WIDTH, COUNT = 50, 6, 8
@@ -35,9 +34,7 @@ def switch(module, length):
 
 def trained(order=LENGTHS, contexts=None):
     module, first = mx.mod.BucketingModule(sym_gen, order[0], context=contexts), batch(order[0])
-    module.bind(first.provide_data, first.provide_label)
-    module.init_params()
-    module.init_optimizer(optimizer_params={"momentum": 0.9})
+    ready(module, shapes=(first.provide_data, first.provide_label), init=None, optimizer={"momentum": 0.9})
     for length in order:
         step(module, batch(length))
     return module
@@ -54,41 +51,24 @@ def live_bytes():
     return sum(storages.values())
 
 
-def visit(module, batches, switches, compute):
-    for number in range(switches):
-        one = batches[number % len(batches)]
-        if compute(number):
-            step(module, one)
-        else:
-            module.switch_bucket(one.bucket_key, one.provide_data, one.provide_label)
-    switch(module, LENGTHS[0])
-
-
 SLOW = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @both_contexts
 @pytest.mark.parametrize("switches", [200, pytest.param(10_000, marks=SLOW)])
-@pytest.mark.parametrize("compute", [bool, lambda number: False], ids=["steps", "switches"])
-def test_switching_does_not_grow(compute, switches, contexts):
-    module, batches = trained(contexts=contexts), [batch(length) for length in LENGTHS]
-    visit(module, batches, 2 * len(batches), compute)
-    objects, held = len(gc.get_objects()), live_bytes()
-    visit(module, batches, switches, compute)
-    assert live_bytes() <= held
-    assert len(gc.get_objects()) - objects < 100
-
-
-def test_results_of_a_bucket_are_given_up_when_it_is_left():
-    module, given_up = trained(), []
-    for one in (batch(12), batch(12, 2)):  # bound again for another batch size
-        module.forward(one, is_train=True)
-        given_up.append(weakref.ref(module.get_outputs()[0].tensor))
-    made = live_bytes()
-    switch(module, 4)
-    assert [output() for output in given_up] == [None, None]
-    switch(module, 12)
-    assert live_bytes() <= made
+@pytest.mark.parametrize(
+    "visit", [lambda module, length: step(module, batch(length)), switch], ids=["step", "switch"]
+)
+def test_switching_does_not_grow(visit, switches, contexts):
+    module, found = trained(contexts=contexts), []
+    for count in (8, switches):
+        for number in range(count):
+            visit(module, LENGTHS[number % len(LENGTHS)])
+        switch(module, LENGTHS[0])
+        found.append((len(gc.get_objects()), live_bytes()))
+    (objects, held), (objects_later, held_later) = found
+    assert held_later <= held
+    assert objects_later - objects < 100
 
 
 @pytest.mark.parametrize("order", [LENGTHS, LENGTHS[::-1], (8, 12, 4, 6)])
@@ -125,20 +105,13 @@ def test_outputs_of_a_bucket_that_has_not_run_again_are_zeros_that_can_be_writte
     np.testing.assert_array_equal(taken.asnumpy(), values)  # one taken before keeps its values
 
 
-@pytest.fixture
-def returned(monkeypatch):
-    """Note the bucket whenever free memory is returned to the system, however little it is."""
+def test_leaving_a_bucket_and_updating_return_free_memory(monkeypatch):
     calls, module = [], trained()
     monkeypatch.setattr("dpmodule.module.bucketing_module.trim_heap", lambda: calls.append(module.bucket_key))
     module.forward(batch(4))
     module.forward(batch(8))
     assert calls == []  # so little is not worth the time
     monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
-    return module, calls
-
-
-def test_leaving_a_bucket_and_updating_return_free_memory(returned):
-    module, calls = returned
     for length in (4, 8, 6, 12):
         module.forward(batch(length))
     assert calls == [8, 4, 8, 6]
@@ -151,19 +124,3 @@ def test_leaving_a_bucket_and_updating_return_free_memory(returned):
     calls.clear()
     trained(order=LENGTHS[:1])
     assert calls == []  # one bucket alone keeps its memory
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_fit_returns_free_memory_once_an_epoch(returned, fails):
-    module, calls = returned
-    rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
-    data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
-    options = {"num_epoch": 3, "eval_metric": mx.metric.Perplexity(0)}
-    if fails:
-        with pytest.raises(ZeroDivisionError):
-            module.fit(data, batch_end_callback=lambda param: 1 / 0, **options)
-    else:
-        module.fit(data, **options)
-    assert len(calls) == (1 if fails else 3)
-    step(module, batch(LENGTHS[0]))
-    assert len(calls) == (2 if fails else 4)

@@ -1,5 +1,3 @@
-import logging
-
 import numpy as np
 import pytest
 
@@ -44,55 +42,6 @@ def output(mod, one, **options):
     return mod.get_outputs()[0].asnumpy()
 
 
-@both_contexts
-def test_buckets_train_one_set_of_parameters_like_one_module_each_time(contexts):
-    """The reference binds a fresh Module for every batch and carries parameters and states over by hand."""
-    mod = buckets(contexts=contexts)
-    values = {k: v.astype("f8") for k, v in parameters(mod).items()}
-    momentum = {k: np.zeros(v.shape) for k, v in values.items()}
-    for seed, length in enumerate([10, 4, 7, 4, 10, 2, 7]):
-        one = batch(length, seed=seed)
-        step(mod, one)
-        single = mx.mod.Module(sym_gen(length)[0])
-        single.bind(one.provide_data, one.provide_label)
-        single.init_params(arg_params={k: mx.nd.array(v) for k, v in values.items()})
-        single.forward_backward(one)
-        found, wanted = (each.get_outputs()[0].asnumpy() for each in (mod, single))
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
-        for (grad,), name in zip(single.group.grad_arrays, single.param_names):
-            momentum[name] = 0.9 * momentum[name] - 0.2 * grad.asnumpy() / 8
-            values[name] += momentum[name]
-    same(parameters(mod), values, 1e-5)
-
-
-@pytest.mark.parametrize("default", [10, 4])
-def test_buckets_use_the_same_arrays(default, caplog):
-    """A default bucket that is not the largest reallocates once."""
-    mod = buckets(default)
-    with caplog.at_level(logging.WARNING):
-        for length in (10, 7, 4, 10):
-            step(mod, batch(length))
-    groups = [m.group for m in mod._buckets.values()]
-    assert len({id(g.store) for g in groups}) == 1
-    assert len({g.execs[0].arg_dict["data"].tensor.data_ptr() for g in groups}) == 1
-    warnings = [r.getMessage() for r in caplog.records if "gets new memory" in r.getMessage()]
-    assert len(warnings) == (default == 4)
-    if warnings:
-        assert '"data" of shape (8, 10) does not fit into the memory of shape (8, 4)' in warnings[0]
-
-
-def test_switching_back_finds_the_same_executors_and_prepare_leaves_this_bucket():
-    mod = buckets()
-    step(mod, batch(4))
-    first = mod._curr_module.group.execs[0]
-    step(mod, batch(10))
-    before = output(mod, batch(4))
-    assert mod._curr_module.group.execs[0] is first
-    mod.prepare(batch(7))
-    assert (mod.bucket_key, mod.data_shapes, 7 in mod.bucket_keys) == (4, [("data", (8, 4))], True)
-    np.testing.assert_array_equal(mod.get_outputs()[0].asnumpy(), before)
-
-
 def test_max_buckets_drops_the_one_used_longest_ago():
     mod = buckets(max_buckets=3)
     for length in (4, 7, 2):
@@ -104,42 +53,31 @@ def test_max_buckets_drops_the_one_used_longest_ago():
     assert not np.array_equal(before["step_weight"], parameters(mod)["step_weight"])
 
 
-def test_another_batch_size_within_a_bucket():
-    mod = buckets()
-    assert [output(mod, batch(4, count)).shape for count in (8, 5, 8, 20)] == [
-        (n, CLASSES) for n in (8, 5, 8, 20)
-    ]
-
-
 class Sentences(mx.io.DataIter):
     """Batches of several lengths, the same ones every epoch."""
 
-    def __init__(self, lengths):
+    def __init__(self):
         super().__init__(8)
-        self.batches, self.default_bucket_key = (
-            [batch(n, seed=i) for i, n in enumerate(lengths)],
-            max(lengths),
-        )
-        self.provide_data, self.provide_label = shapes(max(lengths))
+        self.provide_data, self.provide_label = shapes(10)
         self.reset()
 
     def reset(self):
-        self.rest = iter(self.batches)
+        self.rest = iter([batch(n, seed=i) for i, n in enumerate((4, 7, 10, 4, 7, 2))])
 
     def next(self):
         return next(self.rest)
 
 
 def test_fit_score_and_predict_over_buckets_and_contexts():
-    data, results = Sentences([4, 7, 10, 4, 7, 2]), []
+    data, results = Sentences(), []
     for contexts in ([mx.cpu(0)], TWO):
         mx.random.seed(5)
-        mod = mx.mod.BucketingModule(sym_gen, data.default_bucket_key, context=contexts)
+        mod = mx.mod.BucketingModule(sym_gen, 10, context=contexts)
         rule = {"optimizer": "adam", "optimizer_params": {"learning_rate": 0.02}}
-        mod.fit(data, eval_data=data, num_epoch=80, initializer=mx.init.Xavier(), **rule)
-        results.append(dict(mod.score(data, ["acc", "ce"])))
-    assert results[0]["accuracy"] > 0.9
-    assert results[0]["cross-entropy"] == pytest.approx(results[1]["cross-entropy"], abs=2e-3)
+        mod.fit(data, eval_data=data, num_epoch=10, initializer=mx.init.Xavier(), **rule)
+        results.append(mod.score(data, "ce")[0][1])
+    assert results[0] == pytest.approx(results[1], abs=2e-3)
+    assert results[0] < 1
     rows = mod.predict(data, merge_batches=False)
     assert [row[0].shape for row in rows] == [(8, CLASSES)] * 6
     before = parameters(mod)
@@ -167,9 +105,7 @@ def test_all_buckets_load_without_sym_gen_and_go_on(tmp_path, contexts):
         for length in (7, 10, 4):
             step(each, batch(length, seed=9))
     same(again, mod, 1e-5)
-    with pytest.raises(
-        ArgumentError, match=r"bucket key 5 is not in the checkpoint, which has 10, 4, 7|4, 7, 10"
-    ):
+    with pytest.raises(ArgumentError, match="bucket key 5 is not in the checkpoint, which has 10, 4, 7"):
         again.forward(batch(5))
 
 
@@ -194,18 +130,11 @@ def test_a_checkpoint_is_completed_by_sym_gen(tmp_path):
         mx.mod.BucketingModule.load(str(tmp_path / "lm"), 0)
 
 
-class Odd:
-    length = 4
-
-
 def test_keys_may_be_tuples_but_must_be_plain(tmp_path):
-    mod = mx.mod.BucketingModule(
-        lambda key: sym_gen(key[0] if isinstance(key, tuple) else key.length), (4, "a")
-    )
-    ready(mod, shapes=shapes(4))
+    mod = ready(mx.mod.BucketingModule(lambda key: sym_gen(4), (4, "a")), shapes=shapes(4))
     mod.save_checkpoint(str(tmp_path / "x"), 0)
     assert mx.mod.BucketingModule.load(str(tmp_path / "x"), 0).bucket_keys == [(4, "a")]
-    mod.switch_bucket(Odd(), *shapes(4))
+    mod.switch_bucket(object(), *shapes(4))
     with pytest.raises(ArgumentError, match="cannot be saved"):
         mod.save_checkpoint(str(tmp_path / "y"), 0)
 
@@ -248,11 +177,8 @@ def test_layers_without_names_have_the_same_parameters_in_every_bucket():
     found = []
     for length in (10, 5, 10, 5):
         rng = np.random.RandomState(length)
-        found.append(
-            output(mod, bucket_batch(length, rng.rand(4, length, 3), rng.randint(0, 2, 4)), is_train=True)[
-                0, 0
-            ]
-        )
+        one = bucket_batch(length, rng.rand(4, length, 3), rng.randint(0, 2, 4))
+        found.append(output(mod, one, is_train=True)[0, 0])
         mod.backward()
         mod.update()
     assert mod.symbol.list_arguments()[1] == "fullyconnected0_weight"

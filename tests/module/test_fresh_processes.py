@@ -12,31 +12,19 @@ SEED = int(os.environ.get("DPMODULE_TEST_SEED") or time.time())
 """Of the programs that each run draws anew; a failure tells their numbers."""
 
 
-def run_numbers(first, count, seconds):
-    """Run so many programs; ``python -m helpers.ordinary_programs N N+1`` runs number N again."""
-    done = run_module("helpers.ordinary_programs", first, first + count, seconds=seconds)
-    assert done.returncode == 0, f"DPMODULE_TEST_SEED={SEED}\n{done.stdout}{done.stderr}"
+SLOW = [pytest.mark.slow, pytest.mark.timeout(1000)]
+LATER = [pytest.param(number, marks=SLOW) for number in range(1, 160)]
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("part", range(2))
-def test_ordinary_programs(part, record_property):
-    record_property("DPMODULE_TEST_SEED", SEED)
-    print(f"DPMODULE_TEST_SEED={SEED}")
-    run_numbers(40 * SEED + 20 * part, 20, 350)
-
-
-@pytest.mark.timeout(1000)
-@pytest.mark.parametrize(
-    ("first", "count"),
-    [
-        (0, 25),
-        (25, 25),
-        *(pytest.param(first, 200, marks=pytest.mark.slow) for first in range(50, 2000, 200)),
-    ],
-)
-def test_known_ordinary_programs(first, count):
-    run_numbers(first, count, 900)
+@pytest.mark.parametrize("part", [0, *LATER])
+def test_ordinary_programs(part):
+    """The known ones, and some drawn anew; ``python -m helpers.ordinary_programs N`` runs number N again."""
+    for number in (*range(12 * part, 12 * part + 12), *range(40 * SEED + 3 * part, 40 * SEED + 3 * part + 3)):
+        done = run_module("helpers.ordinary_programs", number, seconds=100)
+        assert done.returncode == 0, (
+            f"program {number}, DPMODULE_TEST_SEED={SEED}\n{done.stdout}{done.stderr}"
+        )
 
 
 def digests(count, threads, **options):
@@ -53,16 +41,9 @@ def digests(count, threads, **options):
     return found
 
 
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize(("threads", "count"), [(1, 3), (2, 2)])
-def test_processes_have_the_same_bits(threads, count):
-    found = digests(count, threads)
-    found += digests(1, threads, fresh=True, PYTHONHASHSEED="random")
-    assert len(set(found)) == 1, found
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", [1, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_twenty_fresh_starts_have_the_same_bits(threads):
-    assert len(set(digests(20, threads, fresh=True, PYTHONHASHSEED="random"))) == 1
+def test_processes_have_the_same_bits(threads, count):
+    found = digests(2, threads) + digests(count, threads, fresh=True, PYTHONHASHSEED="random")
+    assert len(set(found)) == 1, found

@@ -57,20 +57,6 @@ def test_values_that_are_set_on_a_running_module_are_used():
     mod._params_dirty = True  # programs set it; there is nothing to bring in step
 
 
-def test_binded_set_to_false_binds_anew_and_keeps_parameters_and_momentum():
-    mod, other = trained(), trained()
-    mod.binded = False
-    assert not mod.binded
-    shapes = [("data", (5, 6))], [("softmax_label", (5,))]
-    mod.bind(*shapes)
-    assert mod.binded
-    assert [mod._data_shapes[0].shape, mod._label_shapes[0].shape] == [(5, 6), (5,)]
-    other.bind(*shapes, force_rebind=True)
-    for each in (mod, other):
-        step(each, batch(5))
-    same(mod, other)
-
-
 def test_steps_set_to_false_are_done_again():
     mod = trained()
     mod.params_initialized = False

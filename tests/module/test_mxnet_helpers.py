@@ -1,7 +1,5 @@
 """What modules and groups written by users import from `module` and `model` under names with an underscore."""
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -10,26 +8,7 @@ from dpmodule import nd
 from dpmodule.io import DataBatch, DataDesc
 from dpmodule.model import _create_kvstore, _initialize_kvstore, _update_params, _update_params_on_kvstore
 from dpmodule.module.base_module import _check_input_names, _check_names_match, _parse_data_desc
-from dpmodule.module.executor_group import _load_data, _load_general, _load_label, _merge_multi_context
-
-PATHS = {
-    "module.base_module": "BaseModule _as_list _check_input_names _check_names_match _parse_data_desc",
-    "module.executor_group": "_load_data _load_general _load_label _merge_multi_context _split_input_slice",
-    "model": "_create_kvstore _initialize_kvstore _update_params _update_params_on_kvstore",
-    "contrib.symbol": "Proposal MultiBoxPrior DeformableConvolution",
-    "contrib.ndarray": "MultiBoxDetection PSROIPooling",
-    "symbol_doc": "SymbolDoc",
-}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_old_import_paths(path):
-    module = importlib.import_module(f"dpmodule.{path}")
-    assert [n for n in PATHS[path].split() if not hasattr(module, n)] == []
-    if path.startswith("contrib."):
-        assert PATHS[path].split()[0] in dir(module)
-        with pytest.raises(AttributeError):
-            module.NoSuchOperator  # noqa: B018  looking it up is the test
+from dpmodule.module.executor_group import _load_data, _load_general, _load_label
 
 
 def test_contrib_operators_and_symbol_doc():
@@ -45,9 +24,8 @@ def test_names_and_descriptions_are_checked():
     with pytest.warns(UserWarning, match="label_names"):
         _check_input_names(net, ["label"], "label", False)
     _check_names_match(["a", "b"], [("b", 1), ("a", 2)], "data", True)
-    data, label = _parse_data_desc(
-        ["a", "b"], ["y"], [("b", (2, 3)), DataDesc("a", (2,))], [("y", (2,), np.int32)]
-    )
+    given = [("b", (2, 3)), DataDesc("a", (2,))], [("y", (2,), np.int32)]
+    data, label = _parse_data_desc(["a", "b"], ["y"], *given)
     assert [d.name for d in data] == ["b", "a"]
     assert (data[0].shape, label[0].dtype) == ((2, 3), np.int32)
     assert _parse_data_desc(["a"], [], [("a", (1,))], None)[1] is None
@@ -79,13 +57,6 @@ def test_loading_takes_a_list_of_batches():
     assert [each.asscalar() for each in label] == [5, 6]
 
 
-def test_merging_joins_along_the_batch_axis():
-    parts = [nd.ones((2, 1)), nd.zeros((2, 2))]
-    merged = _merge_multi_context([parts, parts, parts[:1]], [1, -1, 0])
-    assert [m.shape for m in merged] == [(2, 3), (2, 1), (2, 1)]
-    assert merged[1] is parts[0]
-
-
 def arrays(*numbers):
     return [nd.array([n]) for n in numbers]
 
@@ -100,9 +71,8 @@ def test_updates_inside_a_store():
     _initialize_kvstore(store, weights, {"a": nd.array([2]), "b": nd.array([7])}, ["a", "b"], True)
     assert [w.asscalar() for w in weights[0]] == [2, 2]
     _update_params_on_kvstore(weights, grads, store, ["a", "b"])
-    np.testing.assert_allclose(
-        [w.asscalar() for w in (*weights[0], *weights[1])], [1.7, 1.7, 7, 7], rtol=1e-6
-    )
+    found = [w.asscalar() for w in (*weights[0], *weights[1])]
+    np.testing.assert_allclose(found, [1.7, 1.7, 7, 7], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [None, "local"])

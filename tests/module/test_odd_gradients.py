@@ -10,91 +10,49 @@ import numpy as np
 
 import dpmodule as mx
 from helpers import rules
+from helpers.small_fits import step
 from helpers.walk import walks
 
-RNG = np.random.RandomState(11)
-X = RNG.randn(4, 6)
-W = RNG.randn(6, 3)
-
-
-def with_data(net):
-    """A loss that reads the data without depending on it."""
-    return mx.sym.MakeLoss(mx.sym.broadcast_add(net, 0 * mx.sym.sum(mx.sym.Variable("data"))))
-
-
-def sum_head():
-    """Loss sum(w): the gradient is a stride-0 expansion of the head gradient."""
-    return with_data(mx.sym.sum(mx.sym.Variable("w_weight", shape=W.shape))), W, np.ones_like(W)
-
-
-def transposed():
-    """Loss sum(x @ w.T.T): the gradient is a transposed view."""
-    w = mx.sym.transpose(mx.sym.Variable("w_weight", shape=(3, 6)))
-    net = mx.sym.MakeLoss(mx.sym.sum(mx.sym.dot(mx.sym.Variable("data"), w)))
-    return net, W.T.copy(), np.tile(X.sum(0), (3, 1))
-
-
-def tied():
-    """One weight used twice, once transposed: two gradients add up."""
-    w, data = mx.sym.Variable("w_weight", shape=W.shape), mx.sym.Variable("data")
-    twice = mx.sym.dot(mx.sym.dot(data, w), mx.sym.transpose(w))
-    back = np.ones((4, 6))
-    return mx.sym.MakeLoss(mx.sym.sum(twice)), W, X.T @ (back @ W) + back.T @ (X @ W)
-
-
-def added():
-    """Loss a + b with one shape: both gradients and the head are one tensor."""
-    return with_data(mx.sym.Variable("w_weight", shape=W.shape) + mx.sym.Variable("v_weight")), W, None
-
-
-def concatenated():
-    """Two parameters joined: each gradient is a slice of one tensor."""
-    w = mx.sym.Concat(*[mx.sym.Variable(f"{n}_weight", shape=W.shape) for n in "wv"], dim=1)
-    return mx.sym.MakeLoss(mx.sym.dot(mx.sym.Variable("data"), w)), W, np.tile(X.sum(0)[:, None], (1, 3))
-
-
-def convolved():
-    """A convolution's weight gradient in channels_last strides."""
-    net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=3, no_bias=True, name="w")
-    return mx.sym.MakeLoss(mx.sym.sum(net)), RNG.randn(3, 2, 3, 3), None
-
-
-CASES = {f.__name__: f for f in (sum_head, transposed, tied, added, concatenated, convolved)}
-
-
-def conv_gradient(x):
-    grad = np.zeros((3, 2, 3, 3))
-    for i in range(3):
-        for j in range(3):
-            grad[:, :, i, j] = x[:, :, i : i + 4, j : j + 4].sum((0, 2, 3))
-    return grad
-
-
+S, RNG = mx.sym, np.random.RandomState(11)
+X, W, BACK = RNG.randn(4, 6), RNG.randn(6, 3), np.ones((4, 6))
+PICTURES, KERNEL = RNG.randn(4, 2, 6, 6), RNG.randn(3, 2, 3, 3)
+DATA, WEIGHT = S.Variable("data"), S.Variable("w_weight", shape=W.shape)
+TURNED = S.transpose(S.Variable("w_weight", shape=(3, 6)))
+JOINED = S.Concat(WEIGHT, S.Variable("v_weight", shape=W.shape), dim=1)
+KERNEL_GRADIENT = np.array(
+    [[PICTURES[:, :, i : i + 4, j : j + 4].sum((0, 2, 3)) for j in range(3)] for i in range(3)]
+)
+# data, first value of the parameters, loss, and its gradient for a value
+CASES = {
+    # an expansion of the head gradient with strides of 0; each context computes the whole loss
+    "sum": (X, W, S.broadcast_add(S.sum(WEIGHT), 0 * S.sum(DATA)), lambda w: np.ones_like(w)),
+    "transposed": (X, W.T, S.sum(S.dot(DATA, TURNED)), lambda w: np.tile(X.sum(0), (3, 1))),
+    # one weight used twice, once transposed: two gradients add up
+    "tied": (X, W, S.sum(S.dot(S.dot(DATA, WEIGHT), S.transpose(WEIGHT))),
+             lambda w: X.T @ (BACK @ w) + BACK.T @ (X @ w)),
+    # each gradient is a slice of one tensor
+    "joined": (X, W, S.dot(DATA, JOINED), lambda w: np.tile(X.sum(0)[:, None], (1, 3))),
+    # strides of channels_last
+    "convolved": (PICTURES, KERNEL, S.sum(S.Convolution(DATA, kernel=(3, 3), num_filter=3, no_bias=True, name="w")),
+                  lambda w: np.tile(KERNEL_GRADIENT.transpose(2, 0, 1), (3, 1, 1, 1))),
+}  # fmt: skip
 RULES = {"sgd": {"momentum": 0.9}, "nag": {"momentum": 0.9}, "adam": {}, "adagrad": {}, "rmsprop": {}}
 
 
 @walks(product([1, 2], list(RULES), list(CASES)), family=lambda contexts, optimizer, case: optimizer)
 def test_update_equals_the_numpy_rule(contexts, optimizer, case):
-    net, start, gradient = CASES[case]()
-    rule, extra = getattr(rules, optimizer), {"wd": 0.01, **RULES[optimizer]}
-    x = RNG.randn(4, 2, 6, 6) if case == "convolved" else X
+    x, want, loss, gradient = CASES[case]
+    rule, extra, state = getattr(rules, optimizer), {"wd": 0.01, **RULES[optimizer]}, {}
+    net = S.MakeLoss(loss)
     mod = mx.mod.Module(net, label_names=None, context=[mx.cpu(i) for i in range(contexts)])
     mod.bind([("data", x.shape)])
     names = [n for n in net.list_arguments() if n != "data"]
-    mod.init_params(arg_params={n: mx.nd.array(start) for n in names})
+    mod.init_params(arg_params={n: mx.nd.array(want) for n in names})
     mod.init_optimizer("local", optimizer, {"learning_rate": 0.1, "rescale_grad": 1.0, **extra})
-    if gradient is None:
-        gradient = conv_gradient(x) if case == "convolved" else np.ones_like(start)
-    shared_by_all = case in ("sum_head", "added")  # each context computes the whole loss
-    gradient = gradient * (contexts if shared_by_all else 1)
-    want, state = start.copy(), {}
     for t in range(1, 4):
-        mod.forward_backward(mx.io.DataBatch([mx.nd.array(x)]))
-        mod.update()
-        if case == "tied":
-            back = np.ones((4, 6))
-            gradient = x.T @ (back @ want) + back.T @ (x @ want)
-        want, state = rule(want, gradient, state, t, lr=0.1, **extra)
+        step(mod, mx.io.DataBatch([mx.nd.array(x)]))
+        grad = gradient(want) * (contexts if case == "sum" else 1)
+        want, state = rule(want, grad, state, t, lr=0.1, **extra)
         for name in names:
             got = mod.get_params()[0][name].asnumpy()
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5, err_msg=f"{name} at step {t}")

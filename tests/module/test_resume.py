@@ -15,8 +15,8 @@ import dpmodule as mx
 from dpmodule.base import ArgumentError, FileFormatError, NonFiniteError, StateError
 from dpmodule.checkpoint import run_format
 from dpmodule.ndarray import safetensors
-from helpers import datasets, iterators, resumable
-from helpers.small_fits import TWO, blobs, chain, classifier, same
+from helpers import datasets, resumable
+from helpers.small_fits import TWO, blobs, classifier, fixed, same
 
 # Python 3.12 warns of what forked workers do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -42,27 +42,23 @@ def killed_at(batch):
     return count
 
 
-def points(*_):
+def points():
     return blobs(shuffle=True)
 
 
-def run(tmp_path, make_data=points, kill=None, prefix="run", module=None, **options):
+def dropping():
+    return mx.mod.Module(classifier(dropout=0.3))
+
+
+def run(tmp_path, make_data=points, kill=None, prefix="run", module=dropping, kind=None, **options):
     """Return a module and its history after training as a fresh process does it, which goes on from what is saved."""
-    later_seed = options.pop("later_seed", 1234)
-    if not options.pop("seeded", False):
-        mx.random.seed_all(later_seed if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
+    mx.random.seed_all(1234 if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
     every = {"every_n_batches": options.pop("every", 5), "every_n_epochs": options.pop("every_n_epochs", 1)}
-    known = {
-        "num_epoch": 3,
-        "initializer": mx.init.Xavier(),
-        "optimizer_params": {"learning_rate": 0.1},
-        "eval_metric": ["acc", "ce"],
-        "checkpoint": mx.callback.Checkpoint(tmp_path / prefix, **every),
-        "resume": "auto",
-    }
-    known |= {k: v() if k in FRESH and inspect.isfunction(v) else v for k, v in options.items()}
-    module = module() if module else mx.mod.Module(classifier(dropout=0.3))
-    data = make_data(tmp_path)
+    module, data, own = resumable.KINDS[kind]() if kind else (module(), make_data(), {})
+    known = {"num_epoch": 3, "initializer": mx.init.Xavier(), "optimizer_params": {"learning_rate": 0.1}}
+    known |= {"eval_metric": ["acc", "ce"], "checkpoint": mx.callback.Checkpoint(tmp_path / prefix, **every)}
+    known |= own | {k: v() if k in FRESH and inspect.isfunction(v) else v for k, v in options.items()}
+    known.setdefault("resume", "auto")
     try:
         if kill is None:
             return module, module.fit(data, **known)
@@ -81,27 +77,13 @@ def rows_of(history):
     return [{key: value for key, value in row.items() if key != "time_s"} for row in history]
 
 
-def check_resumes(tmp_path, kills, make_data=points, **options):
-    """Check that a run killed after some batches, again and again, ends in the bits of one that was never killed."""
-    whole, history = run(tmp_path, make_data, prefix="whole", **options)
-    for kill in kills:
-        run(tmp_path, make_data, kill=kill, prefix="killed", **options)
-    again, found = run(tmp_path, make_data, prefix="killed", **options)
-    same(whole, again)
-    assert rows_of(found) == rows_of(history)
-
-
 # data
 
 
-def loader(sampler=None, **options):
+def loader(**options):
     inner = blobs()
     dataset = torch.utils.data.TensorDataset(inner.data[0][1].torch(), inner.label[0][1].torch())
-    return torch.utils.data.DataLoader(dataset, batch_size=8, sampler=sampler and sampler(dataset), **options)
-
-
-def in_workers(factory, count=2):
-    return mx.io.ProcessPrefetchingIter(factory, count, start_method="fork")
+    return torch.utils.data.DataLoader(dataset, batch_size=8, **options)
 
 
 class Plain(mx.io.DataIter):
@@ -141,40 +123,24 @@ class Endless(Plain):
         return super().next()
 
 
-class Shuffled(torch.utils.data.Sampler):
-    """Shuffles the order of the last epoch once more."""
-
-    def __init__(self, dataset):
-        self.source, self.order = random.Random(4), list(range(len(dataset)))
-
-    def __len__(self):
-        return len(self.order)
-
-    def __iter__(self):
-        self.source.shuffle(self.order)
-        return iter(list(self.order))
-
-
-def held_by_a_closure(*_):
+def held_by_a_closure():
     source = np.random.RandomState(5)
     return Plain(lambda order: source.shuffle(order), lambda: source.standard_normal() / 9)
 
 
-def held_by_a_method(*_, **part):
-    source = random.Random(5)
-    return Plain(lambda order: order.sort(), source.random)
+def held_by_a_method(**part):
+    return Plain(lambda order: order.sort(), random.Random(5).random)
 
 
-def of_globals(*_):
+def of_globals():
     def noise():
         return torch.rand(1).item() + mx.nd.random.normal().asscalar()
 
     return Plain(lambda order: np.random.shuffle(order), noise)
 
 
-def regression(width):
-    net = mx.sym.Dropout(mx.sym.Reshape(mx.sym.Variable("data"), shape=(-1, width)), p=0.1)
-    net = mx.sym.FullyConnected(net, num_hidden=1, name="f")
+def regression():
+    net = mx.sym.FullyConnected(mx.sym.Dropout(mx.sym.Variable("data"), p=0.1), num_hidden=1, name="f")
     return mx.mod.Module(mx.sym.LinearRegressionOutput(net, name="softmax"))
 
 
@@ -188,88 +154,55 @@ def stopping(**options):
 
 
 OWN = {"every": 2, "num_epoch": 2}
-SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}, "num_epoch": 2}
-DRAWN = {"module": partial(regression, 1), **SLOW}
+SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}}
+DRAWN = {**SLOW, "num_epoch": 2, "module": regression}
 CODES = {"module": compressed, "kvstore": "device"}
 ROLLING = partial(resumable.some_points, last_batch_handle="roll_over")
 # batches after which it is killed, data, options; see also `resumable.KINDS`, and tests/io/test_state.py for iterators
 RUNS = {
-    **{f"optimizer {name}": ((7, 24), points, {"optimizer": name, "optimizer_params": {"learning_rate": 0.02}})
-       for name in ("rmsprop", "ftrl", "sgld")},
+    **{kind: ((3, 7, 14, 20), None, {"kind": kind}) for kind in resumable.KINDS},
     "any batch": (range(1, 37, 4), points, {"every": 3}),
     "compression": ((7,), points, CODES),
     "average of updates": ((7, 15), points, {"callbacks": lambda: mx.callback.EMA(0.8), "accumulate": 3}),
-    "rolled over after the last batch was saved": ((15,), lambda _: ROLLING(0, 1), {"every": 11, "every_n_epochs": 9}),
-    "list": ((4, 16), lambda _: [(each.data[0].asnumpy(), each.label[0].asnumpy()) for each in blobs()], OWN),
-    "loader": ((7, 13, 20), lambda _: loader(shuffle=True), {}),
-    "workers drawing": ((8,), lambda _: in_workers(iterators.Drawing), {"module": partial(regression, 3), **SLOW}),
-    "dataset and workers": ((4, 13), lambda _: mx.io.DataLoaderIter(
+    "rolled over after the last batch was saved": ((15,), lambda: ROLLING(0, 1), {"every": 11, "every_n_epochs": 9}),
+    "list": ((4, 16), lambda: [(each.data[0].asnumpy(), each.label[0].asnumpy()) for each in blobs()], OWN),
+    "loader": ((7, 13, 20), lambda: loader(shuffle=True), {}),
+    "dataset and workers": ((4, 13), lambda: mx.io.DataLoaderIter(
         datasets.Drawn(40), batch_size=4, num_workers=2, start_method="fork", shuffle=True), DRAWN),
     # killed twice within an epoch, and at the beginning of one
     **{f"own data {name}": ((6, 8, 13, 22), make, OWN) for name, make in {
         "of a closure": held_by_a_closure,
         "of a method": held_by_a_method,
         "of globals": of_globals,
-        "of a generator": lambda _: loader(shuffle=True, generator=torch.Generator().manual_seed(5)),
-        "of a sampler": lambda _: loader(Shuffled),
-        "of workers": lambda _: in_workers(held_by_a_method, 1)}.items()},
+        "of a generator": lambda: loader(shuffle=True, generator=torch.Generator().manual_seed(5)),
+        "of workers": lambda: mx.io.ProcessPrefetchingIter(held_by_a_method, 1, start_method="fork")}.items()},
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:learning_rate")
 @pytest.mark.parametrize("name", RUNS)
 def test_a_killed_run_ends_in_the_same_bits(name, tmp_path, caplog):
+    """A run killed after some batches, again and again, ends in the bits of one that was never killed."""
+    caplog.set_level(logging.INFO)
     kills, make_data, options = RUNS[name]
-    with caplog.at_level(logging.INFO):
-        check_resumes(tmp_path, kills, make_data, **options)
-    silent = "the iterators of the workers do not save their position" in caplog.text
-    assert silent == (name in ("workers drawing", "own data of workers"))
-
-
-@pytest.mark.filterwarnings("ignore:learning_rate")
-@pytest.mark.parametrize("kind", resumable.KINDS)
-def test_a_killed_run_of_a_kind_ends_in_the_same_bits(kind, tmp_path):
-    def train(prefix, kill=None):
-        mx.random.seed_all(1234 if (tmp_path / f"{prefix}-symbol.json").exists() else 9)
-        module, data, options = resumable.KINDS[kind]()
-        return run(tmp_path, lambda _: data, kill, prefix, lambda: module, seeded=True, **options)
-
-    whole, history = train("whole")
-    for kill in (3, 7, 14, 20):
-        train("killed", kill)
-    again, found = train("killed")
+    whole, history = run(tmp_path, make_data, prefix="whole", **options)
+    for kill in kills:
+        run(tmp_path, make_data, kill=kill, prefix="killed", **options)
+    again, found = run(tmp_path, make_data, prefix="killed", **options)
     same(whole, again)
     assert rows_of(found) == rows_of(history)
+    silent = "the iterators of the workers do not save their position" in caplog.text
+    assert silent == (name == "own data of workers")
 
 
 def test_no_optimizer_becomes_another_by_training(tmp_path):
-    others = {
-        "groupadagrad",
-        "test",
-        "torchoptimizer",
-        "_svrgoptimizer",
-    }  # matrices only; made with arguments
-    names = sorted(mx.optimizer.Optimizer.opt_registry.keys() - others)
-    assert len(names) > 15
-    for name in names:
+    # for matrices only; made with arguments
+    others = ["groupadagrad", "test", "torchoptimizer", "_svrgoptimizer"]
+    for name in sorted(mx.optimizer.Optimizer.opt_registry.keys() - {*others}):
         module = mx.mod.Module(classifier(2))
         for last in (1, 2):
             options = {"optimizer": name, "num_epoch": last, "checkpoint": tmp_path / name, "resume": "auto"}
             assert len(module.fit(blobs(count=16), **options)) == last, name
-
-
-def test_an_iterator_without_state_is_read_again(tmp_path, caplog):
-    class Silent(Plain):
-        def __init__(self, *_):
-            super().__init__(None)
-            self.reset()
-
-        def reset(self):
-            self.at, self.order = 0, np.random.permutation(96)
-
-    with caplog.at_level(logging.INFO):
-        # the order of the first epoch was drawn by the program, which has to draw it again
-        check_resumes(tmp_path, (7, 16, 29), Silent, later_seed=9)
-    assert "Silent does not define state_dict: reading 5 batches again" in caplog.text
 
 
 class Drawing:
@@ -286,31 +219,21 @@ class Drawing:
             module.set_params({name: weight + value / 99 for name, weight in weights.items()}, states)
 
 
-class DrawingMetric(mx.metric.EvalMetric):
-    def __init__(self):
-        self.own = np.random.RandomState(3)
-        super().__init__("drawing")
-
-    def update(self, labels, preds):
-        self.sum_metric += self.own.rand() + np.random.rand()
-        self.num_inst += 1
+def drawing_metric():
+    own = np.random.RandomState(3)
+    return mx.metric.CustomMetric(lambda label, pred: own.rand() + np.random.rand(), "drawing")
 
 
 def test_callbacks_and_metrics_that_draw_random_numbers(tmp_path):
     def options(*callbacks, evaluation=()):
-        found = {
-            "epoch_end_callback": [Drawing()],
-            "eval_end_callback": [Drawing()],
-            "num_epoch": 2,
-            "every": 3,
-        }
-        found |= {"batch_end_callback": [Drawing(), *callbacks], "eval_metric": ["acc", DrawingMetric()]}
-        return {**found, "eval_batch_end_callback": [Drawing(), *evaluation], "eval_data": blobs(count=24)}
+        found = {name: [Drawing()] for name in ("epoch_end_callback", "eval_end_callback")}
+        found |= {"batch_end_callback": [Drawing(), *callbacks], "eval_metric": ["acc", drawing_metric()]}
+        found |= {"eval_batch_end_callback": [Drawing(), *evaluation], "eval_data": blobs(count=24)}
+        return {**found, "num_epoch": 2, "every": 3}
 
     whole, history = run(tmp_path, prefix="whole", **options())
     for error, given in (
         (Killed, options(killed_at(5))),
-        (Killed, options(killed_at(11))),
         (KeyboardInterrupt, options(evaluation=[signal_at(2, signal.SIGINT)])),
         (Killed, options(killed_at(20))),
     ):
@@ -318,13 +241,12 @@ def test_callbacks_and_metrics_that_draw_random_numbers(tmp_path):
             run(tmp_path, **given)
     again, found = run(tmp_path, **options())
     same(whole, again)
-    for name in ("train-drawing", "validation-drawing", "validation-accuracy"):
-        assert found[name] == history[name]
+    assert rows_of(found) == rows_of(history)
     with pytest.raises(StateError, match="drew random numbers from .*callbacks.*which is missing here"):
-        run(tmp_path, eval_metric=["acc", DrawingMetric()], eval_data=blobs(count=24))
+        run(tmp_path, eval_metric=["acc", drawing_metric()], eval_data=blobs(count=24))
 
 
-def of_globals_from_the_start(_):
+def of_globals_from_the_start():
     data = of_globals()
     data.reset()
     return data
@@ -332,9 +254,9 @@ def of_globals_from_the_start(_):
 
 INEXACT = [
     (of_globals_from_the_start, 7, "it returns another batch at this position than before"),
-    (lambda _: Endless(), 13, "and parts cannot be restored on resume"),
-    (lambda _: loader(shuffle=True, num_workers=1, persistent_workers=True), 13, "and _iterator cannot be restored"),
-    (lambda _: mx.io.ResizeIter(of_globals(), 12), 7, "an iterator inside it, does not define state_dict"),
+    (lambda: Endless(), 13, "and parts cannot be restored on resume"),
+    (lambda: loader(shuffle=True, num_workers=1, persistent_workers=True), 13, "and _iterator cannot be restored"),
+    (lambda: mx.io.ResizeIter(of_globals(), 12), 7, "an iterator inside it, does not define state_dict"),
 ]  # fmt: skip
 
 
@@ -368,39 +290,23 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("contexts", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
-def test_a_signal_between_batches(tmp_path, number, contexts):
+def test_a_signal_between_batches(tmp_path, number):
     """What an epoch has come to is saved, and is not lost by what is evaluated, and evaluated again, after it."""
-    options = {"module": partial(resumable.of_contexts, contexts), "eval_data": points(), "num_epoch": 2}
+    options = {"module": resumable.of_contexts, "eval_data": points(), "num_epoch": 2}
     options |= {"every": 7, "every_n_epochs": 9}
     whole, history = run(tmp_path, prefix="whole", **options)
+    handler = signal.getsignal(number)
     for place, (argument, count) in PLACES.items():
         with pytest.raises(SystemExit if number == signal.SIGTERM else KeyboardInterrupt) as error:
             run(tmp_path, **{**options, argument: signal_at(count, number)}, prefix=place)
         assert number == signal.SIGINT or error.value.code == 143
+        assert signal.getsignal(number) is handler
         batches = []
         again, found = run(tmp_path, **options, batch_end_callback=batches.append, prefix=place)
         assert len(batches) == (0 if place == "the last epoch" else 12)
         same(whole, again)
         assert rows_of(found) == rows_of(history)
-
-
-def test_more_epochs(tmp_path):
-    long, _ = run(tmp_path, prefix="long", num_epoch=4)
-    run(tmp_path, prefix="short", num_epoch=2)
-    for _ in range(2):  # the second time there is nothing left to do
-        again, history = run(tmp_path, prefix="short", num_epoch=4)
-        same(long, again)
-        assert [row["epoch"] for row in history] == [0, 1, 2, 3]
-
-
-def fixed(*values):
-    """Return a metric of training whose values, epoch by epoch, are given."""
-    metric = mx.metric.CustomMetric(lambda label, pred: 0.0, "fixed")
-    left = iter(values)
-    metric.get_global_name_value = lambda: [("fixed", next(left))]
-    return metric
 
 
 def test_the_best_parameters_come_back_over_resuming(tmp_path):
@@ -457,10 +363,9 @@ def poisoned(at, shuffle):
     return mx.io.NDArrayIter(data, inner.label[0][1].asnumpy(), 8, shuffle)
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("at", [0, 5, 11])
+@pytest.mark.parametrize(("at", "accumulate"), [(0, 1), (5, 3), (11, 1), (11, 3)])
 def test_the_last_finite_state_is_saved(tmp_path, at, accumulate):
-    options = {"make_data": lambda _: poisoned(at, at == 5), "accumulate": accumulate, "num_epoch": 2}
+    options = {"make_data": lambda: poisoned(at, at == 5), "accumulate": accumulate, "num_epoch": 2}
     skipped, _ = run(tmp_path, prefix="skipped", on_nonfinite="skip", **options)
     for _ in range(2):
         before = contents(tmp_path, "run-0")
@@ -526,36 +431,19 @@ def test_another_learning_rate_or_schedule_is_taken_and_logged(tmp_path, caplog)
         "its like": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.7, base_lr=0.4)},
         "another": lambda: {"lr_scheduler": mx.lr_scheduler.CosineScheduler(20, 0.3, final_lr=0.01)},
     }
-    for first in schedules:
-        for second in schedules:
-            caplog.clear()
-            prefix, rates, whole = f"{first} {second}", [], []
-            run(tmp_path, prefix=prefix, kill=12, num_epoch=2, optimizer_params=schedules[first])
-            options = {"num_epoch": 2, "optimizer_params": schedules[second]}
-            with caplog.at_level(logging.INFO):
-                run(tmp_path, prefix=prefix, batch_end_callback=rate_at_batches(rates), **options)
-                run(tmp_path, prefix="whole " + prefix, batch_end_callback=rate_at_batches(whole), **options)
-            assert rates == whole[10:], prefix
-            assert (" of the saved run becomes " in caplog.text) is (first != second), prefix
-
-
-def test_multipliers_of_the_learning_rate_are_the_programs(tmp_path, caplog):
-    def module(factor):
-        weight = mx.sym.Variable("hidden_weight", lr_mult=factor)
-        net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight=weight, num_hidden=4, name="hidden")
-        return mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
-
-    run(tmp_path, module=partial(module, 1.0), num_epoch=1)
-    with caplog.at_level(logging.INFO):
-        again, _ = run(tmp_path, module=partial(module, 0.0), num_epoch=2)
-    assert "with the multipliers {'hidden_weight': 0.0}" in caplog.text
-    assert again.optimizer.lr_mult == {"hidden_weight": 0.0}
-
-
-def test_another_metric_is_taken_at_the_start_of_an_epoch(tmp_path):
-    run(tmp_path, num_epoch=1)
-    _, history = run(tmp_path, num_epoch=2, eval_metric="mse")
-    assert [list(row)[3:] for row in history] == [["train-accuracy", "train-cross-entropy"], ["train-mse"]]
+    caplog.set_level(logging.INFO)
+    wholes, names = {}, [*schedules]
+    for name in names:
+        options = {"batch_end_callback": rate_at_batches(wholes.setdefault(name, [])), "num_epoch": 2}
+        run(tmp_path, prefix=name, optimizer_params=schedules[name], **options)
+    for first, second in [*zip(names, names), *zip(names, names[1:] + names[:1]), ("another", "a schedule")]:
+        caplog.clear()
+        prefix, rates = f"{first}, {second}", []
+        run(tmp_path, prefix=prefix, kill=12, num_epoch=2, optimizer_params=schedules[first])
+        options = {"batch_end_callback": rate_at_batches(rates), "num_epoch": 2}
+        run(tmp_path, prefix=prefix, optimizer_params=schedules[second], **options)
+        assert rates == wholes[second][10:], prefix
+        assert (" of the saved run becomes " in caplog.text) is (first != second), prefix
 
 
 def test_a_run_that_was_begun_anew_is_the_newest(tmp_path):
@@ -580,15 +468,6 @@ def test_other_kernels_are_told(tmp_path, caplog):
     assert f"with instructions: abacus, here {here}; with threads: 99, here" in caplog.text
 
 
-def test_a_state_is_no_pickle(tmp_path):
-    chain().fit(blobs(), num_epoch=1, optimizer="adam", checkpoint=tmp_path / "a")
-    state = run_format.read(tmp_path / "a-0001.run")
-    assert [each["attributes"]["num_update"] for each in state["optimizers"]] == [12, 12]
-    data = (tmp_path / "a-0001.run").read_bytes()
-    assert b"dpmodule" not in data
-    assert b"mxnet" not in data
-
-
 def test_a_checkpoint_among_callbacks(tmp_path):
     mx.mod.Module(classifier()).fit(blobs(), num_epoch=1, callbacks=[mx.callback.Checkpoint(tmp_path / "a")])
     assert (tmp_path / "a-0001.run").exists()
@@ -601,21 +480,14 @@ def test_a_state_goes_on_under_another_prefix(tmp_path):
     same(whole, again)
 
 
-@pytest.mark.parametrize("damage", ["cut", "foreign", "version", "text", "parts"])
+@pytest.mark.parametrize("damage", ["foreign", "version", "text"])
 def test_damaged_files_are_refused(tmp_path, damage):
     run(tmp_path, num_epoch=1)
     path = tmp_path / "run-0001.run"
     arrays, texts = safetensors.read(str(path))
-    text = {
-        "version": texts["run"].replace('"version": 2', '"version": 7'),
-        "text": texts["run"][:-5],
-        "parts": texts["run"].replace('"history"', '"story"'),
-    }
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-10])
-    else:
-        with path.open("wb") as file:
-            safetensors.write(file, arrays, {"run": text[damage]} if damage in text else {})
+    text = {"version": texts["run"].replace('"version": 2', '"version": 7'), "text": texts["run"][:-5]}
+    with path.open("wb") as file:
+        safetensors.write(file, arrays, {"run": text[damage]} if damage in text else {})
     (tmp_path / "run-last.run").unlink()
     before = contents(tmp_path)
     with pytest.raises(FileFormatError, match=r"run-0001.run.*remove the files .*run-0001.\*"):
@@ -639,26 +511,22 @@ STEPS = {"accumulate": 3, "clip_global_norm": 1.0}
 FROZEN = partial(mx.mod.Module, classifier(dropout=0.3), fixed_param_names=["hidden_bias"], amp="bf16")
 # options of the first run and of the second, error
 REFUSED = [
-    ({}, {"accumulate": 0}, ArgumentError, "accumulate is 0, expected a whole number of batches"),
     ({}, {"callbacks": lambda: mx.callback.EarlyStopping("train-acuracy")}, ArgumentError, TYPO),
-    ({}, {"checkpoint": mx.callback.Checkpoint("run", keep_best=1, metric="train-acuracy")}, ArgumentError, TYPO[:38]),
     ({}, {"callbacks": lambda: mx.callback.Checkpoint("run")}, ArgumentError, TWICE),
-    ({}, {"make_data": lambda _: Mute(12)}, StateError, MUTE),
-    ({"make_data": lambda _: Mute(12), "every": 4}, {"make_data": lambda _: Mute(3)}, StateError,
+    ({}, {"make_data": lambda: Mute(12)}, StateError, MUTE),
+    ({"make_data": lambda: Mute(12), "every": 4}, {"make_data": lambda: Mute(3)}, StateError,
      "Mute: it has 3 batches, but the run was saved after . batches of an epoch"),
-    ({}, {"optimizer": "adam", "make_data": lambda _: blobs(count=60, batch_size=4)}, ArgumentError,
+    ({}, {"optimizer": "adam", "make_data": lambda: blobs(count=60, batch_size=4)}, ArgumentError,
      "optimizer was .*SGD.* is .*Adam.*; the batch size was 8, is 4.*number of examples was 96, is 60"),
     ({}, {"module": lambda: mx.mod.Module(classifier(5))}, ArgumentError, r"'hidden_weight' was \[8, 2\], is \[5, 2\]"),
     ({}, {"module": lambda: mx.mod.Module(classifier(dropout=0.4))}, ArgumentError, "other operators or attributes"),
     ({}, {"eval_metric": "mse"}, ArgumentError,
      "the metric was accuracy, cross-entropy, is mse, which can be changed only at the start"),
-    ({}, {"eval_metric": ["ce", "acc"]}, ArgumentError, "was accuracy, cross-entropy, is cross-entropy, accuracy"),
     ({}, {"eval_metric": ["acc", mx.metric.CrossEntropy(1e-3)]}, ArgumentError,
      r"was Accuracy\(.*, is Accuracy\(.*CrossEntropy\({'eps': 0.001"),
     (STEPS, {"module": FROZEN, "accumulate": 2}, ArgumentError,
      r"the types of 16 bits \(amp\) was \[\], is \['bfloat16'\]; .*accumulate was 3, is 2; "
      "clip_global_norm was 1.0, is None"),
-    (STEPS, {"module": FROZEN}, ArgumentError, "parameters that are trained"),
     (CODES, {**CODES, "module": partial(compressed, 0.5)}, ArgumentError,
      r"compression of gradients was \['2bit', 0.05\], is \['2bit', 0.5\]"),
 ]  # fmt: skip

@@ -65,18 +65,6 @@ def test_a_run_within_a_run(tmp_path):
     assert names(tmp_path / "folder") == SAVED
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_error_ends_it(tmp_path, error):
-    def fail(param):
-        raise error
-
-    with pytest.raises(error):
-        fit(tmp_path / "a", batch_end_callback=fail)
-    assert not names(tmp_path)
-    fit(tmp_path / "a")
-    assert names(tmp_path) == SAVED
-
-
 def test_no_locks_are_no_error(tmp_path, monkeypatch):
     def refuse(*args):
         raise OSError(95, "Operation not supported")

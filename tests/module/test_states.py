@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, ShapeError
 from helpers.small_fits import both_contexts, ready
 
 ROWS, STEPS, FEATURES, UNITS = 4, 3, 2, 5
@@ -62,9 +61,7 @@ def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
     mod = recurrent()
     assert sorted(mod.get_params()[0]) == ["l_h2h_bias", "l_h2h_weight", "l_i2h_bias", "l_i2h_weight"]
     mod.set_states(value=0.5)
-    assert [s[0].asnumpy().tolist() for s in mod.get_states(False)] == [
-        np.full((ROWS, UNITS), 0.5).tolist()
-    ] * 2
+    assert all((s[0].asnumpy() == 0.5).all() for s in mod.get_states(False))
     mod.forward(batch(0), is_train=True)
     carry(mod)
     before = [s[0].asnumpy().copy() for s in mod.get_states(False)]
@@ -77,29 +74,3 @@ def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
     mod.set_states(states=saved)
     np.testing.assert_array_equal(mod.get_states(False)[1][0].asnumpy(), before[1])
     assert mx.mod.SequentialModule().get_states() == []
-
-
-ONE = mx.nd.ones((4, 5))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        ({}, ArgumentError, "pass either states or value"),
-        ({"states": [], "value": 1}, ArgumentError, "pass either states or value"),
-        ({"states": [[ONE]]}, ArgumentError, "got 1 states, the module has 2: l_begin_state_0"),
-        ({"states": [[ONE], []]}, ArgumentError, "expected a list of 1 arrays, one per context"),
-        ({"states": [ONE, ONE]}, ArgumentError, "merge_multi_context=False"),
-        (
-            {"states": [[ONE], [mx.nd.ones((1, 5))]]},
-            ShapeError,
-            r"l_begin_state_1 has shape \(1, 5\), expected \(4, 5",
-        ),
-    ],
-)
-def test_bad_states_are_refused_and_change_nothing(arguments, kind, message):
-    mod = recurrent()
-    mod.set_states(value=0.25)
-    with pytest.raises(kind, match=message):
-        mod.set_states(**arguments)
-    assert (mod.get_states(False)[0][0].asnumpy() == 0.25).all()

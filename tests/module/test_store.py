@@ -21,18 +21,7 @@ from dpmodule.base import ArgumentError, ShapeError, StateError
 from dpmodule.params import ParamStore
 from helpers.processes import until
 from helpers.small_fits import TWO, same
-from helpers.store_workers import (
-    BATCH,
-    INPUTS,
-    SHAPES,
-    Workers,
-    batch,
-    make_module,
-    network,
-    state_of,
-    step,
-    steps,
-)
+from helpers.store_workers import BATCH, INPUTS, SHAPES, Workers, make_module, network, state_of, step, steps
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 
@@ -47,9 +36,7 @@ CASES = {
     "momentum, lazy": ("sgd", {"momentum": 0.9, "wd": 0.01, "lr_scheduler": FACTOR}, True),
     "adam": ("adam", {"learning_rate": 0.2, "lr_scheduler": MULTI, "clip_gradient": 0.5}, False),
     "adam, lazy": ("adam", {"learning_rate": 0.2, "lr_scheduler": POLY}, True),
-    "adagrad": ("adagrad", {"lr_scheduler": POLY, "wd": 0.01}, False),
     "adagrad, lazy": ("adagrad", {"learning_rate": 0.1}, True),
-    "ftrl": ("ftrl", {"learning_rate": 0.1}, False),
     "ftml": ("ftml", {"learning_rate": 0.1, "begin_num_update": 4}, False),
     "rmsprop": ("rmsprop", {"centered": True}, False),
     "dcasgd": ("dcasgd", {"learning_rate": 0.1, "momentum": 0.5}, False),
@@ -156,29 +143,13 @@ def test_several_contexts_are_shared_each_by_itself():
     same(other, one, 1e-6)
 
 
-def gradient_of(mod, number=None):
-    if number is not None:
-        mod.forward_backward(batch(number))
-    return mod.store.grad("out_weight", 0).asnumpy().tolist()
-
-
-def test_gradients_are_each_process_s_own():
-    mod = shared_module(CASES["sgd"])
-    mine = gradient_of(mod, 0)
-    with Workers(2, CASES["sgd"], mod.store) as workers:
-        gradients = [workers.ask(number, gradient_of, number + 1) for number in range(2)]
-        assert [workers.ask(number, gradient_of) for number in range(2)] == gradients
-    assert gradient_of(mod) == mine
-    assert len({str(each) for each in (mine, *gradients)}) == 3
-
-
 # --- any order of calls
 
 
 class Orders(RuleBasedStateMachine):
     """Modules on one store, here and in another process, against one module by itself that is told the same."""
 
-    @initialize(name=st.sampled_from(["dcasgd", "adam, lazy", "adagrad"]), several=st.booleans())
+    @initialize(name=st.sampled_from(["dcasgd", "adam, lazy", "adagrad, lazy"]), several=st.booleans())
     def begin(self, name, several):
         self.case = CASES[name]
         contexts = TWO if several else [mx.cpu()]
@@ -257,10 +228,7 @@ class Orders(RuleBasedStateMachine):
     def copy(self):
         before, copied = state_of(self.alone), pickle.loads(pickle.dumps(self.store))
         assert not copied.is_shared
-        assert (
-            copied.array("out_bias", 0).asnumpy().tobytes()
-            == self.store.array("out_bias", 0).asnumpy().tobytes()
-        )
+        assert (copied.array("out_bias", 0) == self.store.array("out_bias", 0)).asnumpy().all()
         step(self.make(self.case, copied), 5)
         assert state_of(self.mods[0]) == before
 
@@ -283,7 +251,7 @@ class Orders(RuleBasedStateMachine):
 
 FIXED = {"derandomize": True, "deadline": None, "database": None}
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=15, stateful_step_count=20, **FIXED)
+TestOrders.settings = settings(max_examples=6, stateful_step_count=20, **FIXED)
 
 
 @pytest.mark.slow
@@ -308,7 +276,7 @@ def test_no_update_goes_uncounted():
     assert all(np.isfinite(array.asnumpy()).all() for array in mod.get_params()[0].values())
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_kills_at_any_moment_leave_nothing(kills):
     case, rng = CASES["adam"], np.random.RandomState(kills)
     mod = shared_module(case)
@@ -346,12 +314,8 @@ def test_initial_values_go_into_an_empty_store_only():
         workers.ask(0, reinitialize)
     assert mod.get_params()[0]["out_bias"].asnumpy().tolist() == [7, 7]
     store = ParamStore([mx.cpu()])
-    one = bound(store)
-    assert one.stage.name == "BOUND"
-    one.init_params(mx.init.Constant(2))
-    other = bound(store)
-    assert other.params_initialized
-    assert other.store is one.store is store
+    bound(store).init_params(mx.init.Constant(2))
+    assert bound(store).params_initialized
     wider = bound(store, mx.sym.FullyConnected(network(), num_hidden=3, name="more"))
     assert not wider.params_initialized
     wider.init_params(mx.init.Constant(5))  # of what has no values yet
@@ -455,10 +419,8 @@ def refused(case, store):
         bound(store, mx.sym.FullyConnected(network(), num_hidden=3, name="more"))
     with pytest.raises(ArgumentError, match=r"store keeps parameters on cpu\(0\), the module is on cpu\(1\)"):
         bound(store, mod=mx.mod.Module(network(), context=mx.cpu(1)))
-    for name, text in (
-        ("adam", "has the states of SGD, not of Adam"),
-        ("sgd", r"shared state of '.*' is an array .*, but this SGD keeps nothing"),
-    ):
+    kept = r"shared state of '.*' is an array .*, but this SGD keeps nothing"
+    for name, text in (("adam", "has the states of SGD, not of Adam"), ("sgd", kept)):
         mod = bound(store)
         with pytest.raises(StateError, match=text):
             mod.init_optimizer(optimizer=name)
@@ -472,43 +434,29 @@ def test_what_a_worker_may_not_do():
     bare = bound()
     bare.store.share_memory()
     bare.init_params()
-    with pytest.raises(
-        StateError, match=r"without optimizer states.*call init_optimizer\(\) in that process"
-    ):
+    words = r"without optimizer states.*call init_optimizer\(\) in that process"
+    with pytest.raises(StateError, match=words):
         alternate(CASES["momentum"], bare, count=1)
 
 
 def test_arguments_of_bind():
-    mod, wide = (
-        shared_module(CASES["sgd"]),
-        mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="out"),
-    )
+    mod = shared_module(CASES["sgd"])
     store, chain = mod.store, mx.mod.SequentialModule().add(mx.mod.Module(network()))
-    others = "does not accept store; Module and BucketingModule do"
+    wide = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="out")
+    wide = mx.sym.SoftmaxOutput(wide, name="softmax")
+    others, again = "does not accept store; Module and BucketingModule do", {"force_rebind": True}
     for call, kind, text in (
         (lambda: bound(mod), ArgumentError, "store is of type Module, expected a ParamStore"),
         (lambda: bound(store, shared_module=mod), ArgumentError, "store and shared_module both"),
-        (
-            lambda: bound(ParamStore([mx.cpu()]), mod=mod, force_rebind=True),
-            StateError,
-            "cannot change to another",
-        ),
-        (
-            lambda: bound(store, mod=make_module(CASES["sgd"]), force_rebind=True),
-            StateError,
-            "optimizer with its own",
-        ),
-        (
-            lambda: bound(store, mx.sym.SoftmaxOutput(wide, name="softmax")),
-            ShapeError,
-            r"has shape .* this graph needs",
-        ),
+        (lambda: bound(ParamStore([mx.cpu()]), mod=mod, **again), StateError, "cannot change to another"),
+        (lambda: bound(store, mod=make_module(CASES["sgd"]), **again), StateError, "optimizer with its own"),
+        (lambda: bound(store, wide), ShapeError, r"has shape .* this graph needs"),
         (lambda: bound(store, mod=chain), ArgumentError, others),
         (lambda: bound(store, mod=mx.mod.PythonLossModule()), ArgumentError, others),
     ):
         with pytest.raises(kind, match=text):
             call()
-    bound(store, mod=mod, force_rebind=True)  # it is there already
+    bound(store, mod=mod, **again)  # it is there already
     assert mod.store is store
 
 
@@ -522,12 +470,3 @@ def test_two_optimizers_on_one_store_cannot_be_shared():
     step(first, 0)
     step(second, 1)
     assert state_of(first)["num_update"] == state_of(second)["num_update"] == 2
-
-
-def test_copies_of_an_updater_are_by_themselves():
-    mod = shared_module(CASES["adam"], range(2))
-    before = state_of(mod)
-    other = pickle.loads(pickle.dumps(mod.updates.active_updater()))
-    assert dict(other.optimizer._index_update_count) == before["counts"]
-    other.optimizer.advance([0])
-    assert state_of(mod) == before

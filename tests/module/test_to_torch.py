@@ -8,7 +8,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import StateError
-from helpers.small_fits import SHAPES, batch, both_contexts, ready
+from helpers.small_fits import batch, both_contexts, ready
 
 
 def check_same(net, mod):
@@ -19,9 +19,8 @@ def check_same(net, mod):
 
 
 def normal():
-    return mx.sym.SoftmaxOutput(
-        mx.sym.BatchNorm(mx.sym.Variable("data"), name="bn", fix_gamma=False), name="softmax"
-    )
+    net = mx.sym.BatchNorm(mx.sym.Variable("data"), name="bn", fix_gamma=False)
+    return mx.sym.SoftmaxOutput(net, name="softmax")
 
 
 @both_contexts
@@ -54,18 +53,6 @@ def test_shared_parameters_are_trained_by_both(contexts, make):
 def test_parameters_that_are_fixed_need_no_gradient():
     net = ready(mx.mod.Module(normal(), fixed_param_names=["bn_beta"])).to_torch()
     assert [name for name, p in net.named_parameters() if not p.requires_grad] == ["bn_beta"]
-
-
-def test_states_are_inputs_and_shapes_that_are_bound_tell_sizes():
-    hidden = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc") + mx.sym.Variable(
-        "state"
-    )
-    mod = mx.mod.Module(hidden, label_names=None, state_names=["state"])
-    net = ready(mod, shapes=[[("data", (3, 4))]], init="ones").to_torch()
-    assert net(torch.ones(3, 4), torch.ones(3, 2)).tolist() == [[5, 5]] * 3
-    data = mx.sym.Variable("data")
-    made = ready(mx.sym.broadcast_add(data * 2, mx.sym.zeros((0, 6)) + data), shapes=SHAPES[:1]).to_torch()
-    assert made(torch.ones(5, 6)).shape == (5, 6)
 
 
 def test_a_checkpoint_needs_no_binding(tmp_path):

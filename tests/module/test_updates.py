@@ -6,48 +6,40 @@ import dpmodule as mx
 from dpmodule.module import mxnet_helpers
 from helpers.small_fits import SHAPES, TWO, ready
 
+MADE = mx.kv.create
 
-def updates_of(kvstore, contexts=TWO):
-    mod = ready(
-        mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc"), contexts, shapes=SHAPES[:1]
-    )
-    mod.init_optimizer(kvstore)
+
+def updates_of(kvstore, count):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc")
+    mod = ready(net, TWO[:count], shapes=SHAPES[:1])
+    mod.init_optimizer(kvstore() if callable(kvstore) else kvstore)
     return mod.updates
 
 
-def described(found):
-    return found.store and found.store.type, found.updater is None
-
-
-@pytest.mark.parametrize("kvstore", ["local", "device", "local_allreduce_cpu", "nccl", "LOCAL"])
-def test_a_single_device_needs_no_store(kvstore):
-    assert described(updates_of(kvstore, [mx.cpu()])) == (None, False)
-
-
-@pytest.mark.parametrize("kvstore", ["local", "device", "local_allreduce_cpu", "local_allreduce_device"])
-def test_several_devices_update_on_the_store(kvstore, monkeypatch):
-    assert described(updates_of(kvstore)) == (kvstore, True)
-    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", "0")
-    assert described(updates_of(kvstore)) == (kvstore, False)
-    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", "1")
-    assert described(updates_of(kvstore)) == (kvstore, True)
-
-
-def test_large_parameters_are_not_updated_by_the_local_store(monkeypatch):
+# store, contexts, MXNET_UPDATE_ON_KVSTORE, elements of what is large (fc_weight has 6); type, whether it updates
+@pytest.mark.parametrize(
+    ("kvstore", "count", "setting", "large", "kind", "inside"),
+    [
+        ("local", 1, "1", 99, None, False),
+        ("nccl", 1, "1", 99, None, False),
+        ("LOCAL", 1, "1", 99, None, False),
+        (None, 2, "1", 99, None, False),
+        ("local", 2, "1", 99, "local", True),
+        ("local", 2, "1", 6, "local", True),
+        ("local", 2, "1", 5, "local", False),
+        ("local", 2, "0", 99, "local", False),
+        ("device", 2, "1", 5, "device", True),
+        ("device", 2, "0", 99, "device", False),
+        ("local_allreduce_cpu", 2, "1", 99, "local_allreduce_cpu", True),
+        (lambda: MADE("local"), 2, "1", 5, "local", True),  # as in MXNet: only the name counts
+        (lambda: MADE("device"), 1, "1", 99, "device", True),
+        (lambda: MADE("teststore"), 1, "1", 99, "teststore", False),  # runs no optimizer
+        ("teststore", 2, "1", 99, "teststore", False),
+    ],
+)
+def test_stores_are_mxnets(kvstore, count, setting, large, kind, inside, monkeypatch):
     assert mxnet_helpers._LARGE == 16 * 1024 * 1024
-    monkeypatch.setattr(mxnet_helpers, "_LARGE", 6)  # the elements of fc_weight
-    assert described(updates_of("local")) == ("local", True)
-    monkeypatch.setattr(mxnet_helpers, "_LARGE", 5)
-    assert described(updates_of("local")) == ("local", False)
-    assert described(updates_of("device")) == ("device", True)
-    assert described(updates_of(mx.kv.create("local"))) == (
-        "local",
-        True,
-    )  # as in MXNet: only the name counts
-
-
-def test_stores_that_run_no_optimizer_only_sum():
-    assert described(updates_of("teststore")) == ("teststore", False)
-    assert described(updates_of(mx.kv.create("teststore"), [mx.cpu()])) == ("teststore", False)
-    assert described(updates_of(mx.kv.create("device"), [mx.cpu()])) == ("device", True)
-    assert described(updates_of(None)) == (None, False)
+    monkeypatch.setattr(mxnet_helpers, "_LARGE", large)
+    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", setting)
+    found = updates_of(kvstore, count)
+    assert (found.store and found.store.type, found.updater is None) == (kind, inside)

@@ -7,7 +7,6 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import native
-from dpmodule.cli.__main__ import main
 from helpers import compiled
 from helpers.programs import TESTS, run_file, run_program
 
@@ -19,16 +18,6 @@ pytestmark = pytest.mark.timeout(120)  # some start programs, which import torch
 def test_it_is_active_where_there_is_a_compiler():
     """A failed build is swallowed, and everything would run on the slower stand-ins unseen."""
     assert native.available(), native.error
-
-
-def test_info_tells_whether_it_is_active(capsys):
-    assert main(["info"]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("native"))
-    said = line.split(maxsplit=1)[1]
-    if native.core is None:
-        assert said == f"not active: {native.error}"
-    else:
-        assert said in ("active", f"active, from the installed package: {native.core.__file__}")
 
 
 def test_it_can_be_switched_off_and_needs_no_asyncio():

@@ -1,7 +1,5 @@
 """Row-sparse arrays: against dense NumPy arrays, and against what MXNet 1.9.1 answered where that is not obvious."""
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -135,16 +133,6 @@ def test_assignment(before, seed):
         array = row_sparse(before)
         array[:] = value
         check(array, after, stored(after))
-
-
-@pytest.mark.parametrize("dtype", [*TYPES, "bfloat16"])
-def test_pickle(dtype):
-    array = two_rows(ctx=mx.cpu(1)).astype(dtype)
-    back = pickle.loads(pickle.dumps(array))
-    assert type(back) is type(array)
-    assert (back.context, back.dtype, back.shape) == (array.context, array.dtype, array.shape)
-    np.testing.assert_array_equal(back.asnumpy(), array.asnumpy())
-    assert back.indices.asnumpy().tolist() == [0, 2]
 
 
 @many

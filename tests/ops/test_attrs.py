@@ -2,8 +2,8 @@
 
 import gc
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -40,21 +40,15 @@ def test_literals_are_read_in_several_threads():
     def let_others_run(*args):  # while Python's own parser builds its tree, where it fails (gh-106905)
         time.sleep(0)
 
-    def read():
-        try:
-            read_back.append([literal(f"({number}, [4, (5, 6)])") for number in range(300)])
-        except SystemError as error:
-            read_back.append(error)
+    def read(_):
+        return [literal(f"({number}, [4, (5, 6)])") for number in range(300)]
 
-    read_back, thresholds = [], gc.get_threshold()
+    thresholds = gc.get_threshold()
     gc.set_threshold(20, 1000, 1000)
     gc.callbacks.append(let_others_run)
     try:
-        threads = [threading.Thread(target=read) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            read_back = [*pool.map(read, range(4))]
     finally:
         gc.callbacks.remove(let_others_run)
         gc.set_threshold(*thresholds)

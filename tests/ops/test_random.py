@@ -106,3 +106,10 @@ def test_shuffle():
     np.testing.assert_array_equal(out[np.argsort(out[:, 0])], data)
     (grad,) = gradients("shuffle", data, head=out, env=environment(seed=1))
     np.testing.assert_array_equal(grad, data)
+
+
+def test_parameters_go_to_their_own_block():
+    out = drawn("_sample_normal", f8([0, 100]), f8([1, 0.1]), shape=(2, 50))
+    assert out.shape == (2, 2, 50)
+    assert abs(out[0].mean()) < 1
+    assert abs(out[1].mean() - 100) < 0.1

@@ -70,16 +70,6 @@ def test_parameters_are_mxnets(name, at_once):
             np.testing.assert_allclose(array.asnumpy(), expected, **tolerance)
 
 
-@walks(VARIANTS)
-def test_gradients_are_left_alone(name, extra):
-    """Whatever is clipped or rescaled happens in scratch memory; users read gradients after an update."""
-    wd = 0.0 if name == "groupadagrad" else 0.1
-    made = optimizer.create(name, rescale_grad=0.5, clip_gradient=0.1, wd=wd, **extra)
-    w, g = mx.nd.array(np.ones((4, 4))), mx.nd.array(np.arange(16.0).reshape(4, 4))
-    made.update(0, w, g, made.create_state(0, w))
-    np.testing.assert_array_equal(g.asnumpy(), np.arange(16.0).reshape(4, 4))
-
-
 def test_16_bit_without_master_warns_and_with_one_does_not():
     w = mx.nd.array([1.0], dtype="float16")
     with pytest.warns(UserWarning, match="multi_precision"):

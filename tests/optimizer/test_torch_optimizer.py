@@ -146,21 +146,6 @@ def test_a_function_as_factory():
         np.testing.assert_allclose(weights[2].asnumpy(), -0.05 * rate, rtol=1e-6)
 
 
-def test_states_are_brought_to_other_devices():
-    """What Module does when it moves to them; counts stay on the host."""
-    update = optimizer.get_updater(optimizer.create(torch.optim.Adam, lr=0.1))
-    weights = [mx.nd.ones((2,), ctx=mx.cpu(i)) for i in (0, 1)]
-    update(0, mx.nd.ones((2,)), weights[0])
-    weights[1][:] = weights[0].asnumpy()
-    update.states[1] = copy.deepcopy(update.states[0])
-    update.states_synced.update({0: False, 1: False})
-    for i, weight in enumerate(weights):
-        update(i, mx.nd.ones((2,), ctx=weight.context), weight)
-    np.testing.assert_array_equal(weights[0].asnumpy(), weights[1].asnumpy())
-    assert [update.states[i]["step"].asscalar() for i in (0, 1)] == [2, 2]
-    assert [update.states[1][name].context for name in ("exp_avg", "step")] == [mx.cpu(1), mx.cpu(0)]
-
-
 def test_module_trains_with_a_torch_class():
     def train(kind, contexts=1, **given):
         mx.random.seed(1)

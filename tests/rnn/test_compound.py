@@ -83,14 +83,7 @@ class Own(mx.rnn.BaseRNNCell):
         return output, [output]
 
     def unroll(self, steps, inputs, layout="NTC", merge_outputs=None, begin_state=None):
-        self.reset()
-        if isinstance(inputs, mx.sym.Symbol):
-            inputs = mx.sym.SliceChannel(inputs, axis=1, num_outputs=steps, squeeze_axis=True)
-        states, outputs = self.begin_state(), []
-        for i in range(steps):
-            output, states = self(inputs[i], states)
-            outputs.append(output)
-        return outputs, states
+        return super().unroll(steps, inputs, self.begin_state(), layout, merge_outputs)
 
 
 USERS = [

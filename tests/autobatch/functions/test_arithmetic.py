@@ -1,7 +1,5 @@
 """Functions of every element against torch in float64, also where they are steep, flat, infinite or not defined."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Inputs and constants of whatever holds numbers; each a new one that can be set, whichever way it was made."""
 
-from __future__ import annotations
-
 import array
 from itertools import product
 

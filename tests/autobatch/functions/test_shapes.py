@@ -1,7 +1,5 @@
 """Products, selections, joins and other shapes with and without minibatches: both engines agree, also with torch."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums, means and extremes over dimensions and minibatches: against numpy; shares of places that are named twice."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

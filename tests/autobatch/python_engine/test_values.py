@@ -1,12 +1,9 @@
 """What values come out as, that they are of the parameters as they are now, and what the engine in Python keeps."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 
 import numpy as np
-import pytest
 import torch
 
 import dpmodule.autobatch as dy
@@ -61,18 +58,13 @@ def test_arrays_are_of_doubles_as_in_dynet_and_copies(setting):
     assert y.tensor_value().argmax().as_numpy().dtype == np.int64
 
 
-@pytest.fixture
-def _python():
-    dy.configure(engine="python", autobatch=True)
-
-
 def tripled(number):
     dy.renew_cg()
     return (dy.inputTensor(np.full(300, number)) * 3.0).value_tensor()
 
 
-@pytest.mark.usefixtures("_python")
 def test_memory_is_used_again_but_for_values_that_are_held():
+    dy.configure(engine="python", autobatch=True)
     assert len({tripled(number).data_ptr() for number in range(4)}) == 1
     held = tripled(1.0)
     for number in (2.0, 3.0):
@@ -80,36 +72,20 @@ def test_memory_is_used_again_but_for_values_that_are_held():
     assert held[0, 0] == 3.0
 
 
-def gated(has_bias, is_updated):
-    """Return the gradients of a network that multiplies three matrices with every state, and the first states'."""
-    draw, m = np.random.RandomState(5), dy.ParameterCollection()
-    matrices, biases = (
-        [m.parameters_from_numpy(draw.uniform(-1, 1, shape)) for _ in "abc"] for shape in ((4, 4), 4)
-    )
-    ends, states = [], []
-    for length in (5, 7, 6):
-        state = dy.inputTensor(draw.uniform(-1, 1, 4)) + biases[0]
-        for _ in range(length):
-            a, b, c = (
-                dy.affine_transform([bias.expr(is_updated), matrix, state]) if has_bias else matrix * state
-                for matrix, bias in zip(matrices, biases)
-            )
-            state = dy.cmult(dy.logistic(a), dy.tanh(b)) + c * 0.3
-            states.append(state)
-        ends.append(dy.squared_norm(state))
-    dy.forward(ends)
-    (ends[0] + ends[2]).backward()
-    return [each.grad_as_array() for each in (*matrices, *biases)] + [each.gradient() for each in states[:4]]
-
-
-@pytest.mark.usefixtures("_python")
-@walks([(True, True), (True, False), (False, True)])
-def test_products_of_several_matrices_with_one_vector(*how):
-    dy.configure(dtype="float64")
+@walks(["SimpleRNN", "GRU", "CoupledLSTM", "CompactVanillaLSTM"])
+def test_products_of_several_matrices_with_one_vector(name):
+    """Of sequences of which the loss reads some; the matrices are multiplied side by side."""
     found = []
     for autobatch in (True, False):
-        dy.renew_cg(autobatching=autobatch)
-        found.append(gated(*how))
+        dy.configure(engine="python", autobatch=autobatch, dtype="float64")
+        m, draw = dy.ParameterCollection(), np.random.RandomState(5)
+        network = getattr(dy, f"{name}Builder")(1, 4, 4, m)
+        for p in m.parameters_list():
+            p.set_value(draw.uniform(-1, 1, p.shape()))
+        xs = [dy.inputTensor(draw.uniform(-1, 1, 4)) * 1.0 for _ in range(7)]
+        ends = [dy.squared_norm(network.initial_state().transduce(xs[:count])[-1]) for count in (5, 7, 6)]
+        dy.forward(ends)
+        (ends[0] + ends[2]).backward(full=True)
+        found.append([*[p.grad_as_array() for p in m.parameters_list()], *[x.gradient() for x in xs]])
     for batched, single in zip(*found):
         np.testing.assert_allclose(batched, single, rtol=1e-12, atol=1e-12 * np.abs(single).max())
-    dy.configure(dtype="float32")

@@ -33,12 +33,6 @@ def data(rows=8, count=16):
     return mx.io.NDArrayIter(x[:count], y[:count], rows, label_name="label")
 
 
-def gradient(x, y, weight, bias):
-    """Return the sum of the squared error's gradients (of half the square), as LinearRegressionOutput gives them."""
-    off = x @ weight.T + bias - y[:, None]
-    return off.T @ x, off.sum(0)
-
-
 @pytest.mark.parametrize("where", ["one", "two"])
 @pytest.mark.parametrize("case", cases.SVRG)
 def test_fit_gives_what_mxnet_recorded(case, where):
@@ -59,39 +53,6 @@ def test_a_store_and_two_contexts_change_nothing(context, kvstore):
     found = cases.train_svrg(mx, SVRGModule, "every_epoch", context, kvstore)
     for key in (f"{epoch}/{name}" for epoch in range(4) for name in ("fc_weight", "fc_bias")):
         np.testing.assert_allclose(found[key], plain[key], rtol=1e-5, atol=1e-6, err_msg=key)
-
-
-@pytest.mark.parametrize("by_hand", [False, True])
-@pytest.mark.parametrize("fixed", [[], ["fc_bias"]])
-def test_one_step_follows_the_formula(fixed, by_hand):
-    x, y = (array[:8] for array in cases.svrg_data())
-    mod, train = ready(fixed_param_names=fixed), data()
-    mod.update_full_grads(train)
-    old = {name: value.asnumpy() for name, value in mod.get_params()[0].items()}
-    weight, bias = old["fc_weight"], old["fc_bias"]
-    every = [gradient(part.data[0].asnumpy(), part.label[0].asnumpy(), weight, bias) for part in again(train)]
-    means = [sum(parts) / 2 for parts in zip(*every)]
-    for name, mean in zip(("fc_weight", "fc_bias"), means):
-        assert name in fixed or mod._param_dict[0][name].asnumpy() == pytest.approx(mean, rel=1e-5)
-    batch = mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)])
-    for _ in range(3):
-        new, start = gradient(x, y, weight, bias), gradient(x, y, old["fc_weight"], old["fc_bias"])
-        weight = weight - 0.1 / 8 * (new[0] - start[0] + means[0])
-        bias = bias if fixed else bias - 0.1 / 8 * (new[1] - start[1] + means[1])
-        if by_hand:
-            mod.forward(batch, is_train=True)
-            mod.backward()
-        else:
-            mod.forward_backward(batch)
-        mod.update()
-    args = mod.get_params()[0]
-    np.testing.assert_allclose(args["fc_weight"].asnumpy(), weight, rtol=1e-5)
-    np.testing.assert_allclose(args["fc_bias"].asnumpy(), bias, rtol=1e-5)
-
-
-def again(train):
-    train.reset()
-    return list(train)
 
 
 def test_a_second_mean_starts_from_the_first():

@@ -10,8 +10,7 @@ import dpmodule as mx
 import dpmodule.autobatch as dy
 from helpers.small_fits import TWO, parameters
 
-CONTEXTS = {"one": None, "two": TWO}
-both_contexts = pytest.mark.parametrize("contexts", CONTEXTS.values(), ids=CONTEXTS)
+both_contexts = pytest.mark.parametrize("contexts", [None, TWO], ids=["one", "two"])
 
 
 @pytest.fixture(autouse=True, params=["python", "auto"])
@@ -22,115 +21,54 @@ def engine(request):
     dy.configure(engine="auto")
 
 
-def head(data):
-    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(data, num_hidden=2, name="out"), name="softmax")
-
-
 def perceptron():
     hidden = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="fc1")
-    return head(mx.sym.BatchNorm(mx.sym.tanh(hidden), name="bn", fix_gamma=False))
+    hidden = mx.sym.BatchNorm(mx.sym.tanh(hidden), name="bn", fix_gamma=False)
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(hidden, num_hidden=2, name="out"), name="softmax")
 
 
-def ragged(count=24, batch_size=8):
-    draw = np.random.RandomState(0)
-    data = [draw.randn(draw.randint(2, 6), 3).astype("f") for _ in range(count)]
-    return mx.mod.ExampleIter(data, [int(each.sum() > 0) for each in data], batch_size)
-
-
-def acceptor():
-    """A program that reads rows with an LSTM made of a cell and tells one of two classes."""
+def of_a_cell():
+    """Return a program of one cell, and its parameters."""
     m = dy.ParameterCollection()
-    output, state = mx.rnn.LSTMCell(4, prefix="lstm_")(
-        mx.sym.Variable("x"), [mx.sym.Variable("h"), mx.sym.Variable("c")]
-    )
-    lstm = dy.cell(mx.sym.Group([output, state[1]]), m, shapes={"x": (3,), "h": (4,), "c": (4,)})
-    top = dy.cell(head(mx.sym.Variable("d")), m, shapes={"d": (4,)})
-
-    def program(xs, label):
-        h = c = dy.zeros(4)
-        for x in xs:
-            h, c = lstm(x, h, c)
-        return None, top(h, 0 if label is None else label)
-
-    return program, m
+    net = dy.cell(perceptron(), m, shapes={"data": (5,)})
+    return (lambda x, y: (None, net(x, 0 if y is None else y))), m
 
 
-@both_contexts
-def test_trained_here_and_served_by_module(tmp_path, contexts):
-    """An LSTM made of cells is trained on examples of all lengths, saved, and loaded by Module."""
-    (program, m), train = acceptor(), ragged()
-    mod = mx.mod.AutobatchModule(program, m, context=contexts)
-    mod.fit(train, num_epoch=25, optimizer="adam", optimizer_params={"learning_rate": 0.05})
-    assert mod.score(train, "acc")[0][1] > 0.9
-    predicted = mod.predict(train).asnumpy()
-    assert predicted.shape == (24, 2)
-    mod.save_checkpoint(str(tmp_path / "lstm"), 25)
-    args, auxs = mx.checkpoint.load_params(str(tmp_path / "lstm"), 25)
-    train.reset()
-    data = [each for one in train for each in one.data[0]]
-    for length in {len(each) for each in data}:
-        rows = [i for i, each in enumerate(data) if len(each) == length]
-        outputs, _ = mx.rnn.LSTMCell(4, prefix="lstm_").unroll(
-            length, mx.sym.Variable("data"), merge_outputs=False
-        )
-        served = mx.mod.Module(head(outputs[-1]))
-        served.bind([("data", (len(rows), length, 3))], for_training=False)
-        served.set_params(args, auxs)
-        served.forward(mx.io.DataBatch([mx.nd.array(np.stack([data[i] for i in rows]))]), is_train=False)
-        np.testing.assert_allclose(served.get_outputs()[0].asnumpy(), predicted[rows], rtol=1e-4, atol=1e-5)
+DRAW = np.random.RandomState(3)
+DATA, LABELS = DRAW.randn(32, 5).astype("f"), DRAW.randint(0, 2, 32).astype("f")
 
 
-@both_contexts
-@pytest.mark.parametrize("kvstore", ["local", None])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize(
+    ("contexts", "kvstore", "optimizer"), [(None, None, "sgd"), (TWO, "local", "adam"), (TWO, None, "sgd")]
+)
 def test_trains_as_module_does(tmp_path, contexts, optimizer, kvstore):
     """The same symbol, data, optimizer and first values, with batch normalization: step by step the same numbers."""
-    symbol, draw, m = perceptron(), np.random.RandomState(3), dy.ParameterCollection()
-    data, labels = draw.randn(32, 5).astype("f"), draw.randint(0, 2, 32).astype("f")
-    net = dy.cell(symbol, m, shapes={"data": (5,)})
+    program, m = of_a_cell()
     first = {p.name()[1:]: mx.nd.array(p.as_array()) for p in m.parameters_list()}
     aux = {n: first.pop(n) for n in ("bn_moving_mean", "bn_moving_var")}
     rule = {"optimizer": optimizer, "optimizer_params": {"learning_rate": 0.05, "wd": 0.01}}
     options = {"num_epoch": 3, "kvstore": kvstore, **rule}
-    plain = mx.mod.Module(symbol, context=contexts or mx.cpu())
-    plain.fit(mx.io.NDArrayIter(data, labels, 16), arg_params=first, aux_params=aux, **options)
-    mod = mx.mod.AutobatchModule(
-        lambda x, y: (None, net(x, 0 if y is None else y)), net, context=contexts, symbol=symbol
-    )
-    mod.fit(mx.io.NDArrayIter(data, labels, 16), **options)
+    plain = mx.mod.Module(perceptron(), context=contexts or mx.cpu())
+    plain.fit(mx.io.NDArrayIter(DATA, LABELS, 16), arg_params=first, aux_params=aux, **options)
+    mod = mx.mod.AutobatchModule(program, m, context=contexts, symbol=perceptron())
+    mod.fit(mx.io.NDArrayIter(DATA, LABELS, 16), **options)
     found, wanted = parameters(mod), parameters(plain)
     assert found.keys() == wanted.keys()
     for name, want in wanted.items():
         np.testing.assert_allclose(found[name], want, rtol=1e-3, atol=1e-5, err_msg=name)
-    batches = mx.io.NDArrayIter(data, batch_size=16)
+    batches = mx.io.NDArrayIter(DATA, batch_size=16)
     scores = mod.predict(batches).asnumpy()
     np.testing.assert_allclose(scores, plain.predict(batches).asnumpy(), atol=1e-4)
     mod.save_checkpoint(str(tmp_path / "net"), 3, save_optimizer_states=True)
     served = mx.mod.Module.load(str(tmp_path / "net"), 3)
     served.bind([("data", (16, 5))], for_training=False)
     np.testing.assert_allclose(served.predict(batches).asnumpy(), scores, rtol=1e-4, atol=1e-6)
-    again = dy.ParameterCollection()
-    cell = dy.cell(symbol, again, shapes={"data": (5,)})
-    back = mx.mod.AutobatchModule.load(str(tmp_path / "net"), 3, lambda x, y: (None, cell(x, 0)), again)
+    back = mx.mod.AutobatchModule.load(str(tmp_path / "net"), 3, *of_a_cell())
     back.bind([("data", (16, 5))])
     back.init_params()
     back.init_optimizer(**rule)
     back.load_optimizer_states(str(tmp_path / "net-0003.states"))
     np.testing.assert_allclose(back.predict(batches).asnumpy(), scores, rtol=1e-5)
-
-
-def test_losses_are_outputs_without_others():
-    m = dy.ParameterCollection()
-    w = m.add_parameters(1, init=0.0, name="w")
-    mod = mx.mod.AutobatchModule(
-        lambda x, y: dy.squared_norm(w * float(x) - float(y)), m, output_names=["loss"]
-    )
-    xs = np.arange(1, 5).astype("f")
-    train, metric = mx.io.NDArrayIter(xs, 3 * xs, batch_size=4), mx.metric.Loss()
-    mod.fit(train, num_epoch=40, eval_metric=metric, optimizer_params={"learning_rate": 0.05})
-    assert mod.get_params()[0]["w"].asnumpy()[0] == pytest.approx(3.0, abs=1e-3)
-    assert metric.get()[1] < 1e-3
-    assert mod.output_shapes == [("loss", (4,))]
 
 
 def test_gradients_are_sums_over_examples():
@@ -143,31 +81,6 @@ def test_gradients_are_sums_over_examples():
         mod.forward_backward(mx.io.DataBatch([mx.nd.array([1, 2, 3])]))
         assert mod.held.store.grad("w", 0).asscalar() == 6.0 * times
     assert mod.get_outputs()[0].asnumpy().tolist() == [2.0, 4.0, 6.0]
-
-
-def test_padding_does_not_count_in_metrics():
-    m = dy.ParameterCollection()
-    m.add_parameters(1, name="w")
-    mod = mx.mod.AutobatchModule(
-        lambda x, y: (None, dy.inputTensor([1.0 - float(x), float(x)])), m, data_names=["x"]
-    )
-    data = mx.io.NDArrayIter({"x": np.array([1, 1, 0], "f")}, np.array([1, 0, 0], "f"), batch_size=2)
-    mod.bind(data.provide_data, data.provide_label, for_training=False)
-    mod.init_params()
-    assert mod.score(data, "acc")[0][1] == pytest.approx(2 / 3)
-    assert mod.predict(data).shape == (3, 2)
-
-
-def test_fixed_parameters_and_initializers():
-    m = dy.ParameterCollection()
-    a, b = m.add_parameters(2, init=1.0, name="a_weight"), m.add_parameters(2, init=1.0, name="b_weight")
-    mod = mx.mod.AutobatchModule(lambda x, y: dy.sum_elems(a + b), m, fixed_param_names=["a_weight"])
-    train = mx.mod.ExampleIter([0, 1], batch_size=2)
-    mod.fit(train, num_epoch=1, optimizer_params={"learning_rate": 0.5}, eval_metric="loss")
-    assert a.as_array().tolist() == [1.0, 1.0]
-    assert b.as_array().tolist() == [0.5, 0.5]
-    mod.init_params(mx.init.Constant(4.0), force_init=True)
-    assert a.as_array().tolist() == b.as_array().tolist() == [4.0, 4.0]
 
 
 def test_torch_modules_inside():
@@ -186,15 +99,15 @@ def test_torch_modules_inside():
 
 
 def test_other_contexts_in_fit():
-    mod, train = mx.mod.AutobatchModule(*acceptor()), ragged(8)
+    mod, train = mx.mod.AutobatchModule(*of_a_cell()), mx.io.NDArrayIter(DATA[:8], LABELS[:8], 8)
     mod.fit(train, num_epoch=1)
     mod.fit(train, num_epoch=2, begin_epoch=1, contexts=TWO, workload=[3, 1])
     assert [len(part.outputs[0]) for part in mod._results] == [6, 2]
 
 
 def test_explain_shows_the_last_batch():
-    mod = mx.mod.AutobatchModule(*acceptor())
-    mod.fit(ragged(8), num_epoch=1)
+    mod = mx.mod.AutobatchModule(*of_a_cell())
+    mod.fit(mx.io.NDArrayIter(DATA[:8], LABELS[:8], 8), num_epoch=1)
     row = next(row for row in mod.explain().rows if row.operation == "cell softmax")
     assert (row.nodes, row.batches) == (8, 1)
     assert mod.explain() == dy.explain()
@@ -211,8 +124,7 @@ def test_example_iter():
     shuffled = mx.mod.ExampleIter(list(range(50)), list(range(50)), batch_size=50, shuffle=True)
     first = next(shuffled)
     assert first.data == first.label
-    assert first.data[0] != list(range(50))
-    assert sorted(first.data[0]) == list(range(50))
+    assert first.data[0] != sorted(first.data[0]) == list(range(50))
     shuffled.reset()
     assert next(shuffled).data != first.data
 
@@ -228,17 +140,11 @@ def linear():
     return program, m
 
 
-def rows_and_labels():
-    """Iterators of arrays give labels as float32; the functions that pick take whole ones."""
-    data = np.random.RandomState(0).randn(12, 3).astype("f")
-    return mx.io.NDArrayIter(data, (data.sum(1) > 0).astype("f"), 4)
-
-
 @both_contexts
 def test_resumes_with_the_optimizers_states(tmp_path, contexts):
     """Momentum goes on where it stopped: from a checkpoint, in a file of its own, and borrowed."""
     options = {"optimizer_params": {"learning_rate": 0.3, "momentum": 0.9}}
-    train, prefix = rows_and_labels(), str(tmp_path / "half")
+    train, prefix = mx.io.NDArrayIter(DATA[:12, :3], LABELS[:12], 4), str(tmp_path / "half")
     mod = mx.mod.AutobatchModule(*linear(), context=contexts)
     mod.fit(train, num_epoch=2, **options)
     mod.save_checkpoint(prefix, 2, save_optimizer_states=True)
@@ -252,17 +158,6 @@ def test_resumes_with_the_optimizers_states(tmp_path, contexts):
     heir = mx.mod.AutobatchModule(program, m, context=contexts)
     heir.bind(train.provide_data, train.provide_label, shared_module=back)
     assert heir.optimizer is back.optimizer
-
-
-def test_initializers_of_symbols_are_kept():
-    cell = mx.rnn.LSTMCell(2, prefix="lstm_", forget_bias=2.0)
-    output, _ = cell(mx.sym.Variable("x"), [mx.sym.Variable("h"), mx.sym.Variable("c")])
-    m = dy.ParameterCollection()
-    dy.cell(output, m, shapes={"x": (2,), "h": (2,), "c": (2,)})
-    mod = mx.mod.AutobatchModule(lambda x: x, m, label_names=None)
-    mod.bind([("data", (1, 2))])
-    mod.init_params(mx.init.Xavier())
-    np.testing.assert_array_equal(mod.get_params()[0]["lstm_i2h_bias"].asnumpy(), [0, 0, 2, 2, 0, 0, 0, 0])
 
 
 def tagger():
@@ -280,7 +175,7 @@ def tagger():
     return program, m
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 5])
+@pytest.mark.parametrize("batch_size", [2, 5])
 @pytest.mark.parametrize("lengths", [(1, 2, 3, 4, 3), (3, 3, 3, 3, 3)], ids=["ragged", "alike"])
 def test_taggers_in_batches_of_any_size(batch_size, lengths):
     """Whether the sentences of a batch happen to have one length makes no difference."""
@@ -313,27 +208,6 @@ def test_padding_is_cut_off_example_by_example():
     assert mod.predict(Padded([[1, 2], [3, 4, 5]], batch_size=2)).shape == (1, 2, 3)
 
 
-def test_layouts_tell_where_the_examples_are():
-    found = []
-    for layout, shape in (("NT", (3, 4)), ("TN", (4, 3))):
-        sentences = [[1, 2, 3, 4], [5, 6, 7, 8], [1, 3, 5, 7]]
-        train = mx.rnn.BucketSentenceIter(sentences, 3, buckets=[4], invalid_label=0, layout=layout)
-        seen = []
-
-        def program(words, tags, seen=seen):
-            seen.append((words.tolist(), tags.tolist()))
-            return dy.inputTensor(words[:2]) + 0
-
-        mod = mx.mod.AutobatchModule(program, linear()[1])
-        mod.bind([mx.io.DataDesc("data", shape, layout=layout)], for_training=False)
-        mod.init_params()
-        mod.forward(train.next())
-        found.append(sorted(seen))
-        assert mod.updated_group().num_samples == 3
-    assert found[0] == found[1]
-    assert [1, 2, 3, 4] in [words for words, _ in found[0]]
-
-
 def test_losses_that_are_not_finite_stop_training():
     program, m = linear()
     before = m.parameters_list()[0].as_array()
@@ -344,20 +218,8 @@ def test_losses_that_are_not_finite_stop_training():
 
     mod = mx.mod.AutobatchModule(bad, m)
     with pytest.raises(mx.base.NonFiniteError, match="the loss is not finite in batch 0 of epoch 0"):
-        mod.fit(rows_and_labels(), num_epoch=1)
+        mod.fit(mx.io.NDArrayIter(DATA[:, :3], LABELS, 4), num_epoch=1)
     np.testing.assert_array_equal(m.parameters_list()[0].as_array(), before)
-
-
-def test_callbacks_of_progress_validation_and_checkpoints(tmp_path, caplog):
-    caplog.set_level("INFO")
-    mod, train = mx.mod.AutobatchModule(*linear()), rows_and_labels()
-    save = mx.callback.module_checkpoint(mod, str(tmp_path / "net"), save_optimizer_states=True)
-    callbacks = {"batch_end_callback": mx.callback.Speedometer(4, 2), "epoch_end_callback": save}
-    mod.fit(train, eval_data=train, num_epoch=2, eval_metric=["acc", "ce"], **callbacks)
-    names = [f"net-000{epoch}.{kind}" for epoch in (1, 2) for kind in ("params", "states")]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert "Speed" in caplog.text
-    assert "Validation-accuracy" in caplog.text
 
 
 @pytest.mark.gpu
@@ -368,11 +230,11 @@ def test_trains_on_a_gpu():
         dy.configure(device=device)
         try:
             draw = np.random.RandomState(0)
-            program, m = acceptor()
+            program, m = of_a_cell()
             for each in m.parameters_list():
                 each.set_value(draw.randn(*each.shape()))
             mod = mx.mod.AutobatchModule(program, m, context=context)
-            mod.fit(ragged(), num_epoch=2, optimizer_params={"learning_rate": 0.5})
+            mod.fit(mx.io.NDArrayIter(DATA, LABELS, 8), num_epoch=2, optimizer_params={"learning_rate": 0.5})
             found.append(parameters(mod))
         finally:
             dy.configure(device="CPU")

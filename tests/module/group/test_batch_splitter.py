@@ -1,9 +1,7 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodule.base import ArgumentError
-from dpmodule.module.group.batch_splitter import split_batch, split_input_slice
+from dpmodule.module.group.batch_splitter import split_batch
 
 WORKLOADS = st.lists(st.one_of(st.integers(1, 9), st.floats(0.1, 9)), min_size=1, max_size=8)
 
@@ -16,31 +14,3 @@ def test_shares_cover_the_batch_and_are_the_quota_rounded(size, workload):
     assert slices[-1].stop == size
     for part, weight in zip(slices, workload):
         assert abs((part.stop - part.start) - weight * size / sum(workload)) < 1
-
-
-@settings(max_examples=400)
-@given(st.integers(1, 200), WORKLOADS)
-def test_mxnets_split_covers_the_batch_or_is_refused(size, workload):
-    try:
-        slices = split_input_slice(size, workload)
-    except ArgumentError:
-        return
-    assert slices[0].start == 0
-    assert slices[-1].stop == size
-    assert all(a.stop == b.start for a, b in zip(slices, slices[1:]))
-    assert all(s.stop > s.start for s in slices)
-
-
-@pytest.mark.parametrize(
-    ("size", "workload", "shares"),
-    [
-        (8, [1, 3], [2, 6]),
-        (10, [1, 1, 1], [3, 3, 4]),
-        (6, [1, 1, 1, 1], [1, 1, 2, 2]),
-        (10, [1] * 6, [1, 1, 2, 2, 2, 2]),
-        (2, [1, 1, 1, 1], [0, 0, 1, 1]),
-        (0, [1, 1], [0, 0]),
-    ],
-)
-def test_known_splits(size, workload, shares):
-    assert [s.stop - s.start for s in split_batch(size, workload)] == shares

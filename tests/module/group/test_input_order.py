@@ -7,14 +7,11 @@ import torch
 import dpmodule as mx
 from dpmodule import autobatch as dy
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.module import DataParallelExecutorGroup
 from helpers.small_fits import TWO, parameters, ready
 
 ROWS, SIZE = 8, 3
-X = {
-    name: np.random.RandomState(i).rand(ROWS, SIZE).astype("f")
-    for i, name in enumerate(("ids", "extra", "mask"))
-}
+NAMES = ["ids", "extra", "mask"]
+X = {name: np.random.RandomState(i).rand(ROWS, SIZE).astype("f") for i, name in enumerate(NAMES)}
 Y = {"one": np.zeros((ROWS, SIZE), "f"), "two": np.full((ROWS, SIZE), 8.0, "f")}
 DATA, LABEL = ([(name, (4, SIZE)) for name in names] for names in (("mask", "ids", "extra"), ("two", "one")))
 EXPECTED = 10 * X["ids"] + X["mask"] * X["extra"] ** 2
@@ -85,16 +82,6 @@ def test_predict_matches_by_name(kind, batch_size, tmp_path):
     np.testing.assert_allclose(mod.get_outputs()[0].asnumpy(), EXPECTED, rtol=1e-5)
 
 
-def test_buckets_match_by_name():
-    mod = bound(mx.mod.BucketingModule(lambda key: (net(), list(X), None), 4))
-    orders = ((4, "ids mask extra"), (2, "extra mask ids"), (4, "extra ids mask"), (2, "ids extra mask"))
-    for key, order in orders:
-        data = [mx.nd.array(X[name][:key]) for name in order.split()]
-        descs = [mx.io.DataDesc(name, (key, SIZE)) for name in order.split()]
-        mod.forward(mx.io.DataBatch(data, bucket_key=key, provide_data=descs))
-        np.testing.assert_allclose(mod.get_outputs()[0].asnumpy(), EXPECTED[:key], rtol=1e-5)
-
-
 @pytest.mark.parametrize("contexts", [1, 2])
 def test_fit_and_score_match_inputs_and_labels_by_name(contexts):
     in_order = [X[name] for name, _ in DATA], [Y[name] for name, _ in LABEL]
@@ -106,19 +93,6 @@ def test_fit_and_score_match_inputs_and_labels_by_name(contexts):
         mod.fit(data, num_epoch=2, eval_metric=metric, optimizer_params={"learning_rate": 1e-4}, accumulate=2)
         found.append([metric.get(), mod.score(data, "mse"), parameters(mod)["weight"].tolist()])
     assert found[0] == found[1]
-
-
-def test_a_group_bound_by_hand_matches_batches_that_name_their_arrays():
-    group = DataParallelExecutorGroup(losses(), [mx.cpu()], None, DATA, LABEL, ["weight"], False, False, None)
-    group.set_params({"weight": mx.nd.ones((1, SIZE))}, {})
-    batch, shown, metric = next(mx.io.PrefetchingIter(arrays(True))), [], mx.metric.MAE()
-    group.forward(batch, is_train=False)
-    np.testing.assert_allclose(group.get_outputs()[0].asnumpy(), EXPECTED[:4], rtol=1e-5)
-    metric.update_dict = lambda labels, outputs: shown.extend(
-        (n, a.asnumpy()[0, 0]) for n, a in labels.items()
-    )
-    group.update_metric(metric, batch.label)
-    assert shown == [("two", 8.0), ("one", 0.0)]
 
 
 def test_what_cannot_be_matched_is_refused():
@@ -143,7 +117,6 @@ def test_what_cannot_be_matched_is_refused():
         python.predict(arrays())
     inner = ready(mx.mod.Module(losses(), list(X), list(Y)), shapes=(DATA, LABEL), init="ones")
     mod = mx.mod.SequentialModule().add(inner, take_labels=True)
-    with pytest.raises(
-        StateError, match=r"labels in another order than one \(4, 3\), two .*force_rebind=True"
-    ):
+    words = r"labels in another order than one \(4, 3\), two .*force_rebind=True"
+    with pytest.raises(StateError, match=words):
         mod.bind(DATA, LABEL[::-1])

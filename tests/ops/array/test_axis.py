@@ -27,15 +27,6 @@ def test_axes_move_in_both_directions(dims, draw):
         assert shapes(name, [None], [wanted.shape], **attrs)[0] == [tuple(dims)]
 
 
-def spread(x):
-    n, c, h, w = x.shape
-    out = np.zeros((n, c // 4, 2 * h, 2 * w))
-    for i, j in np.ndindex(2, 2):
-        first = (2 * i + j) * (c // 4)
-        out[:, :, i::2, j::2] = x[:, first : first + c // 4]
-    return out
-
-
 test_values = values_test(
     [
         ("transpose", (count(2, 3, 4),), {"axes": (-1, 0, -2)}, lambda x: x.transpose(2, 0, 1)),
@@ -46,8 +37,6 @@ test_values = values_test(
                 (f8([[5]]), None, (1,)), (f8([[5]]), (0, 1), (1,)),
             ]
         ],
-        ("depth_to_space", (count(2, 8, 3, 2),), {"block_size": 2}, spread),
-        ("space_to_depth", (spread(count(2, 8, 3, 2)),), {"block_size": 2}, count(2, 8, 3, 2)),
     ]
 )  # fmt: skip
 test_shapes = rules_test(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.arrays import count, f8
+from helpers.arrays import f8
 from helpers.op_case import OpCase
 
 RANDOM = np.random.RandomState(0)
@@ -29,10 +29,6 @@ def logical(name):
     return OpCase(f"_logical_{name}", (BITS, OTHER), {}, expect, no_grad="truth values have none")
 
 
-def khatri_rao(x, y):
-    return np.stack([np.kron(x[:, i], y[:, i]) for i in range(x.shape[1])], 1)
-
-
 CASES = [
     OpCase("_identity_with_attr_like_rhs", (X, Y), {}, lambda x, y: x, grad=(0,)),
     *map(logical, ("and", "or", "xor")),
@@ -52,7 +48,6 @@ CASES = [
         lambda x, i: np.array([[x[2], 0], [0, x[0] + x[1]]]),
         grad=(0,),
     ),
-    OpCase("khatri_rao", (X, Y[:2]), {}, khatri_rao),
     OpCase(
         "BatchNorm_v1",
         (RANDOM.uniform(-1, 1, (3, 2, 4)), f8([1.5, 0.5]), f8([0.1, -0.2]), np.zeros(2), np.ones(2)),
@@ -60,5 +55,4 @@ CASES = [
         batch_norm,
         grad=(0, 1, 2),
     ),
-    OpCase("diag", (count(2, 3, 4),), {"k": 1, "axis1": -1, "axis2": 1}, lambda x: np.diagonal(x, 1, -1, 1)),
 ]

@@ -30,7 +30,6 @@ CASES = [
     OpCase("_copyto", (X,), {}, lambda x: x),
     OpCase("_CrossDeviceCopy", (X,), {}, lambda x: x),
     OpCase("_scale_gradient", (X, f8([3])), {}, lambda x, f: x, no_grad="scales it: contrib/test_arrays.py"),
-    OpCase("_grad_add", (X, Y), {}, lambda x, y: x + y),
     OpCase("_rnn_param_concat", (X, Y[:1]), {"dim": 0}, lambda x, y: np.concatenate([x, y])),
     OpCase(
         "_zeros_without_dtype",

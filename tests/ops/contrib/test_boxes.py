@@ -60,10 +60,3 @@ def test_keeps_what_the_loop_keeps(spread, limit):
                 expected.append(i)
         assert not row[size:].any()
         assert list(np.flatnonzero(row)[:limit]) == expected[:limit]
-
-
-def test_groups_and_chosen_positions_keep_the_order():
-    found = boxes.group_by_key(torch.tensor([7, -2, 7, 3, -2, 7]))
-    assert [each.tolist() for each in found] == [[2, 0, 2, 1, 0, 2], [0, 0, 1, 0, 1, 2], [2, 1, 3]]
-    chosen = torch.tensor([[0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()
-    assert boxes.chosen_first(chosen).tolist() == [[1, 3, 0, 2], [0, 1, 2, 3], [0, 1, 2, 3]]

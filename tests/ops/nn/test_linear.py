@@ -50,19 +50,17 @@ def agree(found, wanted, tolerance=1e-3):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=tolerance)
 
 
-@walks([(64, True, 3), (64, False, 3), (6, True, 1)])
-def test_values_and_gradients(rows, with_bias, times):
-    real, count, results = torch_private.onednn_linear, [], []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch_private, "onednn_linear", lambda *given: count.append(1) or real(*given))
-        for function in (module.linear, F.linear):
-            leaves = [t.clone().requires_grad_() for t in tensors(rows, 1024 if rows == 6 else 512, 2048)]
-            out = function(*leaves[:2], leaves[2] if with_bias else None)
-            out.square().sum().backward()
-            results.append([out.detach(), *(leaf.grad for leaf in leaves[: 2 + with_bias])])
+@pytest.mark.parametrize(("rows", "with_bias", "times"), [(64, True, 3), (64, False, 3), (6, True, 1)])
+def test_values_and_gradients(rows, with_bias, times, calls):
+    results = []
+    for function in (module.linear, F.linear):
+        leaves = [t.clone().requires_grad_() for t in tensors(rows, 1024 if rows == 6 else 512, 2048)]
+        out = function(*leaves[:2], leaves[2] if with_bias else None)
+        out.square().sum().backward()
+        results.append([out.detach(), *(leaf.grad for leaf in leaves[: 2 + with_bias])])
     for ours, plain in zip(*results):
         agree(ours, plain, 2e-3)
-    assert len(count) == (times if HAS_ONEDNN else 0)
+    assert len(calls) == (times if HAS_ONEDNN else 0)
 
 
 @needs_onednn
@@ -74,8 +72,8 @@ def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(calls):
     found = torch.autograd.grad(module.linear(step, weight), leaves, heads)
     assert calls == [400, 400, 400]
     wanted = torch.autograd.grad(F.linear(step.double(), weight.double()), leaves, heads.double())
-    agree(found[0], wanted[0], 1e-4)
-    agree(found[1], wanted[1], 1e-4)
+    for one, other in zip(found, wanted):
+        agree(one, other, 1e-4)
 
 
 @needs_onednn
@@ -96,12 +94,6 @@ def test_others_stay_with_torch(calls):
     found = torch.vmap(module.linear, in_dims=(0, None, None))(data.reshape(1, 64, 512), weight, bias)
     agree(found[0], F.linear(data, weight, bias))
     assert calls == []
-
-
-def test_slices_of_a_batch_give_the_same_rows():
-    data, weight, bias = tensors()
-    halves = [module.linear(part, weight, bias) for part in data.split(32)]
-    assert torch.equal(torch.cat(halves), module.linear(data, weight, bias))
 
 
 def test_the_variable_decides(monkeypatch, calls):
@@ -154,6 +146,14 @@ def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
 
 
 @needs_kernels
+def test_tensors_of_other_strides():
+    left, right, bias = numbers(20, 800)[::5, ::2], numbers(60, 1200)[:, ::3], numbers(120)[::2]
+    for multiply, weight in ((module.multiply, right), (module.multiply_few_rows, right.contiguous())):
+        agree(multiply(left, weight, bias), F.linear(left, weight, bias), 1e-4)
+    agree(module.multiply_few_rows(left, right, bias), F.linear(left, right, bias), 1e-4)
+
+
+@needs_kernels
 def test_the_sizes_of_every_kernel(monkeypatch):
     few = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     few |= {(1, 127, 512): False, (1, 20000, 127): False}
@@ -161,11 +161,9 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     layers = [(128, 784), (64, 128), (10, 64)]
     packed = [(256, layers, True), (7, layers, False), (512, layers, False)]
     packed += [(8, [(8, 8)] * 16, True), (8, [(8, 8)] * 17, False)]
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        assert {sizes: module.use_few_rows_kernel(*sizes) for sizes in few} == few
-        assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
-        assert all(module.use_packed_kernel(*given) == wanted for *given, wanted in packed)
+    assert {sizes: module.use_few_rows_kernel(*sizes) for sizes in few} == few
+    assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
+    assert all(module.use_packed_kernel(*given) == wanted for *given, wanted in packed)
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
@@ -194,3 +192,9 @@ def test_products_without_gradients_are_by_the_kernel(function, monkeypatch):
     with torch.no_grad():
         agree(function(left, right), F.linear(left, right), 1e-4)
     assert len(seen) == 1
+
+
+def test_slices_of_a_batch_give_the_same_rows():
+    data, weight, bias = tensors()
+    halves = [module.linear(part, weight, bias) for part in data.split(32)]
+    assert torch.equal(torch.cat(halves), module.linear(data, weight, bias))
