@@ -119,7 +119,7 @@ def _slot(generator, i, width, tables):
     options = {"input_dim": rows, "output_dim": width, "weight": weight, "sparse_grad": True}
     if generator.random() < 0.2:
         found = sym.Embedding(sym.Variable(name, shape=(0, 2)), **options)
-        return (name, False, 2, rows), sym.sum(found, axis=1)
+        return (name, False, 2, rows), generator.choice((sym.sum, sym.mean))(found, axis=1)
     found = sym.Embedding(sym.Variable(name, stype="ragged"), **options)
     pool = generator.choice(("sum", "mean", "sqrt", "max", "first", "last"))
     return (name, False, None, rows), sym.sequence_pool(found, pool_type=pool)
