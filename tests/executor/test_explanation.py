@@ -201,7 +201,6 @@ def test_what_holds_most_is_told():
     found = executor.memory()  # the gradient's array gives up its memory first, so that forward takes more
     assert found.freed == 2 * MB
     assert {"output", "value"} < {what for what, _ in held(found)}
-    assert str(found).splitlines()[2:4] == ["largest at the peak (estimated):", "  2 MiB  argument data"]
     sizes = [each.nbytes for each in bound().memory().holders]
     assert len(sizes) == 8
     assert sizes == sorted(sizes, reverse=True)
