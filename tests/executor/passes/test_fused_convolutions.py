@@ -128,6 +128,7 @@ ACTIVATIONS = {
     "softrelu": lambda x: S.Activation(x, act_type="softrelu"),
     "leaky": lambda x: S.LeakyReLU(x, act_type="leaky", slope=0.3),
     "elu": lambda x: S.LeakyReLU(x, act_type="elu"),
+    "gelu": lambda x: S.LeakyReLU(x, act_type="gelu"),
     "relu6": lambda x: S.clip(x, 0.0, 6.0),
     "clip": lambda x: S.clip(x, -0.25, 0.5),
     "none": lambda x: x,
