@@ -213,10 +213,22 @@ def expanded():
     return model_of(text), (2, 3, 4), (3, 6, 4)
 
 
+def two_classes():
+    offset, scale, coefficients = (draw(5).tolist() for _ in range(3))
+    text = f"""(float[n,5] x) => (int64[] label, float[] y) {{
+        z = ai.onnx.ml.Scaler<offset = {offset}, scale = {scale}>(x)
+        label, p = ai.onnx.ml.LinearClassifier<classlabels_ints = [0, 1], coefficients = {coefficients},
+            intercepts = [0.5], post_transform = "LOGISTIC">(z)
+        y = ai.onnx.ml.Normalizer<norm = "L1">(p)
+    }}"""
+    return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
+
+
 GRAPHS = {
     "channels_last": channels_last,
     "gathered_shape": gathered_shape,
     "expanded": expanded,
+    "two_classes": two_classes,
     "loop_rnn": loop_rnn,
     "scan": scan,
     "while_loop": while_loop,
