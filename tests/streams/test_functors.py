@@ -25,8 +25,6 @@ from dpmodule.recordio.framing import frame
 from dpmodule.streams import Slot, StringHandle
 from helpers.both_backends import descriptors, in_native, measures_memory, resident_bytes
 from helpers.functors import agree, with_backend
-from helpers.functors import backend as backend
-from helpers.loops import every_loop
 from helpers.programs import again_without_native
 from helpers.walk import walks
 
@@ -43,7 +41,6 @@ FUNCTORS = [
 ]
 
 
-@every_loop
 async def test_functors_are_awaited():
     with streams.ThreadPool(2) as pool:
         worker = streams.cpp_threaded_worker(pool)
@@ -256,7 +253,7 @@ ZEROS, PRESET = bytes(1000), zlib.compressobj(zdict=b"words")
         (gzip.compress(ZEROS) * 50, "gzip", 20_000, "limit"),
         (gzip.compress(b"text")[:-4] + b"\xff\xff\xff\x7f", "gzip", None, "incorrect length check"),
         (zlib.compress(b"a") + b"\0\0", "auto", None, "2 bytes follow"),
-        (PRESET.compress(b"words words") + PRESET.flush(), "zlib", None, "preset dictionary"),
+        (PRESET.compress(b"words words") + PRESET.flush(), "zlib", None, "byte 6: .*preset dictionary"),
     ]
 )
 def test_limits_and_what_lies_about_its_size(data, name, most, text, backend):
