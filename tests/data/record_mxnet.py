@@ -47,22 +47,17 @@ def write(name, found):
         path.write_text(("[\n%s\n]\n" if isinstance(found, list) else "{\n%s\n}\n") % ",\n".join(rows))
 
 
-def differences(old, new, where=""):
-    """Yield where two recordings differ, and how far."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(set(old) | set(new)):
-            yield from differences(old.get(key), new.get(key), "%s/%s" % (where, key))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for i, pair in enumerate(zip(old, new)):
-            yield from differences(*pair, "%s/%d" % (where, i))
-    else:
-        a, b = np.asarray(old), np.asarray(new)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            yield "%s: %s %s, now %s %s" % (where, a.dtype, a.shape, b.dtype, b.shape)
-        elif a.dtype.kind in "fc" and not np.array_equal(a, b, equal_nan=True):
-            yield "%s: by %g" % (where, np.nanmax(np.abs(a - b)))
-        elif a.dtype.kind not in "fc" and not np.array_equal(a, b):
-            yield "%s: %s, now %s" % (where, str(a)[:60], str(b)[:60])
+def differences(old, new):
+    """Yield the names of entries that differ, with how far numbers do."""
+    if isinstance(old, list):
+        old, new = dict(enumerate(old)), dict(enumerate(new))
+    for key in {**old, **new}:
+        a, b = old.get(key), new.get(key)
+        numbers = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype.kind in "fiu" and a.shape == b.shape
+        if numbers and not (a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")):
+            yield "%s: by %g" % (key, np.nanmax(np.abs(a.astype("f8") - b)))
+        elif not numbers and not np.array_equal(a, b):
+            yield str(key)
 
 
 def array(value, **options):
