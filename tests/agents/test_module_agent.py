@@ -1,6 +1,8 @@
 import errno
 import os
 import random
+import sys
+import threading
 from unittest import mock
 
 import numpy as np
@@ -249,3 +251,37 @@ def test_a_dictionary_is_that_of_the_file(tmp_path):
     agent = SmallestAgent(smallest(task=None, dict_file=path))
     assert agent.dict.tok2ind == made.tok2ind
     agent.batch_act(examples(3))
+
+
+def test_threads_train_the_same_parameters():
+    agent = SmallestAgent(smallest(numthreads=3, batchsize=4, learningrate=0.02))
+    copies = [create_agent_from_shared({**agent.share(), "threadindex": index}) for index in range(3)]
+    before = params(agent)
+
+    def train(copy):
+        for number in range(20):
+            copy.batch_act(examples(4, number))
+
+    threads = [threading.Thread(target=train, args=(copy,)) for copy in copies]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    after = params(agent)
+    assert any((after[name] != before[name]).any() for name in after)
+    for copy in copies:
+        assert_same(params(copy), after, 0)
+    assert agent.network.module.optimizer.num_update == 60
+
+
+def test_a_rehearsal_before_workers_start_changes_no_parameter():
+    agent = alike(numthreads=2)
+    before = params(agent)
+    agent.network.warm_up(agent.vectorize(agent.sample()))
+    assert_same(params(agent), before, 0)
+    assert agent.network.module.optimizer.num_update == 0

@@ -118,3 +118,30 @@ def test_the_other_executors_take_programs_too(net, files, feed):
         second = executor.run_from_files(program, feed, files, 1, ["accuracy_0"])
     assert second[0] > first[0]
     assert np.abs(values("fc_0_weight")[0] - before).max() > 1e-3
+
+
+def test_files_feed_sequences_of_numbers_as_batches_do(tmp_path):
+    """Words have weights; pooled weights are (N, 1), as a label is."""
+    words, weights = text_inputs()[0], layers.data("weights", [1], lod_level=1)
+    target = layers.data("target", [1])
+    rows = layers.elementwise_mul(layers.embedding(words, [9, 2]), weights, axis=0)
+    total = layers.sequence_pool(weights, "sum")
+    loss = layers.mean(layers.square_error_cost(total, target))
+    fit = layers.fc(layers.concat([layers.sequence_pool(rows, "sum"), total], axis=1), 1)
+    fluid.optimizer.SGD(0.1).minimize(layers.sums([loss, layers.mean(layers.square_error_cost(fit, target))]))
+    batch = {"words": [[1, 2], [3]], "weights": [[0.5, 1.0], [2.0]], "target": [[1.0], [2.5]]}
+    path = tmp_path / "lines"
+    path.write_text("2 1 2 2 0.5 1 1 1\n1 3 1 2 1 2.5\n")
+    kinds = {"words": "uint64", "weights": "float", "target": "float"}
+    slots = "".join(f'slots {{ name: "{k}" type: "{v}" is_used: true }}' for k, v in kinds.items())
+    feed = fluid.DataFeedDesc(f"batch_size: 2 multi_slot_desc {{ {slots} }}")
+    fluid.default_startup_program().random_seed = 3
+    found = []
+    for train in (
+        lambda executor: executor.run(feed=batch, fetch_list=[loss])[0],
+        lambda executor: executor.run_from_files(None, feed, [str(path)], 1, [loss], mode="serial"),
+    ):
+        with started() as executor:
+            assert train(executor)[0] == pytest.approx(((1.5 - 1) ** 2 + (2 - 2.5) ** 2) / 2)
+        found.append(np.concatenate([each.ravel() for each in values("embedding_0_weight", "fc_0_weight")]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
