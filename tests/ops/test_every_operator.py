@@ -129,7 +129,7 @@ def test_gradients_of_recorded_calls(group, case):
 def test_has_evidence_from_outside_torch(name):
     # what random operators draw is tested as distributions in test_random.py and nn/test_dropout.py
     # loops and users' operators: symbol/test_control_flow.py and test_operator.py
-    # those on ragged values: tests/ragged/test_operators.py
+    # those on ragged values: tests/ops/sparse/test_sequences.py
     op = ops.get(name)
     if name.startswith("sequence_"):
         return
