@@ -8,7 +8,6 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
-from dpmodule.autobatch.explain import Explanation, OperationRow
 
 
 def row_of(operation, **values):
@@ -108,16 +107,7 @@ def test_table_and_picture(engine):
     assert str(found).split()[:5] == ["operation", "nodes", "batches", "largest", "mean"]
     assert re.search(r"^sin \{1\} -> \{1\} +5 +1 +5 +5\.0", str(found), re.MULTILINE)
     assert repr(found) == str(found)
-    titles = [each.firstChild.data for each in picture_of(found).getElementsByTagName("title")]
+    picture = xml.dom.minidom.parseString(found._repr_svg_())
+    titles = [each.firstChild.data for each in picture.getElementsByTagName("title")]
     assert {"sin {1} -> {1}: 5", "sin {2} -> {2}: 4"} <= set(titles)
     assert "sin {1} -&gt; {1}" in found._repr_html_()
-
-
-def picture_of(explanation):
-    return xml.dom.minidom.parseString(explanation._repr_svg_())
-
-
-def test_long_pictures_are_cut():
-    row = OperationRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
-    found = Explanation("python", True, 700, 1, (row,), (("a<b", "a<b {1}", 1),) * 700, {"run": 1.0})
-    assert "100 more are not drawn" in picture_of(found).toxml()
