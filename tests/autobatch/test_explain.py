@@ -56,7 +56,7 @@ def operations_of_a_program():
     ys = [dy.affine_transform([b, W, dy.tanh(x)]) for x in xs]
     losses = [dy.pickneglogsoftmax(y, 1) for y in ys]
     losses += [dy.squared_norm(dy.cmult(y, y / 3.0) - (1.0 - dy.logistic(y))) for y in ys[:3]]
-    losses.append(dy.squared_norm(dy.pick_batch_elem(dy.concatenate_to_batch(ys[:2]), 1)))
+    losses.append(dy.sum_elems(dy.sum_batches(dy.concatenate_to_batch(ys[:2]))))
     losses.append(dy.mean_dim(dy.max_dim(dy.inputTensor(np.eye(3))), [0], False))
     losses.append(dy.sum_elems(lstm.initial_state().transduce(xs[:3])[-1]))
     losses.append(dy.sum_elems(dy.cdiv(W * dy.sin(xs[0]), b)))
