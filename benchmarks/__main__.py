@@ -16,6 +16,7 @@ Parts:
   passes     gain of every pass of the executor
   compile    Module(compile=True)
   ops        the 60 most used operators, against PyTorch and MXNet
+  operators  random layers and thirty networks, against PyTorch, ONNX Runtime and OpenVINO
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  automatic batching of single examples, against DyNet and hand-batched PyTorch
   hogwild    training from files, against PaddlePaddle
@@ -74,6 +75,7 @@ PARTS = {
     "compile": "compiled",
     "interop": "interop",
     "ops": "ops",
+    "operators": "operators",
     "streams": "streams",
     "autobatch": "autobatch",
     "hogwild": "hogwild",

@@ -56,14 +56,10 @@ def test_sorting_and_inputs():
     assert names == ["bn_moving_mean", "data", "fc_data", "fc_output", "fc_weight"]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (3.5, "3.5\t"),
-        ([mx.nd.ones((1,)), 2], "1.0\t2\t"),
-        (mx.nd.ones((2, 2)), "[[1. 1.]\n [1. 1.]]\t"),
-    ],
-)
+SHOWN = [(3.5, "3.5\t"), ([mx.nd.ones((1,)), 2], "1.0\t2\t"), (mx.nd.ones((2, 1)), "[[1.]\n [1.]]\t")]
+
+
+@pytest.mark.parametrize(("value", "text"), SHOWN)
 def test_statistics_of_the_users_own(value, text):
     assert step(*watched(1, lambda array: value, "data")) == [(1, "data", text)]
 

@@ -12,11 +12,8 @@ def test_np_shape_nests_and_comes_back():
     assert not util.is_np_shape()
     scope = util.np_shape()
     with scope:
-        assert util.is_np_shape()
-        with util.np_shape(False):
-            assert not util.is_np_shape()
-            with scope:
-                assert util.is_np_shape()
+        with util.np_shape(False), scope:
+            assert util.is_np_shape()
         assert util.is_np_shape()
     with pytest.raises(KeyError), util.np_shape():
         raise KeyError

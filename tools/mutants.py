@@ -7,8 +7,9 @@
 Without files, 25 are drawn over all packages, three of them C++. Each mutant is one drawn change: another operator,
 comparison or number, a negated condition, a dropped call, swapped arguments, or an early return. It runs against the
 file's mirrored tests (`tests/io/test_arrays.py` or the folder `tests/io/arrays` for `dpmodule/io/arrays.py`), and, if
-they pass, against the tests of the package (`tests/io`). A run that fails, or takes much longer than without the
-mutant, has killed it. `--again` repeats the mutants of a table on the present code: those whose line is still there.
+they pass, against the tests of the package (`tests/io`) and, with --coverage, against other tests that reach the line
+(at most 300, drawn). A run that fails, or takes much longer than without the mutant, has killed it. `--again` repeats
+the mutants of a table on the present code: those whose line is still there.
 
 With the data of `pytest --cov --cov-context=test`, only the tests that reach the changed line run. A line that
 runs on import only gets all tests.
@@ -43,6 +44,8 @@ FEWEST_SITES = 20
 """A drawn file has at least this many places to change."""
 SLOWEST_S = 240
 """Longest run of one mutant's tests, in seconds."""
+MOST_OTHERS = 300
+"""Most tests of other packages that run for one mutant."""
 
 COMPARISONS = {
     ast.Lt: "<=",
@@ -309,7 +312,9 @@ def draw_files(count: int, seed: int) -> list[str]:
         ["git", "ls-files", "dpmodule"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     paths = [path for path in listed.stdout.split() if path.endswith((".py", ".cpp"))]
-    paths = [path for path in paths if sum(1 for _ in sites(ROOT / path)) >= FEWEST_SITES and mirrors(path)]
+    paths = [
+        path for path in paths if sum(1 for _ in sites(ROOT / path)) >= FEWEST_SITES and any(mirrors(path))
+    ]
     cpp = [path for path in paths if path.endswith(".cpp")]
     drawn = generator.sample(cpp, min(round(count * CPP_SHARE), len(cpp)))
     packages: defaultdict[str, list[str]] = defaultdict(list)
@@ -328,7 +333,7 @@ def draw_files(count: int, seed: int) -> list[str]:
 def mirrors(path: str) -> list[list[str]]:
     """Return the tests to run for a file, one list after the other: its own, then those of its package."""
     inside = Path(path).relative_to("dpmodule")
-    if path.endswith(".cpp"):
+    if inside.parts[0] == "native":  # the Python versions of the extension run the same tests
         own, package = CPP_TESTS.get(inside.parts[1], CPP_TESTS[""])
     else:
         folder = Path("tests", inside.parent)
@@ -337,8 +342,7 @@ def mirrors(path: str) -> list[list[str]]:
     tables = [
         f"tests/{path.stem}.py" for path in (ROOT / "tests").glob("test_e*.py")
     ]  # errors and equivalence
-    found = [[each for each in paths if (ROOT / each).exists()] for paths in (own, [*package, *tables])]
-    return [paths for paths in found if paths]
+    return [[each for each in paths if (ROOT / each).exists()] for paths in (own, [*package, *tables])]
 
 
 class Reached:
@@ -361,7 +365,7 @@ class Reached:
         line = max((each for each in known if each <= mutant.line), default=0)
         names = {name.rpartition("|")[0] for name in contexts.get(line, ()) if name}
         inside = tuple(path if path.endswith(".py") else f"{path}/" for path in paths)
-        return sorted(name for name in names if name.startswith(inside)) or list(paths)
+        return sorted(name for name in names if name.startswith(inside) or not paths) or list(paths)
 
 
 class Copy:
@@ -473,7 +477,7 @@ exec(compile(open("setup.py").read(), "setup.py", "exec"), {{"__name__": "__main
 def judge(
     copy: Copy, mutant: Mutant, tests: Sequence[tuple[list[str], float]], reached: Reached | None
 ) -> str:
-    """Return which tests have killed a mutant: "own", "package", or "none"."""
+    """Return which tests have killed a mutant: "own", "package", "suite", or "none"."""
     path = copy.folder / mutant.path
     source = path.read_text(encoding="utf-8")
     path.write_text(mutant.apply(source), encoding="utf-8")
@@ -484,9 +488,11 @@ def judge(
             if not is_compiled:
                 return "compiler"
         for name, (paths, limit_s) in zip(("own", "package"), tests):
-            if not copy.run(reached.tests(mutant, paths) if reached else paths, limit_s)[0]:
+            if paths and not copy.run(reached.tests(mutant, paths) if reached else paths, limit_s)[0]:
                 return name
-        return "none"
+        others = reached.tests(mutant, []) if reached else []
+        drawn = random.Random(mutant.context).sample(others, min(len(others), MOST_OTHERS))
+        return "none" if not drawn or copy.run(drawn, SLOWEST_S)[0] else "suite"
     finally:
         path.write_text(source, encoding="utf-8")
 
@@ -506,7 +512,7 @@ def measure(
                 copy.prepare_cpp()
             tests = []
             for paths in mirrors(path):
-                if reached and not path.endswith(".cpp"):
+                if not paths or (reached and not path.endswith(".cpp")):
                     tests.append((paths, SLOWEST_S))
                     continue
                 passed, seconds = copy.run(paths, 600)
@@ -545,6 +551,10 @@ def again(table: str) -> dict[str, list[Mutant]]:
     return by_file
 
 
+_LEFT = (("package", "suite", "none"), ("suite", "none"), ("none",))
+"""Results that count as alive after the file's own tests, the package's, and all."""
+
+
 def table(results: Iterable[tuple[Mutant, str]], write: str | None, seed: int) -> None:
     """Print the results of each file and every survivor; write the table after each mutant."""
     rows: list[dict[str, object]] = []
@@ -561,12 +571,15 @@ def table(results: Iterable[tuple[Mutant, str]], write: str | None, seed: int) -
         if killed_by == "none":
             change = f"{mutant.before.strip()!r} -> {mutant.text.strip()!r}"
             print(f"survived  {mutant.path}:{mutant.line}  {mutant.kind}: {change[:150]}", flush=True)
-    print(f"\n{'file':50} mutants  own  package  survived")
+    print(f"\n{'file':50} mutants  own  package  suite  survived")
     for path, counts in (*sorted(per_file.items()), ("all", totals)):
-        print(f"{path:50} {counts.total():7} {counts['own']:4} {counts['package']:8} {counts['none']:9}")
+        killed = f"{counts['own']:4} {counts['package']:8} {counts['suite']:6}"
+        print(f"{path:50} {counts.total():7} {killed} {counts['none']:9}")
     if total := totals.total():
-        own, both = totals["own"] / total, (total - totals["none"]) / total
-        print(f"killed by the file's own tests {own:.0%}, with the package's {both:.0%}")
+        own, both, every = (1 - sum(totals[name] for name in names) / total for names in _LEFT)
+        print(
+            f"killed by the file's own tests {own:.0%}, with the package's {both:.0%}, with all {every:.0%}"
+        )
 
 
 def main() -> None:

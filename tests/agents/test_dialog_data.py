@@ -71,6 +71,8 @@ def test_a_stream_goes_round_and_knows_its_end():
     stream.episode(2)
     assert stream.ends_before(3)
     assert (stream.num_episodes(), stream.num_examples()) == (3, 6)
+    stream = StreamDialogData({"datafile": 1}, numbered)
+    assert [stream.get() for _ in range(3)][::2] == [({"text": "0.0", "episode_done": False}, False)] * 2
     assert StreamDialogData({}, lambda path: []).get() == ({"episode_done": True}, True)
 
 

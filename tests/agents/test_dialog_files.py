@@ -1,4 +1,3 @@
-import json
 import random
 
 import pytest
@@ -24,10 +23,10 @@ text:And now?\tlabels:two\treward:0.5\tepisode_done:True
 text:Last\teval_labels:three
 """
 
-CONVERSATIONS = [
-    {"dialog": [{"id": "a", "text": "hi"}, {"id": "b", "text": "hello"}, "how are you?", {"text": "fine"}]},
-    {"conversation": ["x", "y"]},
-]
+CONVERSATIONS = """\
+{"dialog": [{"id": "a", "text": "hi"}, {"id": "b", "text": "hello"}, "how are you?", {"text": "fine"}]}
+{"conversation": ["x", "y"]}
+"""
 
 FB, PARLAI, TALK = FbDialogTeacher, ParlAIDialogTeacher, ConversationTeacher
 
@@ -52,17 +51,8 @@ def read(tmp_path):
     return read
 
 
-def conversations(*lines):
-    return "".join(json.dumps(line) + "\n" for line in lines or CONVERSATIONS)
-
-
-def told(text, *labels, candidates=None, **more):
-    return {
-        "text": text,
-        **({"eval_labels": labels} if labels else {}),
-        **({"label_candidates": candidates} if candidates else {}),
-        **more,
-    }
+def told(text, *labels, **more):
+    return {"text": text, **({"eval_labels": labels} if labels else {}), **more}
 
 
 @pytest.mark.parametrize("datatype", ["valid", "test:stream"])
@@ -71,7 +61,7 @@ def test_numbered_lines(read, datatype):
     rooms = ("hallway", "kitchen", "bathroom")
     assert read(FB, NUMBERED, datatype) == [
         [
-            told(question, "kitchen", candidates=rooms, reward=1.0),
+            told(question, "kitchen", label_candidates=rooms, reward=1.0),
             told("And\nnow?", "here", "there", reward=0.5),
         ],
         [told("Where is Pat?", "hall", reward=0), told("The end.", reward=0)],
@@ -113,7 +103,7 @@ def test_a_cloze_file_asks_so_before_each_episode(read):
 
 
 def test_named_fields(read):
-    first = told("How\nmany?", "one", "1", candidates=("one", "1", "two"), mood="good")
+    first = told("How\nmany?", "one", "1", label_candidates=("one", "1", "two"), mood="good")
     assert read(PARLAI, FIELDS) == [[first, told("And now?", "two", reward=0.5)], [told("Last", "three")]]
 
 
@@ -126,7 +116,7 @@ def test_named_fields(read):
     ],
 )
 def test_conversations(read, turns, pairs):
-    episodes = read(TALK, conversations(), label_turns=turns)
+    episodes = read(TALK, CONVERSATIONS, label_turns=turns)
     assert [(each["text"], *each["eval_labels"]) for each in episodes[0]] == pairs
     assert len(episodes) == (1 if turns == "firstspeaker" else 2)
 
@@ -141,7 +131,7 @@ def test_empty_files_are_epochs_of_nothing(read, kind, datatype):
 @pytest.mark.parametrize("datatype", ["valid", "valid:stream"])
 @pytest.mark.parametrize(("kind", "text", "told"), BAD_LINES)
 def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, datatype):
-    talk = conversations({"dialog": ["good", "yes"]})
+    talk = '{"dialog": ["good", "yes"]}\n'
     good = {FB: "1 good\tyes\n", PARLAI: "text:good\tlabels:yes\n", TALK: talk}[kind]
     data = (text if isinstance(text, bytes) else text.encode()) * 2 + good.encode()
     with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines skipped, the first: line") as warned:
@@ -156,7 +146,7 @@ ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\
 @pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_damaged_files_are_read_or_refused(tmp_path, count):
     rng = random.Random(count)
-    seeds = {FB: NUMBERED, PARLAI: FIELDS, TALK: conversations()}
+    seeds = {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
     path = tmp_path / "talk.txt"
     refused = 0
     for _ in range(count):

@@ -70,19 +70,15 @@ def test_numbers_and_text(words):
 
 
 @pytest.mark.parametrize(
-    ("opt", "text", "tokens"),
+    ("name", "text", "tokens"),
     [
-        ({"dict_tokenizer": "re"}, "It's 10.\nÜber", "It|'|s|10|.|\n|Über"),
-        ({"dict_tokenizer": "space"}, "It's 10.\nÜber", "It's|10.\nÜber"),
-        (
-            {"dict_tokenizer": "split"},
-            "Y,n;a:b!c?d..e (f) g-h 'i'",
-            "Y|,|n|;|a|:|b|!|c|?|d|.|.|e|(f)|g-h|'i'",
-        ),
+        ("re", "It's 10.\nÜber", "It|'|s|10|.|\n|Über"),
+        ("space", "It's 10.\nÜber", "It's|10.\nÜber"),
+        ("split", "Y,n;a:b!c?d..e (f) g-h 'i'", "Y|,|n|;|a|:|b|!|c|?|d|.|.|e|(f)|g-h|'i'"),
     ],
 )
-def test_tokenizers(opt, text, tokens):
-    assert DictionaryAgent(opt).tokenize(text) == tokens.split("|")
+def test_tokenizers(name, text, tokens):
+    assert DictionaryAgent({"dict_tokenizer": name}).tokenize(text) == tokens.split("|")
 
 
 @pytest.mark.parametrize(

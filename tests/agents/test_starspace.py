@@ -27,7 +27,15 @@ def trained(parleys, **more):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"similarity": "dot"}, {"share_embeddings": False}, {"pool": "mean"}, {"numthreads": 2}]
+    "more",
+    [
+        {},
+        {"similarity": "dot"},
+        {"share_embeddings": False},
+        {"pool": "mean"},
+        {"numthreads": 2},
+        {"contexts": "cpu(0),cpu(1)"},
+    ],
 )
 def test_it_learns_to_rank(more):
     world = create_task(options(datatype="valid"), trained(60, **more))

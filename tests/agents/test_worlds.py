@@ -201,9 +201,11 @@ def test_everyone_hears_all_others_or_what_the_world_says():
     assert world.opt["log"] == ["a0", "b0", "c2"]
     assert people[1].heard == []
     assert people[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
-    world = create_task(VALID, Noting(VALID), default_world=ExecutableWorld)
-    world.parley()
-    assert world.report()["total"] == 1, "not the teacher's own questions"
+    for rows in (1, 2):
+        opt = {**VALID, "batchsize": rows}
+        world = create_task(opt, Noting(opt), default_world=ExecutableWorld)
+        world.parley()
+        assert world.report()["total"] == rows, "not the teacher's own questions"
 
 
 def test_a_text_that_is_no_str_is_not_counted():
@@ -218,9 +220,11 @@ def test_a_text_that_is_no_str_is_not_counted():
 
 def test_subclasses_of_dict_are_messages():
     message = type("Message", (dict,), {})(text="0.0")
-    world = create_task(VALID, type("Own", (Noting,), {"act": lambda self: message})(VALID))
-    world.parley()
-    assert world.report()["total"] == 1
+    for rows in (1, 2):
+        opt = {**VALID, "batchsize": rows}
+        world = create_task(opt, type("Own", (Noting,), {"act": lambda self: message})(opt))
+        world.parley()
+        assert world.report()["total"] == rows
 
 
 # several tasks

@@ -116,9 +116,8 @@ def test_tensorboard_reads_what_was_written(tmp_path):
 def test_tensorboard_goes_on_where_a_run_was_broken_off(tmp_path):
     options = {"eval_data": blobs(), "eval_every_n_batches": 5, "checkpoint": tmp_path / "run"}
     for number in (1, 2, 3):
-        _, history = trained(
-            callbacks=mx.callback.TensorBoard(tmp_path / "log"), num_epoch=number, resume="auto", **options
-        )
+        board = mx.callback.TensorBoard(tmp_path / "log")
+        _, history = trained(callbacks=board, num_epoch=number, resume="auto", **options)
     wanted = list(map(np.float32, history["validation-accuracy"]))
     assert scalars(tmp_path / "log", "validation-accuracy") == ([5, 10, 12, 17, 22, 24, 29, 34, 36], wanted)
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 from pathlib import Path
 from unittest import mock
 
@@ -25,9 +26,8 @@ class Table(Agent):
 
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
-        self.id, path = "Table", opt.get("model_file") or ""
-        known = json.loads(Path(path).read_text()) if os.path.exists(path) and not shared else {}
-        self.known = shared["known"] if shared else known
+        self.id, path = "Table", Path(opt.get("model_file") or "none")
+        self.known = shared["known"] if shared else json.loads(path.read_text()) if path.exists() else {}
 
     def share(self):
         return {**super().share(), "known": self.known}
@@ -42,9 +42,8 @@ class Table(Agent):
 
     def save(self, path=None):
         Path(path).write_text(json.dumps(self.known))
-        Path(options_file(path)).write_bytes(
-            dump_options({**self.opt, "model": f"{__name__}:{type(self).__name__}"})
-        )
+        opt = {**self.opt, "model": f"{__name__}:{type(self).__name__}"}
+        Path(options_file(path)).write_bytes(dump_options(opt))
 
 
 class Other(Table):
@@ -188,3 +187,23 @@ def test_a_failed_training_prints_the_command_that_resumes(run, monkeypatch):
     assert "saved: m.checkpoint-0" in done.err
     assert re.search(r" --num-epochs [01].* --init-model m.checkpoint-0", " ".join(again))
     assert written() == ["m.checkpoint-0", "m.checkpoint-0.opt"]
+
+
+def test_an_interrupted_training_resumes(run, monkeypatch):
+    parley, calls = BatchWorld.parley, []
+
+    def interrupted(self):
+        calls.append(1)
+        if len(calls) == 150:
+            signal.raise_signal(signal.SIGINT)
+        parley(self)
+
+    words = (*TRAIN, "-mf", "m", "-bs", 100, "-bsrt", "no", "-eps", 2, "-ve", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchWorld, "parley", interrupted)
+        done = run(*words)
+    assert (done.code, "saved: m.trainstats\n" in done.err) == (130, True)
+    assert written() == ["m", "m.checkpoint-0", "m.checkpoint-0.opt", "m.opt", "m.trainstats"]
+    done = run(*words, "--resume")
+    assert (done.code, "epoch 2: total=5,000" in done.out) == (0, True)
+    assert written() == ["m", "m.opt"]

@@ -34,15 +34,12 @@ def lines(done):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("import mxnet as mx", "import dpmodule as mx"),
         ("import mxnet", "import dpmodule as mxnet"),
         ("import mxnet.io", "import dpmodule.io, and dpmodule for mxnet"),
-        ("import mxnet.ndarray as F", "import dpmodule.ndarray as F"),
         ("from mxnet.io import DataBatch", "from dpmodule.io import DataBatch"),
         ("from mxnet.model import *", "from dpmodule.model import *"),
         ("import _dynet as dy", "import dpmodule.autobatch as dy"),
         ("import paddle.fluid as fluid", "import dpmodule.fluid as fluid"),
-        ("from paddle import fluid", "from dpmodule import fluid"),
         (
             "from parlai.core.worlds import create_task as make",
             "from dpmodule.agents import create_task as make",
@@ -64,16 +61,13 @@ def test_imports_are_told_and_new_ones_need_nothing(old, new, check):
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("mx.np.zeros(3)", "mx.np.zeros: left out: belongs to the mx.np and mx.npx interface"),
         ("mx.gluon.nn.Dense(3)", "mx.gluon.nn.Dense: use torch.nn"),
         (
             "mx.sym.FullyConected(x)",
             "mx.sym.FullyConected: dpmodule.symbol has no FullyConected, the nearest",
         ),
-        ("sym.Foo(x)", "sym.Foo: dpmodule.symbol has no Foo"),
         ("y = x[0].as_np_ndarray()", ".as_np_ndarray: use asnumpy()"),
         ("mx.nd.NDArray.as_np_ndarray(x)", "mx.nd.NDArray.as_np_ndarray: left out: belongs to the mx.np"),
-        ("mx.contrib.text.vocab", "mx.contrib.text.vocab: left out: vocabularies"),
         ("dy.get_device_info()", "dy.get_device_info: use available_devices()"),
         ("dy.cg().forward_vec(3)", ".forward_vec: use expression.vec_value()"),
         ("fluid.layers.nobody()", "fluid.layers.nobody: write the network with mx.sym"),

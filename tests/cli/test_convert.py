@@ -119,7 +119,8 @@ def test_files_of_any_names_and_parameters_without_prefixes(convert):
     )  # as gluon's collect_params().save writes them
     shutil.move("net-symbol.json", "graph")
     shutil.move("net-0007.params", "numbers")
-    for words in (("graph", "--params", "numbers"), ("numbers", "--symbol", "graph"), ("bare",)):
+    bare = ("bare-symbol.json", "--params", "bare-0000.params")
+    for words in (("graph", "--params", "numbers"), ("numbers", "--symbol", "graph"), ("bare",), bare):
         convert(words[0], "a.safetensors", *words[1:])
         assert Path("a.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
 

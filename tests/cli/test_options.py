@@ -74,7 +74,7 @@ TYPES = {
     "shape": {"(1, 8, 8)": (1, 8, 8), "(64,)": (64,)},
     "input_shape": {"data:1,3": ("data", (1, 3)), "1,3": (None, (1, 3))},
     "workload": {"1,3": [1.0, 3.0]},
-    "epoch": {"12": 12},
+    "epoch": {"12": 12, "last": "last"},
     "optimizer_name": {"Adam": "adam"},
     "store": {"none": None},
 }

@@ -71,13 +71,14 @@ def test_load_epoch_resumes_with_the_saved_network_only(run):
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError("1 TiB"), OSError(12, "full"), RuntimeError("can't allocate memory"), TypeError()]
+    "error",
+    [MemoryError("1 TiB"), OSError(12, "full"), RuntimeError("can't allocate memory"), RuntimeError("odd")],
 )
 def test_short_memory_names_its_option_and_unexpected_errors_keep_their_traceback(error, run, monkeypatch):
     monkeypatch.setattr(mx.mod.Module, "bind", mock.Mock(side_effect=error))
     words = ("summary", "--batch-size=999999", "--classes", "10")
-    if isinstance(error, TypeError):
-        with pytest.raises(TypeError):
+    if str(error) == "odd":
+        with pytest.raises(RuntimeError, match="odd"):
             run(*words)
     else:
         assert "not enough memory, with --batch-size 999999; try smaller numbers: " in run(*words).error
@@ -138,8 +139,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("place", "count", "times"),
-    [("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2)],
+    ("place", "count", "times"), [("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2)]
 )
 def test_an_interrupted_fit_resumes(place, count, times, run, tmp_path, whole):
     words = interrupted(tmp_path, place, count, times, *MLP, "3", "--prefix", "my run/net")

@@ -32,21 +32,14 @@ def both(call, count, *, rtol=1e-6):
         torch.testing.assert_close(a, b, rtol=rtol, atol=1e-6)
 
 
-OFF = {"maximize": False, "is_first_step": False}
+OFF = {"maximize": False, "is_first_step": False, "nesterov": False}
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("decay", [0.0, 0.1, -1.0])
 @pytest.mark.parametrize("lr", [-1.0, 0.0, 0.3])
 def test_sgd(momentum, decay, lr):
-    options = {
-        "weight_decay": decay,
-        "momentum": momentum,
-        "lr": lr,
-        "dampening": 1.1,
-        "nesterov": False,
-        **OFF,
-    }
+    options = {"weight_decay": decay, "momentum": momentum, "lr": lr, "dampening": 1.1, **OFF}
     both(lambda p, g, m: torch_private.fused_sgd(p, g, m if momentum else [], **options), 3)
 
 

@@ -9,7 +9,6 @@ import ctypes
 import gzip
 import json
 import pkgutil
-import random
 import sys
 import tempfile
 import warnings
@@ -48,22 +47,17 @@ def write(name, found):
         path.write_text(("[\n%s\n]\n" if isinstance(found, list) else "{\n%s\n}\n") % ",\n".join(rows))
 
 
-def differences(old, new, where=""):
-    """Yield where two recordings differ, and how far."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(set(old) | set(new)):
-            yield from differences(old.get(key), new.get(key), "%s/%s" % (where, key))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for i, pair in enumerate(zip(old, new)):
-            yield from differences(*pair, "%s/%d" % (where, i))
-    else:
-        a, b = np.asarray(old), np.asarray(new)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            yield "%s: %s %s, now %s %s" % (where, a.dtype, a.shape, b.dtype, b.shape)
-        elif a.dtype.kind in "fc" and not np.array_equal(a, b, equal_nan=True):
-            yield "%s: by %g" % (where, np.nanmax(np.abs(a - b)))
-        elif a.dtype.kind not in "fc" and not np.array_equal(a, b):
-            yield "%s: %s, now %s" % (where, str(a)[:60], str(b)[:60])
+def differences(old, new):
+    """Yield the names of entries that differ, with how far numbers do."""
+    if isinstance(old, list):
+        old, new = dict(enumerate(old)), dict(enumerate(new))
+    for key in {**old, **new}:
+        a, b = old.get(key), new.get(key)
+        numbers = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype.kind in "fiu" and a.shape == b.shape
+        if numbers and not (a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")):
+            yield "%s: by %g" % (key, np.nanmax(np.abs(a.astype("f8") - b)))
+        elif not numbers and not np.array_equal(a, b):
+            yield str(key)
 
 
 def array(value, **options):
@@ -157,22 +151,6 @@ def optimizer_schedules():
                 step(index, array(draw.uniform(-1, 1, 3), dtype="float32"), weight)
             row[-1].append([float("%.8g" % x) for weight in weights for x in weight.asnumpy()])
     yield "optimizer_schedules/recorded.json", rows
-
-
-def rnn_chains():
-    """Unrolled recurrent networks: outputs and gradients of the saved symbols."""
-    for name in ("cells", "by_hand", "gluon"):
-        found = read("rnn_chains/%s.json" % name)
-        args = {key: array(value) for key, value in found["inputs"].items()}
-        bound, grads = bind(mx.sym.load_json(json.dumps(found["symbol"])), args, sorted(set(args) - {"lengths"}))
-        found["outputs"] = [numbers(out) for out in bound.forward(is_train=True)]
-        bound.backward([array(head) for head in found["heads"]])
-        found["gradients"] = {key: numbers(value) for key, value in grads.items()}
-        yield "rnn_chains/%s.json" % name, found
-
-
-def numbers(value):
-    return value.asnumpy().astype(np.float64).round(7).tolist()
 
 
 def control_flow():
@@ -278,25 +256,17 @@ def trainers():
 
 def initializer():
     """Which rule serves which name, saved forms, statistics of what is drawn, and fixed values."""
-    init, found = mx.init, read("goldens/initializer/initializers.json")
-    rules = [name for name in dir(init.Initializer) if name.startswith("_init_") and name != "_init_default"]
+    from helpers.initializer_cases import rule_of
 
-    def rule_of(desc):
-        called = []
-        mark = {rule: lambda self, name, arr, rule=rule: called.append(rule) for rule in rules}
-        try:
-            type("Mark", (init.Initializer,), mark)()(desc, mx.nd.zeros((2, 2)))
-        except ValueError:
-            return None
-        return called[0]
+    init, found = mx.init, read("goldens/initializer/initializers.json")
 
     def filled(one, shape, name="w_weight"):
         arr = mx.nd.zeros(shape)
         one._init_weight(init.InitDesc(name), arr)
         return arr.asnumpy()
 
-    found["rules"] = {name: rule_of(init.InitDesc(name)) for name in found["rules"]}
-    found["legacy_rules"] = {name: rule_of(name) for name in found["legacy_rules"]}
+    found["rules"] = {name: rule_of(mx, init.InitDesc(name)) for name in found["rules"]}
+    found["legacy_rules"] = {name: rule_of(mx, name) for name in found["legacy_rules"]}
     for row in found["dumps"]:
         row[2] = getattr(init, row[0])(**row[1]).dumps()
     for row in found["statistics"]:
@@ -370,13 +340,6 @@ def optim():
             out["%s/w%d" % (case["name"], i)] = np.stack(steps[i])
             out.update({"%s/state%d/%d" % (case["name"], i, j): a.asnumpy() for j, a in enumerate(flat(step.states[i]))})
     yield "goldens/optim/optimizers.npz", out
-    out = {}
-    for name in ("mlp-0010.states", "lenet_bn-0010.states"):
-        step = mx.optimizer.get_updater(mx.optimizer.Test())
-        step.set_states((GOLDENS / "module" / name).read_bytes())
-        for index, state in step.states.items():
-            out.update({"%s/%s/%d" % (name, index, j): a.asnumpy() for j, a in enumerate(flat(state))})
-    yield "goldens/optim/states.npz", out
     tables = read("goldens/optim/cases.json")
     yield "goldens/optim/sparse.npz", sparse_optimizers(tables["sparse"])
     yield "goldens/optim/dumps.npz", dumps(tables["dumps"])
@@ -430,15 +393,8 @@ def cells():
 
     arrays, found = {}, {}
 
-    def values(name, shape):
-        seed = sum(ord(letter) * (i + 1) for i, letter in enumerate(name)) % 2**31
-        return mx.nd.array(np.random.RandomState(seed).uniform(-0.7, 0.7, shape))
-
-    def nodes(symbol):
-        return [[n["op"], n["name"], n.get("attrs", {}), n["inputs"]] for n in json.loads(symbol.tojson())["nodes"]]
-
     def outputs(where, symbol, shapes):
-        bound = symbol.bind(mx.cpu(), {name: values(name, shape) for name, shape in shapes.items()})
+        bound = symbol.bind(mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()})
         for i, output in enumerate(bound.forward(is_train=False)):
             arrays["%s/%d" % (where, i)] = output.asnumpy()
 
@@ -454,7 +410,7 @@ def cells():
     def unrolled(case, way, symbol):
         if symbol is None:
             return None
-        entry = {"outputs": symbol.list_outputs(), "nodes": nodes(symbol)}
+        entry = {"outputs": symbol.list_outputs(), "nodes": rnn_cases.nodes(symbol)}
         try:
             shapes = symbol.infer_shape(**rnn_cases.shapes_of(symbol, way))
         except mx.MXNetError:
@@ -477,29 +433,17 @@ def cells():
         args, made, _ = symbol.infer_shape(x0=(2, 3, 6, 5), x1=(2, 3, 6, 5))
         shapes = dict(zip(symbol.list_arguments(), args))
         outputs(case, symbol, shapes)
-        found[case] = {"cell": facts(cell), "shapes": shapes, "output_shapes": made, "nodes": nodes(symbol)}
+        found[case] = {"cell": facts(cell), "shapes": shapes, "output_shapes": made, "nodes": rnn_cases.nodes(symbol)}
     yield "goldens/rnn/cells.json.gz", found
     yield "goldens/rnn/cells.npz", arrays
 
 
 def sentences():
-    """Two epochs of BucketSentenceIter from seeds of 11, and encoded sentences."""
-    found = read("goldens/rnn/sentences.json")
-    for layout in ("NT", "TN"):
-        random.seed(11)
-        np.random.seed(11)
-        it = mx.rnn.BucketSentenceIter(found["sentences"], 4, buckets=[4, 8, 10], invalid_label=0, layout=layout)
-        epochs = []
-        for _ in range(2):
-            epochs.append([[b.bucket_key, b.data[0].asnumpy().tolist(), b.label[0].asnumpy().tolist(), b.pad] for b in it])
-            it.reset()
-        describe = [[d.name, list(d.shape), d.layout] for d in it.provide_data + it.provide_label]
-        found[layout] = {"epochs": epochs, "default_bucket_key": it.default_bucket_key, "describe": describe}
-    it = mx.rnn.BucketSentenceIter(found["sentences"], 4)
-    found["buckets_found"] = [list(map(int, it.buckets)), it.default_bucket_key]
-    found["encoded"] = mx.rnn.encode_sentences(found["words"], invalid_label=0, start_label=1)
-    found["encoded_minus_one"] = mx.rnn.encode_sentences(found["words"])
-    yield "goldens/rnn/sentences.json", found
+    """What helpers/rnn_cases.py makes of sentences."""
+    from helpers import rnn_cases
+
+    given = read("goldens/rnn/sentences.json")
+    yield "goldens/rnn/sentences.json", {**given, **rnn_cases.batches(mx, given["sentences"], given["words"])}
 
 
 def image():
@@ -541,7 +485,7 @@ def star_imports():
 
 
 PARTS = [
-    star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
+    star_imports, any_keyword, ops, update, optimizer_schedules, control_flow, symbols, detection, chain,
     sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]
 

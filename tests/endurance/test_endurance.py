@@ -20,7 +20,6 @@ PROGRAMS = TESTS / "programs"
 ROUNDS = {
     "fit": (6, 1_000),  # epochs of 100 batches, on each of two contexts
     "predict": (60, 1_000),
-    "buckets": (100, 10_000),
     "autobatch": (200, 10_000),
     "hogwild_files": (20, 10_000),
     "hogwild_worlds": (4, 2_000),

@@ -80,6 +80,7 @@ WORLDS = [
     (lambda: world(**{"num-threads": 3}), "there is no option 'num-threads'; did you mean 'numthreads'"),
     (lambda: hogwild("note", "report", NoShare()), r"agent 'alone' \(NoShare\) has no share\(\)"),
     (lambda: EpisodePositions(3, [[0, 0]] * 2), "positions belong to 2 copies of the teacher, expected 3"),
+    (lambda: unlabelled(1), "the example 'two' has neither labels nor a reward"),
     (lambda: unlabelled(2), "the example 'two' has neither labels nor a reward"),
 ]
 ROWS_OF_WORLDS = [
@@ -89,6 +90,8 @@ ROWS_OF_WORLDS = [
         named,
         ("revers", "did you mean 'reverse'"),
         (" , ", "task is not set"),
+        ("reverse:size=many", "size=many"),
+        ("fromfile", "no file of dialogues is named"),
         ("nocandidate:letters=3", "letters=3"),
         ("reverse:shortest=5:length=4", "shortest is 5"),
         ("nocandidate:length=0", "length is 0"),
@@ -100,26 +103,19 @@ ROWS_OF_WORLDS = [
         for value in (0, True)
     ],
     *[
-        (
-            partial(replies, kind, reply),
-            ArgumentError,
-            rf"agent 'noting' \(Wrong\) returned {told} from its act",
-        )
+        (partial(replies, kind, reply), ArgumentError, rf"'noting' \(Wrong\) returned {told} from its act")
         for kind in (agents.DialogPartnerWorld, agents.MultiAgentDialogWorld, agents.ExecutableWorld)
         for reply, told in ((None, "None"), ({"text": 7}, "a message whose text is of type int"))
     ],
     *rows(
         ArgumentError,
         batches,
-        (
-            ROWS,
-            lambda batch: [{}] * 2,
-            r"batch_act of agent 'noting' \(Wrong\) returned 2 messages for 3 rows",
-        ),
+        (ROWS, lambda batch: [{}] * 2, r"batch_act of agent .* \(Wrong\) returned 2 messages for 3 rows"),
         (ROWS, lambda batch: None, "returned something of type NoneType for 3 rows"),
         (ROWS, lambda batch: [{}, {}, {"text": 7}], "text is of type int from its act in row 2"),
         (ROWS, lambda batch: [{}, "text", {}], "something of type str from its act in row 1"),
         (ROWS, None, r"observe of agent 'noting' \(Wrong\) returned None in row 0; agents should return"),
+        (TOKENS, lambda batch: [{"text": ["a"]}] * len(batch), "a message whose text is of type list"),
         (TOKENS, None, "observe of agent 'noting'.* returned None in row 0"),
     ),
     *rows(
@@ -136,6 +132,7 @@ ROWS_OF_WORLDS = [
         mx.base.NotSupportedError,
         hogwild,
         ("note", "display", r"HogwildWorld\.display.*numthreads"),
+        ("note", "episode_done", r"\.episode_done.*numthreads"),
     ),
     (lambda: agents.World({}).parley(), NotImplementedError, "World must define parley"),
 ]
@@ -236,12 +233,14 @@ ROWS_OF_TABLES = [
     (lambda: add("x" * 121), ArgumentError, "121 bytes, expected at most 120"),
     (lambda: add(*map(str, range(129))), ArgumentError, "one too many"),
     (lambda: table(new=2**63), ArgumentError, "at most 64 bits"),
+    (lambda: table(count=2**63), ArgumentError, "at most 64 bits"),
     *rows(
         DTypeError,
         lambda change: table(**change),
         ({"count": 1.5}, "'count' is of type int, which cannot change, got 1.5 of type float"),
         ({"w": torch.zeros(3)}, r"'w' is a tensor of shape \(2,\) and torch.float32, .* got .*shape .3,"),
         ({"w": torch.zeros(2).int()}, "got .*int32"),
+        ({"w": 1.5}, "'w' is a tensor .* got .*1.5 of type"),
         ({"name": "x"}, "'name' is 'x' of type str, expected an int, a float, a bool or a torch"),
     ),
     (lambda: SharedTable({"a": 1})["other"], KeyError, "no key 'other'.*'a'"),
@@ -320,16 +319,13 @@ ROWS_OF_DATA = [
         (Talk, "", {"label_turns": "all"}, "label_turns is 'all'"),
         (Fb, "", {"datafile": None}, "datafile"),
     ),
-    *rows(
-        FileError,
-        talk,
-        (Fb, "", {"datafile": "/"}, "cannot read dialogues"),
-    ),
+    *rows(FileError, talk, (Fb, "", {"datafile": "/"}, "cannot read dialogues")),
     *[
         (partial(talk, kind, text, {}), FileFormatError, rf"talk\.txt: {told}.*--on-bad-line skip")
         for kind, text, told in BAD_LINES
     ],
     (partial(from_file, "", ""), ArgumentError, r"no test\.txt"),
+    (partial(from_file, "talk.jsonl", "[]\n"), FileFormatError, r"talk\.jsonl: line 1"),
     (partial(from_file, "talk", "text:a\tlabels:b\nnothing\n"), FileFormatError, "line 2"),
     (
         lambda: agents.StreamDialogData({}, shared={**agents.StreamDialogData({}, iter).share()}).episode(0),
@@ -401,7 +397,7 @@ ROWS_OF_NETWORKS = [
         ({}, {"text": "a"}, "'Starspace' ranks candidates.*'a'.*fixed_candidates_file"),
     ),
     (lambda: build_dict({}), ArgumentError, r'opt\["dict_file"\].*opt\["task"\]'),
-    (lambda: agents.ModuleAgent(smallest()).batch_act([{"text": "a"}]), NotImplementedError, "vectorize"),
+    (lambda: agents.ModuleAgent(smallest()).batch_act(examples(1)), NotImplementedError, "vectorize"),
     (lambda: agents.ModuleAgent(smallest()).sym_gen({}, None), NotImplementedError, "must define sym_gen"),
     (without_task, StateError, r"set opt\[\"task\"\], or define sample\(\)"),
     (lambda: SmallestAgent(smallest(model_file="net")).save(), StateError, "train or predict first"),

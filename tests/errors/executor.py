@@ -101,6 +101,7 @@ ROWS = [
     (lambda: heads([ONE, np.ones(1)]), ArgumentError, "b_output is ndarray"),
     (lambda: heads([ONE, TWO]), ShapeError, r"b_output has shape \(2,\), expected \(1,\)"),
     (lambda: heads({"c_output": ONE}), ArgumentError, "c_output is not an output"),
+    (lambda: heads(None, S.MakeLoss(X) + X), ArgumentError, "is not a loss"),
     (lambda: bound(S.Group([X, X])).output_dict, ArgumentError, "two outputs have the same name"),
     (
         lambda: taken(PICK, w=np.ones((3, 2)), i=[7]),

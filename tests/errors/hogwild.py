@@ -65,7 +65,7 @@ DESCRIPTIONS = [
         (
             partial(describe, text),
             FileFormatError,
-            f"^DataFeedDesc text: line {line}, column {column}: .*{told}",
+            rf"^DataFeedDesc text: line {line}, column {column}: .*{told}",
         )
         for text, line, column, told in PLACES
     ],
@@ -206,6 +206,8 @@ def averaged(name, value, folder):
 
 
 X = mx.sym.Variable("x")
+Y = mx.sym.FullyConnected(mx.sym.broadcast_mul(X, mx.sym.Variable("y")), num_hidden=1)
+Y = mx.sym.LinearRegressionOutput(Y, mx.sym.Variable("label"))
 RUNS = [
     *[
         (partial(run, change), error, told)
@@ -224,6 +226,13 @@ RUNS = [
             ({"mode": "fast"}, ArgumentError, "mode is 'fast'"),
             ({"check_labels": "stop"}, ArgumentError, "check_labels is 'stop', expected one of raise, warn"),
             ({"callback": 1}, ArgumentError, "callback is 1"),
+            ({"on_bad_line": "ignore"}, ArgumentError, "on_bad_line is 'ignore'"),
+            ({"callback_s": 0}, ArgumentError, "callback_s is 0"),
+            (
+                {"program": Y},
+                ArgumentError,
+                "no slot y; .* slots x, label, the network the variables x, y, label",
+            ),
             ({"eval_metric": "acuracy"}, ArgumentError, "acuracy"),
             ({"resume": 3}, ArgumentError, "resume is 3, expected the prefix"),
             ({"resume": "other"}, FileError, "no snapshot is saved under this prefix"),

@@ -88,5 +88,5 @@ ROWS = [
     (lambda: objects().reshape(label_shape=(4, 6)), ArgumentError, "objects of 6 numbers"),
     (lambda: objects().sync_label_shape(None), ArgumentError, "not an ImageDetIter"),
     (lambda: objects(2, 5, 0), UnusableImageError, "an image has"),
-    (lambda: objects(2, 5, 0, 0.1, 0.1, 0.2, 0.2, 7), UnusableImageError, "an image has"),
+    (lambda: objects(2, 5, 0, 0.5, 0.5, 0.1, 0.1), UnusableImageError, "an image has"),
 ]

@@ -137,6 +137,10 @@ def as_iter(batches):
     return mx.io.as_data_iter([X] * batches)
 
 
+def counted(batches):
+    return workers(partial(iterators.Slow, batches=batches, seconds=0.0), 2)
+
+
 class Nothing(mx.io.DataIter):
     provide_data = provide_label = ()
 
@@ -250,7 +254,7 @@ ROWS = [
     # PrefetchingIter
     (lambda: PrefetchingIter([]), ArgumentError, "iters is empty"),
     (lambda: PrefetchingIter(arrays(), depth=0), ArgumentError, "depth is 0"),
-    (lambda: PrefetchingIter(arrays(), rename_data=[{}, {}]), ArgumentError, "a list of 1 dicts"),
+    (lambda: PrefetchingIter(arrays(), rename_label={"a": "b"}), ArgumentError, "a list of 1 dicts"),
     (lambda: first(PrefetchingIter([arrays(X[:n], batch_size=4) for n in (3, 2)])), StateError, r": \[1, 2"),
     (lambda: first(PrefetchingIter([arrays(), Empty()])), StateError, r"iterators \[1\] ended"),
     # ProcessPrefetchingIter
@@ -265,6 +269,7 @@ ROWS = [
         ("factory returned 3, expected an iterator", three),
     ),
     (lambda: workers(iterators.rows, slots=65), ArgumentError, "slots is 65"),
+    (lambda: workers(iterators.rows, num_threads=0), ArgumentError, "num_threads is 0"),
     (lambda: workers(iterators.rows, timeout_s=0), ArgumentError, "timeout_s is 0"),
     (lambda: ProcessPrefetchingIter(iterators.rows, start_method="x"), ArgumentError, "start_method is 'x'"),
     (lambda: ProcessPrefetchingIter(lambda **part: None), UnpicklableError, "lambda"),
@@ -275,7 +280,9 @@ ROWS = [
     (lambda: load(listed(1, 2), listed(1, 2), seq=["1", "7"]), ArgumentError, "over other images"),
     (lambda: arrays().load_state_dict(3), ArgumentError, "is int, expected the result of state_dict"),
     (lambda: load(PrefetchingIter([arrays()] * 2), PrefetchingIter(arrays())), ArgumentError, "2 iterators"),
+    (lambda: with_workers(2, 0), ArgumentError, "with 2 workers, but here are 0; give num_workers=2"),
     (lambda: with_workers(1, 2), ArgumentError, "with 1 workers, but here are 2; give num_workers=1"),
+    (lambda: load(counted(3), counted(1), 5), StateError, "yielded only 2 batches, but .* saved after 5"),
     (lambda: load(as_iter(4), as_iter(2), 4), StateError, "yielded only 2 batches, but .* saved after 4"),
     # CSVIter
     *in_folder(
@@ -322,7 +329,7 @@ ROWS = [
         for given in (
             {"path_imgrec": ""},
             {"data_shape": (2, 20, 20)},
-            {"batch_size": 0},
+            {"part_index": 1},
             {"inter_method": 7},
             {"random_resized_crop": True, "rand_crop": True},
             {"min_random_scale": 2.0},
@@ -344,4 +351,5 @@ ROWS = [
     (lambda folder: objects(folder, min_crop_scales=(0.1, 0.2, 0.3)), ArgumentError, "expected 1 or 1"),
     (lambda folder: objects(folder, min_crop_overlaps=0.9, max_crop_overlaps=0.5), ArgumentError, "is above"),
     (lambda folder: objects(folder, [[2, 5, 0]]).next(), FileFormatError, r"a\.rec: byte 0: "),
+    (lambda folder: objects(folder, [1.0]).next(), FileFormatError, r"a\.rec: byte 0: "),
 ]

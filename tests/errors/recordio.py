@@ -46,10 +46,10 @@ ROWS = [
     (lambda folder: writer(folder).write("text"), ArgumentError, "encode text first"),
     (lambda folder: R.MXRecordIO(folder / "a.rec", "a"), ArgumentError, "flag is 'a'"),
     (lambda folder: R.MXRecordIO(folder / "missing.rec", "r"), FileError, "missing.rec"),
-    (lambda folder: indexed(folder, "7\t0\n", key=99), UnknownKeyError, "no key 99"),
+    (lambda folder: indexed(folder, "", b"", 0), UnknownKeyError, "no key 0 and no other"),
     *[
         (lambda folder, text=text: indexed(folder, text), FileFormatError, r"a\.idx: ")
-        for text in ("<!DOCTYPE html>\n", "\xff")
+        for text in ("a\t0\n", "1\t-4\n", "\xff")
     ],
     # damage
     *[

@@ -51,7 +51,6 @@ ROWS = [
     (lambda: mx.nd.sparse.zeros("csr", (HUGE, 3)), OutOfMemoryError, SHORT),
     (lambda: mx.nd.sparse.zeros("row_sparse", (HUGE, 3)).asnumpy(), OutOfMemoryError, SHORT),
     (lambda: with_shape(HUGE, 3), OutOfMemoryError, SHORT),
-    (bound("FullyConnected", 2, num_hidden=str(HUGE), no_bias="1"), OutOfMemoryError, SHORT),
     (bound("tile", reps=f"({HUGE},)"), OutOfMemoryError, SHORT),
     (bound("Concat", 2, num_args=str(HUGE)), FileFormatError, SHORT),
     (bound("SliceChannel", num_outputs=str(HUGE)), OpError, SHORT),

@@ -32,6 +32,10 @@ def test_example_reaches_its_short_target(path, tmp_path, tmp_path_factory):
     assert picture.exists() == draws
 
 
+def test_examples_are_short():
+    assert [path for path in EXAMPLES if len(path.read_text("utf-8").splitlines()) > 150] == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(native.core is None, reason="the test above has done the same")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import dpmodule as mx
 from helpers.nets import blobs
@@ -40,12 +39,6 @@ def test_arrays_lie_where_their_group_lives():
     assert executor.reshape(data=(3, 6), partial_shaping=True).arg_dict["fc1_bias"].context == mx.cpu(1)
 
 
-def assert_same(one, other, **tolerance):
-    np.testing.assert_allclose(one.outputs[0].asnumpy(), other.outputs[0].asnumpy(), **tolerance)
-    for name, grad in one.grad_dict.items():
-        np.testing.assert_allclose(other.grad_dict[name].asnumpy(), grad.asnumpy(), **tolerance)
-
-
 def test_every_node_draws_from_its_own_contexts_generator():
     def outputs(seeded):
         for device in range(3):
@@ -74,10 +67,3 @@ def test_module_trains_with_groups(contexts):
     for name, value in found[0].items():
         np.testing.assert_allclose(found[1][name], value, atol=1e-6)
     assert mod.group.param_arrays[0][0].context == mx.cpu(3)
-
-
-@pytest.mark.gpu
-def test_groups_on_cpu_and_gpu():
-    spread = ran({"front": mx.gpu(0), "back": mx.cpu(0)})
-    assert spread.arg_dict["fc1_weight"].tensor.device == torch.device("cuda", 0)
-    assert_same(ran(None), spread, rtol=1e-4, atol=1e-5)

@@ -78,16 +78,15 @@ def watched(executor):
 OF_GRADIENT = "(its gradient) failed on inputs fc_output (2, 4): no gradient today"
 
 
-@pytest.mark.parametrize(
-    ("make", "run", "said"),
-    [
-        (lambda: net(FORWARD), lambda executor: executor.forward(), f"{FORWARD} 'bad'"),
-        (lambda: net(FORWARD), watched, "cannot go on"),
-        (lambda: net(BACKWARD), step, OF_GRADIENT),
-        (lambda: S.SoftmaxOutput(net(BACKWARD), name="softmax"), step, "no gradient today"),
-    ],
-    ids=["predict", "watched", "backward", "below a loss"],
-)
+THE_NODE = [
+    (lambda: net(FORWARD), lambda executor: executor.forward(), f"{FORWARD} 'bad'"),
+    (lambda: net(FORWARD), watched, "cannot go on"),
+    (lambda: net(BACKWARD), step, OF_GRADIENT),
+    (lambda: S.SoftmaxOutput(net(BACKWARD), name="softmax"), step, "no gradient today"),
+]
+
+
+@pytest.mark.parametrize(("make", "run", "said"), THE_NODE)
 def test_the_node_is_named(make, run, said):
     executor = bind(make())
     for _ in range(2):

@@ -1,6 +1,5 @@
 import logging
 import mmap
-import re
 import sys
 from pathlib import Path
 
@@ -71,17 +70,6 @@ def test_lent_memory_is_never_replaced_by_a_gradient():
     assert large.grad_dict["x"].asnumpy().tolist() == [2, 4, 0, 0]
 
 
-def test_what_no_gradient_reaches_counts_as_in_prediction():
-    def allocated(symbol, **options):
-        text = symbol.simple_bind(CPU, data=(4, 3, 256, 256), **options).debug_str()
-        return int(re.search(r"Total (\d+) MB allocated", text).group(1))
-
-    net = mx.sym.Variable("data")
-    for _ in range(6):
-        net = net * net
-    assert allocated(net) > allocated(mx.sym.BlockGrad(net)) == allocated(net, grad_req="null")
-
-
 def test_memory_that_nobody_else_holds_is_used_again():
     array = mx.nd.ones((300, 300))
     assert reusable(array) is array.tensor
@@ -90,14 +78,3 @@ def test_memory_that_nobody_else_holds_is_used_again():
     assert reusable(small) is None
     expanded = mx.nd.NDArray(mx.nd.zeros((1,)).tensor.expand(4, 4), CPU)  # no memory to write in
     assert reusable(expanded) is None
-
-
-def test_large_memory_in_use_is_replaced_by_new_pages():
-    array = mx.nd.ones((600, 600))
-    held = array.tensor.view(-1)
-    found = reusable(array)
-    assert found.shape == (600, 600)
-    assert found.data_ptr() != held.data_ptr()
-    assert not found.any()
-    del held, found
-    assert reusable(array) is array.tensor

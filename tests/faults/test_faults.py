@@ -18,12 +18,7 @@ from helpers.resumable import KINDS
 FILE = TESTS / "helpers" / "faults.py"
 NUMBERS = {"kill": [signal.SIGKILL], "signal": [signal.SIGTERM, signal.SIGINT]}
 # as Python ends itself after Ctrl-C; a shell makes 130 of it
-ENDS = {
-    0: 0,
-    signal.SIGKILL: -signal.SIGKILL,
-    signal.SIGTERM: 128 + signal.SIGTERM,
-    signal.SIGINT: -signal.SIGINT,
-}
+ENDS = {number: -number for number in (0, signal.SIGKILL, signal.SIGINT)} | {signal.SIGTERM: 143}
 EXPECTED = re.compile(r"net(-symbol\.json|-(\d{4}|last)\.(params|states|run)|\.log|\.digest)")
 
 
@@ -135,8 +130,7 @@ def test_language_model_goes_on_where_it_was_killed(tmp_path):
     again = run_file(example, "--smoke", "--resume", tmp_path / "part", seconds=110)
     assert again.returncode == 0, again.stderr
     assert again.stdout.splitlines()[-1] == whole.stdout.splitlines()[-1]
-    saved = [
-        [path.read_bytes() for path in sorted(tmp_path.glob(f"{n}-*.params"))] for n in ("part", "whole")
-    ]
+    files = [sorted(tmp_path.glob(f"{name}-*.params")) for name in ("part", "whole")]
+    saved = [[path.read_bytes() for path in each] for each in files]
     assert saved[0] == saved[1]
     assert len(saved[0]) == 4  # of two devices, at the end and within the last epoch

@@ -15,7 +15,7 @@ import torch
 import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule import fluid
-from dpmodule.agents import DictionaryAgent, create_agent
+from dpmodule.agents import create_agent
 from dpmodule.base import ArgumentError, FileError, MXNetError
 from dpmodule.cli import data, models
 from dpmodule.cli.__main__ import main
@@ -144,15 +144,6 @@ def test_names_in_a_folder_of_fluid(ran):
     again, feeds, targets = fluid.io.load_inference_model("fluid", executor)
     assert executor.run(again, {feeds[0]: INPUT}, targets)[0].tolist() == [[6 * 199]]
     assert sorted(os.listdir("fluid")) == ["model-0000.params", "model-symbol.json"]
-
-
-def test_names_in_files_of_agents(ran):
-    words = DictionaryAgent({})
-    for name in NAMES:
-        words.add_token(name)
-    words.save("agent.dict")
-    again = DictionaryAgent({"dict_file": "agent.dict"})
-    assert [again[name] for name in NAMES] == [words[name] for name in NAMES]
 
 
 def drawn_as_svg(net):
@@ -302,6 +293,7 @@ READERS = {
     "list of images": lambda path: mx.image.ImageIter(1, (3, 2, 2), path_imglist=path, path_root="."),
     "feed": mx.hogwild.DataFeedDesc,
     "dynet": lambda path: dy.ParameterCollection().populate(path),
+    "dynet values": lambda path: dy.FromFileInitializer(path).fill(torch.zeros(2), None),
     "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
     "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")),
     "convert": models.find,

@@ -70,29 +70,18 @@ def test_the_projected_lstm_unrolls_into_a_symbol():
     rng = np.random.RandomState(1)
     n, steps, c, hidden, projected = 2, 3, 4, 5, 3
     cell = mx.gluon.contrib.rnn.LSTMPCell(hidden, projected, prefix="a_")
-    begin = [mx.sym.Variable("r"), mx.sym.Variable("c")]
-    output, states = cell.unroll(
-        steps, mx.sym.Variable("x"), begin_state=begin, layout="NTC", merge_outputs=True
-    )
+    x, *begin = (mx.sym.Variable(name) for name in "xrc")
+    output, states = cell.unroll(steps, x, begin_state=begin, layout="NTC", merge_outputs=True)
     net = mx.sym.Group([output, *states])
-    sizes = {
-        "a_i2h_weight": (4 * hidden, c),
-        "a_i2h_bias": (4 * hidden,),
-        "a_h2h_weight": (4 * hidden, projected),
-        "a_h2h_bias": (4 * hidden,),
-        "a_h2r_weight": (projected, hidden),
-        "x": (n, steps, c),
-        "r": (n, projected),
-        "c": (n, hidden),
-    }
+    sizes = {"x": (n, steps, c), "r": (n, projected), "c": (n, hidden), "a_h2r_weight": (projected, hidden)}
+    sizes |= {"a_i2h_weight": (4 * hidden, c), "a_h2h_weight": (4 * hidden, projected)}
+    sizes |= dict.fromkeys(("a_i2h_bias", "a_h2h_bias"), (4 * hidden,))
     assert sorted(net.list_arguments()) == sorted(sizes)
     v = {name: rng.randn(*shape).astype("f4") for name, shape in sizes.items()}
     r, state, rows = v["r"], v["c"], []
     for t in range(steps):
-        gates = (
-            v["x"][:, t] @ v["a_i2h_weight"].T + v["a_i2h_bias"] + r @ v["a_h2h_weight"].T + v["a_h2h_bias"]
-        )
-        i, f, g, o = np.split(gates, 4, axis=1)
+        gates = v["x"][:, t] @ v["a_i2h_weight"].T + r @ v["a_h2h_weight"].T
+        i, f, g, o = np.split(gates + v["a_i2h_bias"] + v["a_h2h_bias"], 4, axis=1)
         state = sigmoid(f) * state + sigmoid(i) * np.tanh(g)
         r = (sigmoid(o) * np.tanh(state)) @ v["a_h2r_weight"].T
         rows.append(r)

@@ -31,19 +31,17 @@ LAYERS = {"fc1_weight": (30, 50), "fc1_bias": (30,), "fc1_output": (100, 30), "a
 LAYERS |= {"fc2_weight": (10, 30), "fc2_bias": (10,), "fc2_output": (100, 10)}
 
 
-@pytest.mark.parametrize(
-    ("net", "given", "expected"),
-    [
-        (perceptron(), {"data": (100, 50)}, LAYERS),
-        (S.relu(X) + Y * Z, {"z": (2, 3)}, {"x": (2, 3), "y": (2, 3)}),
-        (X + Y, {"x": (2, 0), "y": (0, 3)}, {"x": (2, 3)}),
-        (X + Y, {"x": (2, 0)}, {"y": (2, 0)}),
-        (HALF, {"x": (2, 0)}, {"x": (2, 3)}),
-        (HALF, {"x": (4, 5)}, {"x": (4, 5)}),  # as in MXNet
-        (HALF, {"x": (0, 5)}, {"x": (0, 3)}),  # as in MXNet: what is not fully given does not override
-        (X + Y, {}, {"x": None}),
-    ],
-)
+SHAPES = [
+    (perceptron(), {"data": (100, 50)}, LAYERS),
+    (S.relu(X) + Y * Z, {"z": (2, 3)}, {"x": (2, 3), "y": (2, 3)}),
+    (X + Y, {"x": (2, 0), "y": (0, 3)}, {"x": (2, 3)}),
+    (HALF, {"x": (4, 5)}, {"x": (4, 5)}),  # as in MXNet
+    (HALF, {"x": (0, 5)}, {"x": (0, 3)}),  # as in MXNet: what is not fully given does not override
+    (X + Y, {}, {"x": None}),
+]
+
+
+@pytest.mark.parametrize(("net", "given", "expected"), SHAPES)
 def test_shapes(net, given, expected):
     found = shapes_of(net, **given)
     assert {name: found[name] for name in expected} == expected
@@ -66,14 +64,14 @@ BESIDE = S.FullyConnected(X, S.Variable("w"), num_hidden=2)
 TEXT = r"FullyConnected 'fc' made at.*test_infer.py:\d+.*data \(2, 4\), w \(3, 5\)"
 
 
-@pytest.mark.parametrize(
-    ("net", "given", "said"),
-    [
-        (DENSE, {"data": (2, 4), "w": (3, 5)}, TEXT),
-        (S.Group([S.relu(X) + Z, X + Y]), {"y": (4, 5), "z": (2, 3)}, "relu"),  # seen behind the walk
-        (S.Group([chain(5) + Y, BESIDE]), {"y": (2, 3), "w": (2, 9)}, None),  # by a backward walk only
-    ],
-)
+CONTRADICTIONS = [
+    (DENSE, {"data": (2, 4), "w": (3, 5)}, TEXT),
+    (S.Group([S.relu(X) + Z, X + Y]), {"y": (4, 5), "z": (2, 3)}, "relu"),  # seen behind the walk
+    (S.Group([chain(5) + Y, BESIDE]), {"y": (2, 3), "w": (2, 9)}, None),  # by a backward walk only
+]
+
+
+@pytest.mark.parametrize(("net", "given", "said"), CONTRADICTIONS)
 def test_contradictions(net, given, said):
     with pytest.raises(ShapeError, match=said):
         shapes_of(net, **given)
@@ -96,17 +94,16 @@ DECLARED = S.Group([S.Variable("a", dtype="float16") + S.Variable("b"), S.Variab
 FLOATS = dict.fromkeys(("e_weight", "e", "bn_gamma", "bn_moving_mean"), "float32") | {"bn": "float16"}
 
 
-@pytest.mark.parametrize(
-    ("net", "given", "expected"),
-    [
-        (perceptron() + Y, {"y": "float16"}, dict.fromkeys(("data", "fc1_weight", "fc2_bias"), "float16")),
-        (DECLARED, {"default": "float32"}, {"b": "float16", "c": "float32", "d": "float32"}),
-        (DECLARED, {}, {"b": "float16", "c": None}),
-        (S.Group([CAST, LOOKED, S.BatchNorm(X, name="bn")]), {"x": "float16"}, FLOATS),
-        (S.SoftmaxOutput(DATA, name="sm"), {"data": "float32", "sm_label": "int32"}, {"sm": "float32"}),
-    ],
-    ids=["both ways", "default", "unknown", "of operators", "labels"],
-)
+TYPES = [
+    (perceptron() + Y, {"y": "float16"}, dict.fromkeys(("data", "fc1_weight", "fc2_bias"), "float16")),
+    (DECLARED, {"default": "float32"}, {"b": "float16", "c": "float32", "d": "float32"}),
+    (DECLARED, {}, {"b": "float16", "c": None}),
+    (S.Group([CAST, LOOKED, S.BatchNorm(X, name="bn")]), {"x": "float16"}, FLOATS),
+    (S.SoftmaxOutput(DATA, name="sm"), {"data": "float32", "sm_label": "int32"}, {"sm": "float32"}),
+]
+
+
+@pytest.mark.parametrize(("net", "given", "expected"), TYPES)
 def test_types(net, given, expected):
     found = types_of(net, **given)
     assert {name: found[name] for name in expected} == expected

@@ -52,15 +52,15 @@ def test_deep_graph_is_ordered_and_freed_without_recursion():
     gc.collect()
 
 
-@pytest.mark.parametrize(
-    ("symbol", "count"),
-    [
-        ((A + B) + (A + B), 1),
-        (((A + B) * A) + ((A + B) * A), 2),
-        (S.Group([A * B, A * B]), 0),  # two outputs stay two: one is a copy
-        (S.Group([A * B + 1, A * B + 1]), 1),
-    ],
-)
+EQUAL = [
+    ((A + B) + (A + B), 1),
+    (((A + B) * A) + ((A + B) * A), 2),
+    (S.Group([A * B, A * B]), 0),  # two outputs stay two: one is a copy
+    (S.Group([A * B + 1, A * B + 1]), 1),
+]
+
+
+@pytest.mark.parametrize(("symbol", "count"), EQUAL)
 def test_equal_operators_become_one(symbol, count, monkeypatch):
     merged = symbol.simple_bind(mx.cpu(), a=(2, 3), b=(2, 3))
     smaller = merged.get_optimized_symbol()

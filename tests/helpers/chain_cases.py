@@ -53,11 +53,8 @@ def chain(mx, case, contexts):
     if case == "python_loss":
         loss = mx.mod.PythonLossModule(grad_func=hinge_gradient(mx))
         scores = module(dense(mx, v("data"), CLASSES, "top", None), label_names=None, context=contexts)
-        return [
-            (first, {}),
-            (scores, {"auto_wiring": True}),
-            (loss, {"take_labels": True, "auto_wiring": True}),
-        ]
+        wired = {"auto_wiring": True}
+        return [(first, {}), (scores, wired), (loss, {"take_labels": True, **wired})]
     middle = dense(mx, v("data"), 5, "mid")
     both = mx.sym.Group([middle, head(mx, middle, "side")])
     join = head(mx, mx.sym.Concat(v("a"), v("b"), dim=1))

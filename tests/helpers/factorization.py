@@ -27,9 +27,8 @@ def network(mx):
     pairs = 0.5 * mx.sym.square(mx.sym.dot(x, v))
     own = mx.sym.dot(mx.sym.square(x), mx.sym._internal._square_sum(v, axis=1, keepdims=True))
     total = mx.sym.sum(mx.sym.Concat(linear, pairs, dim=1), axis=1, keepdims=True)
-    return mx.sym.LinearRegressionOutput(
-        mx.sym.elemwise_add(total, 0.5 * mx.sym.negative(own)), mx.sym.Variable("label")
-    )
+    total = mx.sym.elemwise_add(total, 0.5 * mx.sym.negative(own))
+    return mx.sym.LinearRegressionOutput(total, mx.sym.Variable("label"))
 
 
 def data():
@@ -51,12 +50,8 @@ def train(mx, name, contexts, kvstore="local", epochs=2):
         epochs: how often all samples are seen.
     """
     features, targets = data()
-    batches = mx.io.NDArrayIter(
-        mx.nd.array(features).tostype("csr"),
-        {"label": mx.nd.array(targets)},
-        BATCH,
-        last_batch_handle="discard",
-    )
+    rows, label = mx.nd.array(features).tostype("csr"), {"label": mx.nd.array(targets)}
+    batches = mx.io.NDArrayIter(rows, label, BATCH, last_batch_handle="discard")
     module = mx.mod.Module(network(mx), ["data"], ["label"], context=contexts)
     module.bind(batches.provide_data, batches.provide_label)
     rng = np.random.RandomState(1)

@@ -3,12 +3,8 @@
 import asyncio
 import collections
 import dataclasses
-import functools
 import gc
 import importlib.util
-import inspect
-
-import pytest
 
 from dpmodule.streams import BaseAsyncExtendableStream, BaseAsyncWorker, BaseAsyncWorkerPool
 
@@ -41,24 +37,6 @@ def run(coroutine, new_loop=asyncio.new_event_loop, seconds=10.0):
     assert not reports, reports
     assert not left, left
     return result
-
-
-def every_loop(test):
-    """Give a test each kind of loop as `new_loop`; run one that is a coroutine in each."""
-    if inspect.iscoroutinefunction(test):
-        test = _in_loop(test)
-    return pytest.mark.parametrize("new_loop", list(KINDS.values()), ids=list(KINDS))(test)
-
-
-def _in_loop(coroutine):
-    @functools.wraps(coroutine)
-    def test(*, new_loop, **arguments):
-        run(coroutine(**arguments), new_loop, 15.0)
-
-    signature = inspect.signature(coroutine)
-    new = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
-    test.__signature__ = signature.replace(parameters=[*signature.parameters.values(), new])
-    return test
 
 
 async def soon(condition, seconds=10.0):

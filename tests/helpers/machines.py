@@ -10,7 +10,9 @@ __all__ = ["examples", "play"]
 def examples(short, long):
     """Return a mark by which a test gets `examples`: a short run, and a long one that is slow."""
     slow = pytest.param(long, marks=[pytest.mark.slow, pytest.mark.timeout(1800)], id="long")
-    return pytest.mark.parametrize("examples", [pytest.param(short, id="short"), slow])
+    return pytest.mark.parametrize(
+        "examples", [pytest.param(short, marks=pytest.mark.timeout(120), id="short"), slow]
+    )
 
 
 def play(machine, examples, steps=25, shrinks=True):

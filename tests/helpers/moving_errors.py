@@ -8,6 +8,7 @@ import torch
 import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule import agents, fluid
+from helpers.hogwild_agents import NoShare
 
 __all__ = ["ERRORS"]
 
@@ -107,14 +108,6 @@ def in_program(body):
         executor = fluid.Executor()
         executor.run(fluid.default_startup_program())
         body(executor, loss)
-
-
-class NoShare:
-    def observe(self, observation):
-        return observation
-
-    def act(self):
-        return {"id": "x"}
 
 
 def world(method="share", reply=None, call="parley", **opt):

@@ -213,10 +213,32 @@ def expanded():
     return model_of(text), (2, 3, 4), (3, 6, 4)
 
 
+def averaged():
+    """Windows that exceed the data on one side."""
+    text = """(float[n,2,7,6] x) => (float[] y, float[] z) {
+        y = AveragePool<kernel_shape = [3,3], strides = [2,2], pads = [0,1,1,0]>(x)
+        z = AveragePool<kernel_shape = [3,3], strides = [2,2], pads = [0,1,1,0], count_include_pad = 1>(x)
+    }"""
+    return model_of(text), (2, 2, 7, 6), (3, 2, 7, 6)
+
+
+def two_classes():
+    offset, scale, coefficients = (draw(5).tolist() for _ in range(3))
+    text = f"""(float[n,5] x) => (int64[] label, float[] y, float[] second) <int64[1] one = {{1}}> {{
+        z = ai.onnx.ml.Scaler<offset = {offset}, scale = {scale}>(x)
+        label, p = ai.onnx.ml.LinearClassifier<classlabels_ints = [0, 1], coefficients = {coefficients},
+            intercepts = [0.5], post_transform = "LOGISTIC">(z)
+        y = ai.onnx.ml.Normalizer<norm = "L1">(p)  second = ai.onnx.ml.ArrayFeatureExtractor(p, one)
+    }}"""
+    return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
+
+
 GRAPHS = {
     "channels_last": channels_last,
     "gathered_shape": gathered_shape,
     "expanded": expanded,
+    "two_classes": two_classes,
+    "averaged": averaged,
     "loop_rnn": loop_rnn,
     "scan": scan,
     "while_loop": while_loop,

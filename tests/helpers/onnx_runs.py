@@ -114,15 +114,17 @@ def again(model, folder):
 
 def symbol_of(name, count, attrs):
     """Return an operator on variables x0, x1, ..."""
-    return mx.symbol.symbol.op_function(name)(
-        *[mx.sym.Variable(f"x{i}") for i in range(count)], name="op", **attrs
-    )
+    inputs = [mx.sym.Variable(f"x{i}") for i in range(count)]
+    return mx.symbol.symbol.op_function(name)(*inputs, name="op", **attrs)
 
 
-def _grid(attrs):
-    """Return every combination of attributes, of which a list holds several values."""
+def _each(name, inputs, types, attrs):
+    """Yield an operator and its arrays, for every type and every value of the attributes that are lists."""
     lists = [value if isinstance(value, list) else [value] for value in attrs.values()]
-    return [dict(zip(attrs, chosen)) for chosen in product(*lists)]
+    for dtype, chosen in product(types, product(*lists)):
+        cast = [np.asarray(each) if dtype is None else np.asarray(each).astype(dtype) for each in inputs]
+        symbol = symbol_of(name, len(inputs), dict(zip(attrs, chosen)))
+        yield symbol, {f"x{i}": each for i, each in enumerate(cast)}
 
 
 def check_op(name, *inputs, types=(None,), rtol=1e-4, atol=1e-5, opset=17, **attrs):
@@ -140,10 +142,8 @@ def check_op(name, *inputs, types=(None,), rtol=1e-4, atol=1e-5, opset=17, **att
     Returns:
         the last model.
     """
-    for dtype, chosen in product(types, _grid(attrs)):
-        cast = [np.asarray(each) if dtype is None else np.asarray(each).astype(dtype) for each in inputs]
-        arrays = {f"x{i}": each for i, each in enumerate(cast)}
-        found = check_same(symbol_of(name, len(inputs), chosen), arrays, (), rtol, atol, opset=opset)
+    for symbol, arrays in _each(name, inputs, types, attrs):
+        found = check_same(symbol, arrays, (), rtol, atol, opset=opset)
     return found
 
 
@@ -159,10 +159,7 @@ def check_sizes(name, *inputs, changing=None, types=(None,), opset=17, **attrs):
         attrs: attributes.
     """
     changing = [f"x{i}" for i in (range(len(inputs)) if changing is None else changing)]
-    for dtype, chosen in product(types, _grid(attrs)):
-        cast = [np.asarray(each) if dtype is None else np.asarray(each).astype(dtype) for each in inputs]
-        arrays = {f"x{i}": each for i, each in enumerate(cast)}
-        symbol = symbol_of(name, len(inputs), chosen)
+    for symbol, arrays in _each(name, inputs, types, attrs):
         model = exported(symbol, arrays, opset=opset, dynamic={key: {0: "batch"} for key in changing})
         for times in (1, 2, 3):
             sized = {k: np.concatenate([v] * times) if k in changing else v for k, v in arrays.items()}

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 CHOICES = {
-    "kind": ("dense", "dense", "convolutional", "recurrent", "embedding", "sparse"),
+    "kind": ("dense", "dense", "convolutional", "recurrent", "sparse"),
     "batch": (1, 7, 32, 50, 128, 200),
     "classes": (2, 3, 10),
     "act": ("relu", "tanh", "sigmoid", "softrelu"),
@@ -69,12 +69,6 @@ def recurrent(mx, draw, one, value):
     return mx.sym.Flatten(last), (steps, *features)
 
 
-def embedding(mx, draw, one, value):
-    draw.words = one((20, 3000))
-    value = mx.sym.Embedding(value, input_dim=draw.words, output_dim=one((4, 64)), name="embed")
-    return mx.sym.mean(value, axis=1), (one((1, 12)),)
-
-
 def sparse(mx, draw, one, value):
     draw.feed, value = "iterator", mx.sym.Variable("data", stype="csr")
     if one((True, False, False)):
@@ -85,18 +79,14 @@ def sparse(mx, draw, one, value):
 
 
 def network(mx, draw, one):
-    """Return a network and the data it reads: one class for each side of a line, or each range of words."""
+    """Return a network and the data it reads: one class for each side of a line."""
     value, shape = globals()[draw.kind](mx, draw, one, mx.sym.Variable("data"))
     net = mx.sym.FullyConnected(value, num_hidden=draw.classes, name="scores")
     numbers = np.random.RandomState(one(range(1000)))
-    if draw.kind == "embedding":
-        x = numbers.randint(0, draw.words, (draw.count, *shape)).astype("f4")
-        y = x[:, 0] * draw.classes // draw.words
-    else:
-        x = numbers.uniform(-1, 1, (draw.count, *shape)).astype("f4")
-        if draw.kind == "sparse":
-            x[numbers.uniform(size=x.shape) < 0.9] = 0
-        y = x.reshape(draw.count, -1).sum(1).argsort().argsort() * draw.classes // draw.count
+    x = numbers.uniform(-1, 1, (draw.count, *shape)).astype("f4")
+    if draw.kind == "sparse":
+        x[numbers.uniform(size=x.shape) < 0.9] = 0
+    y = x.reshape(draw.count, -1).sum(1).argsort().argsort() * draw.classes // draw.count
     return mx.sym.SoftmaxOutput(net, name="softmax"), x, y.astype("f4")
 
 

@@ -19,7 +19,6 @@ from dpmodule.streams.pipe import backend, control
 PROTOCOLS = {control.NATIVE: "native", control.PYTHON: "python"}
 if backend.protocol() != control.NATIVE:
     del PROTOCOLS[control.NATIVE]
-every_core = pytest.mark.parametrize("core", list(PROTOCOLS), ids=list(PROTOCOLS.values()))
 
 
 @dataclasses.dataclass

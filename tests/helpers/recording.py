@@ -31,9 +31,7 @@ class FakeDriver:
         tensors, states = self.memory(), [each.get_state() for each in generators]
         saved = [tensor.clone() for tensor in tensors]
         first = work()
-        static = RecordedOutputs(
-            [out.clone() for out in first.outputs], [_clone(grad) for grad in first.grads]
-        )
+        static = RecordedOutputs(*([_clone(each) for each in part] for part in (first.outputs, first.grads)))
         for tensor, before in zip(tensors, saved, strict=True):
             tensor.copy_(before)
         for each, state in zip(generators, states, strict=True):
@@ -42,9 +40,8 @@ class FakeDriver:
         def replay():
             self.replayed += 1
             found = work()
-            for mine, new in zip(
-                (*static.outputs, *static.grads), (*found.outputs, *found.grads), strict=True
-            ):
+            new_ones = (*found.outputs, *found.grads)
+            for mine, new in zip((*static.outputs, *static.grads), new_ones, strict=True):
                 if mine is not None:
                     mine.copy_(new)
 

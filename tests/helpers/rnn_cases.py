@@ -1,5 +1,10 @@
 """Recurrent networks to build with any package that has MXNet's interface; also read by the recipe of the goldens."""
 
+import json
+import random
+
+import numpy as np
+
 STEPS, ROWS, FEATURES, UNITS = 3, 2, 5, 4
 
 
@@ -131,3 +136,37 @@ def shapes_of(symbol, way):
     if "data" in arguments:
         shapes["data"] = data
     return shapes
+
+
+def values(mx, name, shape):
+    """Return numbers that depend on a name alone."""
+    seed = sum(ord(letter) * (i + 1) for i, letter in enumerate(name)) % 2**31
+    return mx.nd.array(np.random.RandomState(seed).uniform(-0.7, 0.7, shape))
+
+
+def nodes(symbol):
+    """Return the nodes of a saved graph without what tells of the version."""
+    return [
+        [n["op"], n["name"], n.get("attrs", {}), n["inputs"]] for n in json.loads(symbol.tojson())["nodes"]
+    ]
+
+
+def batches(mx, sentences, words):
+    """Return two epochs of sentences in buckets from seeds of 11, by layout, and encoded words."""
+    found = {}
+    for layout in ("NT", "TN"):
+        random.seed(11)
+        np.random.seed(11)
+        it = mx.rnn.BucketSentenceIter(sentences, 4, buckets=[4, 8, 10], invalid_label=0, layout=layout)
+        epochs = []
+        for _ in range(2):
+            arrays = [[b.bucket_key, *(a.asnumpy().tolist() for a in (*b.data, *b.label)), b.pad] for b in it]
+            epochs.append(arrays)
+            it.reset()
+        describe = [[d.name, list(d.shape), d.layout] for d in it.provide_data + it.provide_label]
+        found[layout] = {"epochs": epochs, "default_bucket_key": it.default_bucket_key, "describe": describe}
+    it = mx.rnn.BucketSentenceIter(sentences, 4)
+    found["buckets_found"] = [list(map(int, it.buckets)), it.default_bucket_key]
+    found["encoded"] = list(mx.rnn.encode_sentences(words, invalid_label=0, start_label=1))
+    found["encoded_minus_one"] = list(mx.rnn.encode_sentences(words))
+    return found

@@ -82,9 +82,8 @@ def ready(net=None, contexts=None, optimizer=None, shapes=SHAPES, init="xavier",
     module = net
     if not isinstance(net, mx.mod.BaseModule):
         names = [[each[0] for each in part] for part in shapes]
-        module = mx.mod.Module(
-            nets.mlp() if net is None else net, *names, *[None] * (2 - len(names)), context=contexts
-        )
+        names += [None] * (2 - len(names))
+        module = mx.mod.Module(nets.mlp() if net is None else net, *names, context=contexts)
     module.bind(*shapes, **bind)
     given = () if init is None else (mx.init.create(init) if isinstance(init, str) else init,)
     module.init_params(*given)

@@ -55,17 +55,6 @@ def resnet():
     return Sequential(basic_block(4, 4), basic_block(4, 8, 2), *head)
 
 
-def convnext():
-    def forward(self, x):
-        y = self.norm(self.dwconv(x).permute(0, 2, 3, 1))
-        y = self.gamma * self.pwconv2(F.gelu(self.pwconv1(y)))
-        return x + y.permute(0, 3, 1, 2)
-
-    layers = {"dwconv": Conv2d(6, 6, 7, padding=3, groups=6), "norm": LayerNorm(6, eps=1e-6)}
-    gamma = nn.Parameter(torch.full((6,), 0.5))
-    return net(forward, **layers, pwconv1=Linear(6, 24), pwconv2=Linear(24, 6), gamma=gamma)
-
-
 def ssd():
     def forward(self, x):
         scores, boxes = [], []
@@ -94,21 +83,6 @@ def bag_of_words():
 def recurrent(kind, layers=1, both=False, **options):
     rnn = kind(8, 6, layers, bidirectional=both, batch_first=True, **options)
     return net(lambda self, x: self.fc(self.rnn(x)[0]), rnn=rnn, fc=Linear(12 if both else 6, 5))
-
-
-def projected():
-    return net(
-        lambda self, x: self.lstm(x.transpose(0, 1))[0][-1], lstm=nn.LSTM(4, 6, proj_size=3, bias=False)
-    )
-
-
-def transformer():
-    def forward(self, src, tgt):
-        causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1])
-        return self.out(self.body(self.src(src), self.tgt(tgt), tgt_mask=causal, tgt_is_causal=True))
-
-    body = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
-    return net(forward, src=Embedding(20, 8), tgt=Embedding(20, 8), body=body, out=Linear(8, 20))
 
 
 def gpt_block():
@@ -150,27 +124,6 @@ def causal_attention():
     return net(forward, **linear, mask=torch.tril(torch.ones(10, 10)).view(1, 1, 10, 10))
 
 
-def llama_block():
-    """Rotary positions, RMS norm and a gated feed-forward part."""
-
-    def rotate(x, cos, sin):
-        return x * cos + torch.cat((-x[..., 2:], x[..., :2]), dim=-1) * sin
-
-    def forward(self, x):
-        b, t, _ = x.shape
-        angles = torch.outer(torch.arange(t).float(), self.inverse)
-        cos, sin = (each(torch.cat((angles, angles), dim=-1)) for each in (torch.cos, torch.sin))
-        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
-        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True)
-        x = x + y.transpose(1, 2).reshape(b, t, 8)
-        return x + self.down(F.silu(self.gate(x)) * self.up(x))
-
-    linear = {"gate": Linear(8, 12), "up": Linear(8, 12), "down": Linear(12, 8)}
-    made = net(forward, norm=nn.RMSNorm(8, eps=1e-6), qkv=Linear(8, 24, bias=False), **linear)
-    made.register_buffer("inverse", 1.0 / (10000 ** (torch.arange(0, 4, 2).float() / 4)), persistent=False)
-    return made
-
-
 # tables, graphs, parts that are read in odd ways
 
 
@@ -187,12 +140,6 @@ def mixture():
     return net(forward, gate=Linear(4, 3), experts=nn.ModuleList(Linear(4, 2) for _ in range(3)))
 
 
-def activations():
-    named = "elu selu celu softplus mish silu hardswish relu6 tanh logsigmoid"
-    functions = [getattr(F, name) for name in named.split()]
-    return net(lambda self, x: self.p(sum(f(self.f(x)) for f in functions)), f=Linear(8, 6), p=nn.PReLU(6))
-
-
 def odd():
     def forward(self, x):
         y = torch.where(x > 0, x, x.exp() - 1).clamp(-0.5, 2.0)
@@ -205,36 +152,18 @@ def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
 
 
-def loss_inside():
-    return net(lambda self, x, label: F.cross_entropy(self.fc(x), label), fc=Linear(6, 3))
-
-
-def several(*makes):
-    return lambda n: tuple(make(n)[0] for make in makes)
-
-
-def labels(n):
-    return (torch.randint(0, 3, (n,)),)
-
-
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
     "resnet": (resnet, floats(4, 8, 8)),
-    "convnext": (convnext, floats(6, 7, 7)),
     "ssd": (ssd, IMAGE),
     "bag_of_words": (bag_of_words, words(7)),
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
     "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
-    "projected": (projected, floats(5, 4)),
     "encoder_layer": (encoder_layer, floats(5, 8)),
-    "transformer": (transformer, words(5, 4)),
     "gpt_block": (gpt_block, floats(5, 8)),
     "gpt": (gpt, words(6)),
     "causal_attention": (causal_attention, floats(5, 8)),
-    "llama_block": (llama_block, floats(5, 8)),
-    "loss_inside": (loss_inside, several(floats(6), labels)),
     "mixture": (mixture, floats(4)),
-    "activations": (activations, floats(8)),
     "odd": (odd, SERIES),
 }
 """Name: what makes the module, and what makes its inputs for a batch size."""

@@ -175,13 +175,13 @@ def test_messages_of_the_log(run, dense, tmp_path, caplog):
     serial(run, module, described(**DENSE), dense[0], optimizer="adam")
     assert "optimizer is used only in a program's first run" in caplog.text
     assert type(module.optimizer).__name__ == "AdaGrad"
-    found = run.run_from_files(dense_module(), described(**DENSE), dense[0][:1], 4, mode="serial")
-    assert found.workers == 1
-    assert "thread_num is reduced from 4 to 1" in caplog.text
     (tmp_path / "blank").write_text("\n\n")
     files = [str(tmp_path / "blank")]
-    found = run.run_from_files(bag_net(), described(**BAGS), files, 1, "label", check_labels="ignore")
-    assert (found.examples, bool(np.isnan(found[0]))) == (0, True)
+    found = run.run_from_files(
+        bag_net(), described(**BAGS), files, 4, "label", mode="serial", check_labels="ignore"
+    )
+    assert (found.examples, found.workers, bool(np.isnan(found[0]))) == (0, 1, True)
+    assert "thread_num is reduced from 4 to 1" in caplog.text
     assert "run_from_files: the files have no lines, so nothing was trained" in caplog.text
 
 

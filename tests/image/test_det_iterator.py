@@ -1,5 +1,3 @@
-import numpy as np
-
 import dpmodule as mx
 from helpers.pictures import FOLDER, NAMES, OPTIONS
 
@@ -9,15 +7,6 @@ LISTED = [[*labels, f"{name}.png"] for labels, name in zip(OPTIONS["objects"], N
 
 def images(imglist=LISTED, **given):
     return I.ImageDetIter(2, (3, 12, 14), imglist=imglist, path_root=FOLDER, **given)
-
-
-def test_labels_are_filled_up():
-    it = images()
-    assert it.provide_label[0] == ("label", (2, 2, 5))
-    label = it.next().label[0].asnumpy()
-    np.testing.assert_allclose(label[0], [[0, 0.1, 0.1, 0.5, 0.6], [1, 0.2, 0.2, 0.9, 0.8]], rtol=1e-6)
-    np.testing.assert_allclose(label[1], [[1, 0.1, 0.1, 0.5, 0.6], [-1] * 5], rtol=1e-6)
-    assert [b.pad for b in it] == [1]
 
 
 def test_objects_are_changed_with_their_images():

@@ -59,6 +59,13 @@ def test_record_files_give_the_batches_of_the_fast_iterator(width, indexed):
             it.reset()
 
 
+def test_lists_of_files_are_read(tmp_path):
+    lines = "".join(f"{i + 5}\t{i}\t{2 * i}\t{name}.png\n" for i, name in enumerate(NAMES))
+    (tmp_path / "a.lst").write_text(lines)
+    it = images(imglist=None, path_imglist=tmp_path / "a.lst", label_width=2, batch_size=3)
+    assert epoch(it) == [([[0, 0], [1, 2], [2, 4]], 0)]
+
+
 def test_parts_cover_all_images():
     parts = [images(batch_size=1, num_parts=3, part_index=i) for i in range(3)]
     assert [epoch(part) for part in parts] == [[([0], 0)], [([1], 0)], [([2], 0)]]

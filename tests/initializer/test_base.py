@@ -10,22 +10,10 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
+from helpers.initializer_cases import rule_of
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/initializer/initializers.json").read_text())
 Desc = mx.init.InitDesc
-
-
-def rule_of(desc):
-    called = []
-    rules = [
-        name for name in dir(mx.init.Initializer) if name.startswith("_init_") and name != "_init_default"
-    ]
-    mark = {rule: lambda self, name, arr, rule=rule: called.append(rule) for rule in rules}
-    try:
-        type("Mark", (mx.init.Initializer,), mark)()(desc, mx.nd.zeros((2, 2)))
-    except ValueError:
-        return None
-    return called[0]
 
 
 def filled(init, name="w_weight", shape=(2, 3), attrs=None):
@@ -36,13 +24,13 @@ def filled(init, name="w_weight", shape=(2, 3), attrs=None):
 
 @pytest.mark.parametrize(("name", "rule"), GOLDENS["rules"].items())
 def test_rules_by_name_are_mxnets(name, rule):
-    assert rule_of(Desc(name)) == rule
+    assert rule_of(mx, Desc(name)) == rule
 
 
 @pytest.mark.filterwarnings("ignore:initializing .* by a plain string:DeprecationWarning")
 @pytest.mark.parametrize(("name", "rule"), GOLDENS["legacy_rules"].items())
 def test_rules_for_plain_strings_are_mxnets(name, rule):
-    assert rule_of(name) == rule
+    assert rule_of(mx, name) == rule
 
 
 def test_plain_string_warns():

@@ -27,14 +27,12 @@ def test_two_processes(long, tmp_path):
         mx.mod.Module(mlp()).fit(rows, num_epoch=1, checkpoint=str(tmp_path / "runFalse"), resume="auto")
 
 
+ENDS = [pytest.param(1, "SIGKILL", 300, marks=pytest.mark.slow), (2, "SIGSTOP", 2)]
+
+
 @pytest.mark.parametrize(
-    ("who", "how", "timeout_s"),
-    [
-        pytest.param(1, "SIGKILL", 300, marks=pytest.mark.slow),
-        (0, "SIGKILL", 300),  # the others ask its store who is gone
-        (2, "SIGSTOP", 2),
-    ],
-)
+    ("who", "how", "timeout_s"), [*ENDS, (0, "SIGKILL", 300)]
+)  # whose store the others ask
 def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
     with ranks(PROGRAMS / "dist_lost.py", 3, who, how, timeout_s, kind="file") as programs:
         others = [program for i, program in enumerate(programs) if i != who]

@@ -106,9 +106,8 @@ def test_labels_that_are_not_classes(name, caplog):
     assert not found
     caplog.clear()
     module = mx.mod.Module(symbol, label_names=["label"], context=TWO)
-    with pytest.raises(
-        mx.base.BoundsError, match=f"sample {sample} in batch 0 of epoch 0 has the label {label}"
-    ):
+    words = f"sample {sample} in batch 0 of epoch 0 has the label {label}"
+    with pytest.raises(mx.base.BoundsError, match=words):
         module.fit(feed, **options, check_labels="raise")
     mx.mod.Module(symbol, label_names=["label"]).fit(feed, **options, check_labels="ignore")
     assert not warnings_of(caplog)

@@ -12,9 +12,8 @@ SEED = int(os.environ.get("DPMODULE_TEST_SEED") or time.time())
 """Of the programs that each run draws anew; a failure tells their numbers."""
 
 
-LATER = [
-    pytest.param(number, marks=[pytest.mark.slow, pytest.mark.timeout(1000)]) for number in range(1, 160)
-]
+SLOW = [pytest.mark.slow, pytest.mark.timeout(1000)]
+LATER = [pytest.param(number, marks=SLOW) for number in range(1, 160)]
 
 
 @pytest.mark.timeout(400)
@@ -24,7 +23,7 @@ def test_ordinary_programs(part):
     for number in (*range(12 * part, 12 * part + 12), *range(40 * SEED + 3 * part, 40 * SEED + 3 * part + 3)):
         done = run_module("helpers.ordinary_programs", number, seconds=100)
         assert done.returncode == 0, (
-            f"DPMODULE_TEST_SEED={SEED}, program {number}:\n{done.stdout}{done.stderr}"
+            f"program {number}, DPMODULE_TEST_SEED={SEED}\n{done.stdout}{done.stderr}"
         )
 
 

@@ -66,9 +66,8 @@ def test_a_search_ends_before_the_loss_explodes():
     source, dense = np.random.RandomState(0), mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1)
     data = source.standard_normal((256, 10)).astype("f4")
     lines = mx.io.NDArrayIter(data, {"label": data @ source.standard_normal((10, 1)).astype("f4")}, 16)
-    module = mx.mod.Module(
-        mx.sym.LinearRegressionOutput(dense, mx.sym.Variable("label")), label_names=["label"]
-    )
+    net = mx.sym.LinearRegressionOutput(dense, mx.sym.Variable("label"))
+    module = mx.mod.Module(net, label_names=["label"])
     found = module.lr_find(lines, start_lr=1e-4, end_lr=1e4, num_batches=80)
     assert 22 < len(found.losses) == len(found.rates) < 80
     assert found.losses[-1] < 2 * min(found.losses)

@@ -24,9 +24,8 @@ def test_names_and_descriptions_are_checked():
     with pytest.warns(UserWarning, match="label_names"):
         _check_input_names(net, ["label"], "label", False)
     _check_names_match(["a", "b"], [("b", 1), ("a", 2)], "data", True)
-    data, label = _parse_data_desc(
-        ["a", "b"], ["y"], [("b", (2, 3)), DataDesc("a", (2,))], [("y", (2,), np.int32)]
-    )
+    given = [("b", (2, 3)), DataDesc("a", (2,))], [("y", (2,), np.int32)]
+    data, label = _parse_data_desc(["a", "b"], ["y"], *given)
     assert [d.name for d in data] == ["b", "a"]
     assert (data[0].shape, label[0].dtype) == ((2, 3), np.int32)
     assert _parse_data_desc(["a"], [], [("a", (1,))], None)[1] is None
@@ -72,9 +71,8 @@ def test_updates_inside_a_store():
     _initialize_kvstore(store, weights, {"a": nd.array([2]), "b": nd.array([7])}, ["a", "b"], True)
     assert [w.asscalar() for w in weights[0]] == [2, 2]
     _update_params_on_kvstore(weights, grads, store, ["a", "b"])
-    np.testing.assert_allclose(
-        [w.asscalar() for w in (*weights[0], *weights[1])], [1.7, 1.7, 7, 7], rtol=1e-6
-    )
+    found = [w.asscalar() for w in (*weights[0], *weights[1])]
+    np.testing.assert_allclose(found, [1.7, 1.7, 7, 7], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [None, "local"])

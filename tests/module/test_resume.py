@@ -154,12 +154,8 @@ def stopping(**options):
 
 
 OWN = {"every": 2, "num_epoch": 2}
-DRAWN = {
-    "eval_metric": "mse",
-    "optimizer_params": {"learning_rate": 1e-4},
-    "num_epoch": 2,
-    "module": regression,
-}
+SLOW = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 1e-4}}
+DRAWN = {**SLOW, "num_epoch": 2, "module": regression}
 CODES = {"module": compressed, "kvstore": "device"}
 ROLLING = partial(resumable.some_points, last_batch_handle="roll_over")
 # batches after which it is killed, data, options; see also `resumable.KINDS`, and tests/io/test_state.py for iterators
@@ -200,12 +196,8 @@ def test_a_killed_run_ends_in_the_same_bits(name, tmp_path, caplog):
 
 
 def test_no_optimizer_becomes_another_by_training(tmp_path):
-    others = [
-        "groupadagrad",
-        "test",
-        "torchoptimizer",
-        "_svrgoptimizer",
-    ]  # matrices only; made with arguments
+    # for matrices only; made with arguments
+    others = ["groupadagrad", "test", "torchoptimizer", "_svrgoptimizer"]
     for name in sorted(mx.optimizer.Optimizer.opt_registry.keys() - {*others}):
         module = mx.mod.Module(classifier(2))
         for last in (1, 2):

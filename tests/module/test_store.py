@@ -419,10 +419,8 @@ def refused(case, store):
         bound(store, mx.sym.FullyConnected(network(), num_hidden=3, name="more"))
     with pytest.raises(ArgumentError, match=r"store keeps parameters on cpu\(0\), the module is on cpu\(1\)"):
         bound(store, mod=mx.mod.Module(network(), context=mx.cpu(1)))
-    for name, text in (
-        ("adam", "has the states of SGD, not of Adam"),
-        ("sgd", r"shared state of '.*' is an array .*, but this SGD keeps nothing"),
-    ):
+    kept = r"shared state of '.*' is an array .*, but this SGD keeps nothing"
+    for name, text in (("adam", "has the states of SGD, not of Adam"), ("sgd", kept)):
         mod = bound(store)
         with pytest.raises(StateError, match=text):
             mod.init_optimizer(optimizer=name)

@@ -19,9 +19,8 @@ def check_same(net, mod):
 
 
 def normal():
-    return mx.sym.SoftmaxOutput(
-        mx.sym.BatchNorm(mx.sym.Variable("data"), name="bn", fix_gamma=False), name="softmax"
-    )
+    net = mx.sym.BatchNorm(mx.sym.Variable("data"), name="bn", fix_gamma=False)
+    return mx.sym.SoftmaxOutput(net, name="softmax")
 
 
 @both_contexts

@@ -81,10 +81,8 @@ def test_a_callback_that_returns_true_ends_training():
 )
 def test_training_is_limited(option, wanted):
     batches, epochs, evaluated = [], [], []
-    calls = {
-        "batch_end_callback": lambda p: batches.append(p.nbatch),
-        "epoch_end_callback": lambda *p: epochs.append(p),
-    }
+    calls = {"batch_end_callback": lambda p: batches.append(p.nbatch)}
+    calls["epoch_end_callback"] = lambda *p: epochs.append(p)
     calls["eval_batch_end_callback"] = lambda p: evaluated.append(p.nbatch)
     _, history = trained(**option, **calls, num_epoch=9, eval_data=blobs())
     assert batches == wanted
@@ -102,9 +100,8 @@ def test_history_has_what_is_logged_and_is_drawn(caplog):
     caplog.set_level(logging.INFO)
     options = {"eval_metric": ["acc", "ce"], "num_epoch": 3, "eval_every_n_batches": 6}
     _, history = trained(eval_data=blobs(seed=5), **options)
-    assert sorted(history.names) == [
-        f"{a}-{b}" for a in ("train", "validation") for b in ("accuracy", "cross-entropy")
-    ]
+    names = [f"{part}-{name}" for part in ("train", "validation") for name in ("accuracy", "cross-entropy")]
+    assert sorted(history.names) == names
     logged = [line.rsplit("=", 1)[1] for line in caplog.messages if "Validation-accuracy" in line]
     assert [f"{value:f}" for value in history["validation-accuracy"]] == logged
     assert history["train-accuracy"][-1] > 0.8

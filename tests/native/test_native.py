@@ -1,4 +1,4 @@
-"""Whether the extension is here, and what is said where it is not."""
+"""Whether the extension is here, and how a program without one finds it."""
 
 import os
 import shutil

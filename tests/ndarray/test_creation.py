@@ -9,15 +9,17 @@ import dpmodule as mx
 nd = mx.nd
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        *([[1, 2], [3, 4]], ((1.0, 2.0), (3.0, 4.0)), [range(1, 3), range(3, 5)]),
-        *(np.array([[1, 2], [3, 4]], "int64"), np.asfortranarray([[1.0, 2.0], [3.0, 4.0]])),
-        *(torch.tensor([[1, 2], [3, 4]]), [np.array([1, 2]), np.array([3, 4])]),
-    ],
-    ids=lambda s: type(s).__name__,
-)
+SOURCES = [
+    *([[1, 2], [3, 4]], ((1.0, 2.0), (3.0, 4.0)), [range(1, 3), range(3, 5)], torch.tensor([[1, 2], [3, 4]])),
+    *(
+        np.array([[1, 2], [3, 4]]),
+        np.asfortranarray([[1.0, 2.0], [3.0, 4.0]]),
+        [np.array([1, 2]), np.array([3, 4])],
+    ),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: type(s).__name__)
 def test_array_is_float32_whatever_the_source(source):
     array = nd.array(source)
     assert array.dtype is np.float32

@@ -1,5 +1,7 @@
 """Row-sparse arrays: against dense NumPy arrays, and against what MXNet 1.9.1 answered where that is not obvious."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -97,6 +99,7 @@ def test_properties():
     array.wait_to_read()
     check(two_rows().sum(), [10])
     check(two_rows().T, TWO_ROWS.T)
+    check(pickle.loads(pickle.dumps(two_rows())), TWO_ROWS, [0, 2])
     check(two_rows().clip(0, 1), TWO_ROWS.clip(0, 1), [0, 2])
 
 

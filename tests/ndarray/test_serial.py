@@ -116,16 +116,9 @@ def mutated(content, rng):
     for _ in range(rng.randint(1, 4)):
         at, most = rng.randrange(len(data)), [-1, 0, 1, 2**31, 2**62, 2**63 - 1, -(2**63)]
         length, some = rng.randint(1, 16), bytes(rng.randrange(256) for _ in range(rng.randint(1, 8)))
-        end, new = rng.choice(
-            [
-                (at + 1, some[:1]),
-                (at + 8, struct.pack("<q", rng.choice(most))),
-                (at + length, b""),
-                (at, data[at : at + length]),
-                (at, some),
-            ]
-        )
-        data[at:end] = new
+        changes = [(1, some[:1]), (8, struct.pack("<q", rng.choice(most))), (length, b"")]
+        size, new = rng.choice([*changes, (0, data[at : at + length]), (0, some)])
+        data[at : at + size] = new
         data = data or bytearray(b"\0")
     return bytes(data)
 

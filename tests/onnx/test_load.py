@@ -66,7 +66,7 @@ def test_graphs_by_hand(name, tmp_path):
 QUICK = ("resnet", "bilstm", "bigru", "causal_attention", "ssd", "odd", "gpt_block")
 
 
-SLOW = [name for name in NETS if name not in (*QUICK, "projected")]  # ONNX's LSTM has no projection
+SLOW = [name for name in NETS if name not in QUICK]
 
 
 @pytest.mark.timeout(120)

@@ -1,4 +1,4 @@
-"""Densities: integrals and samples without a gradient; distinct numbers from Zipf's law; values: cases/pdf.py."""
+"""Densities' shapes; distinct numbers, and classes from Zipf's law."""
 
 import math
 
@@ -8,8 +8,6 @@ import dpmodule as mx
 from helpers.op_case import rules_test
 
 NORMAL = "_random_pdf_normal"
-
-
 test_shapes = rules_test(
     [
         *[(NORMAL, [sample, (2,), (2,)], {}, None, [sample]) for sample in [(2,), (2, 5), (2, 5, 6)]],

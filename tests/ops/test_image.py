@@ -1,4 +1,4 @@
-"""Image operators: random choices, gradients and types; values: cases/image.py."""
+"""Image operators: random choices and gradients; values: cases/image.py."""
 
 import numpy as np
 import pytest

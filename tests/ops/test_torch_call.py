@@ -1,4 +1,4 @@
-"""Lending a torch module to threads, switching its mode, and random numbers of one's own."""
+"""Lending a torch module to threads, and switching its mode."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -88,11 +88,8 @@ def test_names_in_the_bytes_are_mxnets():
     """MXNet 1.9.1 reads these bytes (checked with it by hand): the classes they name are its own."""
     update, _ = trained("sgd", momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(3, base_lr=0.1))
     names = {arg for op, arg, _ in pickletools.genops(update.get_states(True)) if op.name == "GLOBAL"}
-    theirs = {
-        f"mxnet.{n}"
-        for n in ("ndarray.ndarray NDArray", "optimizer.optimizer SGD", "lr_scheduler FactorScheduler")
-    }
-    assert names == theirs | {"builtins bytearray"}
+    theirs = {"ndarray.ndarray NDArray", "optimizer.optimizer SGD", "lr_scheduler FactorScheduler"}
+    assert names == {f"mxnet.{name}" for name in theirs} | {"builtins bytearray"}
 
 
 def test_own_optimizers_come_back_if_they_are_registered():

@@ -32,19 +32,14 @@ class Published:
 
     def batch(self):
         labels = self.about["labels"]
-        data = {n: v for n, v in self.inputs.items() if n not in labels}
-        return mx.io.DataBatch(
-            [mx.nd.array(v) for v in data.values()], [mx.nd.array(self.inputs[n]) for n in labels]
-        )
+        data = [mx.nd.array(v) for n, v in self.inputs.items() if n not in labels]
+        return mx.io.DataBatch(data, [mx.nd.array(self.inputs[n]) for n in labels])
 
     def bind(self, **options):
         module, labels = self.module(), self.about["labels"]
         shapes = {n: v.shape for n, v in self.inputs.items()}
-        module.bind(
-            [(n, s) for n, s in shapes.items() if n not in labels],
-            [(n, shapes[n]) for n in labels] or None,
-            **options,
-        )
+        data = [(n, s) for n, s in shapes.items() if n not in labels]
+        module.bind(data, [(n, shapes[n]) for n in labels] or None, **options)
         module.init_params()
         return module
 
@@ -91,10 +86,8 @@ def test_one_step_of_training(name):
     )
     before = {k: v.asnumpy() for k, v in module.get_params()[0].items()}
     module.forward(model.batch(), is_train=True)
-    heads = None
-    if model.about["grads"] == "ones":
-        heads = [mx.nd.ones(output.shape) for output in module.get_outputs()]
-    module.backward(heads)
+    heads = [mx.nd.ones(output.shape) for output in module.get_outputs()]
+    module.backward(heads if model.about["grads"] == "ones" else None)
     for gradient, one in zip(module.get_input_grads(), module.data_names, strict=True):
         if f"igrad/{one}" in model.golden:
             close(gradient, model.golden[f"igrad/{one}"], f"gradient of {one}")

@@ -1,4 +1,4 @@
-"""MXNet habits that are not obvious, each seen on MXNet 1.9.1; what files hold byte by byte is in test_formats.py."""
+"""MXNet habits that are not obvious, each seen on MXNet 1.9.1."""
 
 import json
 

@@ -31,20 +31,10 @@ def arrays():
         return dict(found)
 
 
-def values(name, shape):
-    """Return the numbers that the recipe gave to an argument."""
-    seed = sum(ord(letter) * (i + 1) for i, letter in enumerate(name)) % 2**31
-    return mx.nd.array(np.random.RandomState(seed).uniform(-0.7, 0.7, shape).astype("float32"))
-
-
-def nodes(symbol):
-    return [
-        [n["op"], n["name"], n.get("attrs", {}), n["inputs"]] for n in json.loads(symbol.tojson())["nodes"]
-    ]
-
-
 def check_values(symbol, shapes, key):
-    outputs = symbol.bind(mx.cpu(), {name: values(name, shape) for name, shape in shapes.items()}).forward()
+    outputs = symbol.bind(
+        mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()}
+    ).forward()
     assert f"{key}/{len(outputs)}" not in arrays()
     for i, output in enumerate(outputs):
         np.testing.assert_allclose(output.asnumpy(), arrays()[f"{key}/{i}"], 1e-4, 1e-5)
@@ -56,7 +46,7 @@ def test_cells_make_the_graph_that_mxnet_makes(case):
         want = recorded()[case]["ways"][way]
         if want is None or (way == "again" and case in GOES_ON_COUNTING):
             continue
-        assert nodes(symbol) == want["nodes"], way
+        assert rnn_cases.nodes(symbol) == want["nodes"], way
         assert symbol.list_outputs() == want["outputs"], way
         if "shapes" in want:
             args, outputs, _ = symbol.infer_shape(**rnn_cases.shapes_of(symbol, way))
@@ -72,7 +62,7 @@ def test_convolutional_cells_make_the_graph_that_mxnet_makes(case):
     with mx.name.NameManager():
         outputs, states = CONVOLUTIONAL[case]().unroll(2, [mx.sym.Variable("x0"), mx.sym.Variable("x1")])
         symbol = mx.sym.Group(list(outputs) + states)
-    assert nodes(symbol) == want["nodes"]
+    assert rnn_cases.nodes(symbol) == want["nodes"]
     check_values(symbol, want["shapes"], case)
 
 

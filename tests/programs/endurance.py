@@ -67,26 +67,6 @@ def predict():
     return lambda number: module.predict(np.ones((1 + number, 20), np.float32))
 
 
-def buckets():
-    """A step in another bucket."""
-
-    def sym_gen(length):
-        words = S.Embedding(S.Variable("data"), input_dim=30, output_dim=6, name="words")
-        net, _ = mx.rnn.FusedRNNCell(6, mode="lstm", prefix="lstm_").unroll(length, words, merge_outputs=True)
-        net = S.FullyConnected(S.Reshape(net, shape=(-1, 6)), num_hidden=30, name="scores")
-        label = S.Reshape(S.Variable("softmax_label"), shape=(-1,))
-        return S.SoftmaxOutput(net, label, name="softmax"), ("data",), ("softmax_label",)
-
-    def batch(length):
-        ones, names = [mx.nd.ones((4, length))], ("data", "softmax_label")
-        data, label = ([mx.io.DataDesc(name, (4, length))] for name in names)
-        return mx.io.DataBatch(ones, ones, bucket_key=length, provide_data=data, provide_label=label)
-
-    first = batch(12)
-    module = trained(mx.mod.BucketingModule(sym_gen, 12), first.provide_data, first.provide_label)
-    return lambda number: (module.forward_backward(batch(2 + number * 7 % 11)), module.update())
-
-
 def autobatch():
     """A graph of several sentences, backward and an update."""
     model = dy.ParameterCollection()

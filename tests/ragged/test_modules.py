@@ -1,4 +1,4 @@
-"""Modules, iterators and executors that are fed ragged values."""
+"""Modules, iterators and executors that are fed ragged values; training: test_equivalence.py."""
 
 import logging
 

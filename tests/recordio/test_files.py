@@ -91,6 +91,14 @@ def test_a_forked_child_reads_by_key_only():
     assert plain.read() == PAYLOADS[0]
 
 
+def test_an_empty_file_has_no_records(tmp_path, caplog):
+    (tmp_path / "a.rec").touch()
+    assert read_all(tmp_path / "a.rec") == []
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{tmp_path}/a.rec: the file is empty, it has no records"
+    ]
+
+
 def make(folder, payloads=(b"one", b"number two", b"three"), keys=(5, 3, 9)):
     with mx.recordio.MXIndexedRecordIO(folder / "a.idx", folder / "a.rec", "w") as record:
         for key, payload in zip(keys, payloads, strict=True):

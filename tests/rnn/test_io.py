@@ -1,7 +1,6 @@
 """Encoding of sentences, and batches by length."""
 
 import json
-import random
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +8,9 @@ import pytest
 
 import dpmodule as mx
 from dpmodule._devices import generators
+from helpers import rnn_cases
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data" / "goldens" / "rnn" / "sentences.json").read_text())
-
-
-def test_encoding_as_mxnet():
-    for key, options in [("encoded", {"invalid_label": 0, "start_label": 1}), ("encoded_minus_one", {})]:
-        coded, vocab = mx.rnn.encode_sentences(GOLDENS["words"], **options)
-        assert [coded, vocab] == GOLDENS[key]
 
 
 def test_no_word_gets_the_number_of_padding():
@@ -45,25 +39,9 @@ def unseeded(monkeypatch):
 
 
 @pytest.mark.usefixtures("unseeded")
-@pytest.mark.parametrize("layout", ["NT", "TN"])
-def test_batches_of_mxnet_from_its_seeds(layout):
-    want = GOLDENS[layout]
-    random.seed(11)
-    np.random.seed(11)
-    it = mx.rnn.BucketSentenceIter(GOLDENS["sentences"], 4, [4, 8, 10], 0, layout=layout)
-    assert it.default_bucket_key == want["default_bucket_key"]
-    assert [[d.name, list(d.shape), d.layout] for d in it.provide_data + it.provide_label] == want["describe"]
-    for epoch in want["epochs"]:
-        found = [
-            [b.bucket_key, b.data[0].asnumpy().tolist(), b.label[0].asnumpy().tolist(), b.pad] for b in it
-        ]
-        assert found == epoch
-        it.reset()
-
-
-def test_buckets_found_are_those_that_fill_a_batch():
-    it = mx.rnn.BucketSentenceIter(GOLDENS["sentences"], 4)
-    assert [it.buckets, it.default_bucket_key] == GOLDENS["buckets_found"]
+def test_batches_and_codes_are_mxnets():
+    found = rnn_cases.batches(mx, GOLDENS["sentences"], GOLDENS["words"])
+    assert {**GOLDENS, **found} == GOLDENS
 
 
 def test_a_new_epoch_comes_in_a_new_order_and_a_seed_repeats_it():

@@ -25,8 +25,6 @@ from dpmodule.recordio.framing import frame
 from dpmodule.streams import Slot, StringHandle
 from helpers.both_backends import descriptors, in_native, measures_memory, resident_bytes
 from helpers.functors import agree, with_backend
-from helpers.functors import backend as backend
-from helpers.loops import every_loop
 from helpers.programs import again_without_native
 from helpers.walk import walks
 
@@ -43,7 +41,6 @@ FUNCTORS = [
 ]
 
 
-@every_loop
 async def test_functors_are_awaited():
     with streams.ThreadPool(2) as pool:
         worker = streams.cpp_threaded_worker(pool)

@@ -6,15 +6,12 @@ import struct
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dpmodule.base import FileFormatError
 from dpmodule.native import multislot
 from dpmodule.streams import MultiSlotFunctor, Slot, StringHandle
 from helpers.both_backends import in_native
-from helpers.functors import agree, with_backend
-from helpers.functors import backend as backend
+from helpers.functors import agree
 from helpers.walk import walks
 
 WORDS, LABEL = Slot("words"), Slot("label", is_dense=True)
@@ -126,23 +123,6 @@ OTHERS = [
 def test_values_of_other_slots_are_checked(line, slots, text, backend):
     with pytest.raises(FileFormatError, match=f"part.*\u00e9: .*{text}"):
         read(line + b"\n", slots, source="part\udcff\0\u00e9")
-
-
-FLOATS = (
-    st.floats(-3e38, 3e38).map(repr)
-    | st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr)
-    | st.from_regex(r"\A[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?\Z").filter(
-        lambda text: abs(float(text)) < 3e38
-    )
-)
-
-
-@with_backend(200)
-@given(numbers=st.lists(FLOATS, min_size=1, max_size=20))
-def test_floats_are_those_of_python(backend, numbers):
-    text = f"{len(numbers)} {' '.join(numbers)}\n".encode()
-    values = read(text, [Slot("x", "float")]).slots["x"].values
-    assert values.numpy().tobytes() == np.array([float(n) for n in numbers]).astype(np.float32).tobytes()
 
 
 def test_very_small_and_very_long_numbers(backend):

@@ -10,7 +10,7 @@ import torch
 from dpmodule.base import FileError
 from dpmodule.streams import Supervisor
 from helpers.both_backends import descriptors
-from helpers.pipes import every_core, make, pipe, same
+from helpers.pipes import make, pipe, same
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
 
@@ -51,7 +51,6 @@ def start():
 
 
 @pytest.mark.parametrize("free", range(9))
-@every_core
 def test_what_cannot_be_made_leaves_nothing_open(core, free):
     calls = [(lambda: make(core), "pipe.*ulimit -n")]
     calls += [(start, "worker 0 'worker-0'.*ulimit -n")] if free < 4 else []
@@ -62,7 +61,6 @@ def test_what_cannot_be_made_leaves_nothing_open(core, free):
         assert descriptors() == before
 
 
-@every_core
 def test_a_send_or_receive_without_descriptors_can_be_repeated(core):
     with pipe(core) as (reader, writer):
         reader.claim()
@@ -78,7 +76,6 @@ def test_a_send_or_receive_without_descriptors_can_be_repeated(core):
 
 @pytest.mark.skipif("DPMODULE_TEST_SLOWNESS" in os.environ, reason="a sanitizer takes all addresses")
 @pytest.mark.parametrize("begins", [True, False])
-@every_core
 def test_a_message_without_memory_leaves_room_for_smaller_ones(core, begins):
     large, small = torch.zeros(1 << 25), torch.ones(3)
     with pipe(core) as (reader, writer):

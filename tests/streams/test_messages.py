@@ -3,7 +3,6 @@
 import os
 import socket
 
-import numpy as np
 import pytest
 import torch
 
@@ -36,19 +35,6 @@ def test_kinds_and_tensors_that_have_no_plain_memory(ends):
     for each, value in zip(got, values):
         assert torch.equal(each.to_dense(), value.to_dense())
         assert each.requires_grad == value.requires_grad
-
-
-def test_a_message_in_pieces(ends):
-    message = pack(5, {"a": np.arange(100)})
-    data = b"".join([message.header, *message.body])
-    for i in range(len(data)):
-        assert ends[1].receive() == []
-        os.write(ends[0].fileno(), data[i : i + 1])
-    (found,) = ends[1].receive()
-    assert found.value()["a"].sum() == 4950
-    ends[0].close()
-    assert ends[1].receive() == []
-    assert ends[1].ended
 
 
 def test_many_descriptors(ends):

@@ -13,13 +13,9 @@ import pytest
 import torch
 
 from dpmodule.streams import ProcessWorkerPool
-from dpmodule.streams.errors import (
-    UnpicklableError,
-    WorkerDied,
-    WorkerStuck,
-)
+from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerStuck
 from helpers.child_targets import worker_job
-from helpers.loops import KINDS, every_loop, raised
+from helpers.loops import KINDS, raised
 from helpers.processes import SOON_S, mostly_within, resources
 
 # Python 3.12 warns of what these tests do on purpose
@@ -40,7 +36,6 @@ def nothing_stays():
     assert {**resources(), "threads": 0} == {**before, "threads": 0}
 
 
-@every_loop
 async def test_tensors_and_arrays_there_and_back():
     async with pool_of(2, worker_job) as pool:
         for value in (torch.arange(6).view(2, 3).t(), torch.zeros(0), torch.rand(2_000_000)):
@@ -63,7 +58,6 @@ def test_other_ways_to_start():
     assert asyncio.run(served) == [0, 2, 4, 6]
 
 
-@every_loop
 def test_a_failed_job_fails_the_pool_with_that_exception(new_loop, capfd):
     errors, begin = [], time.monotonic()
 
@@ -93,7 +87,6 @@ def test_a_failed_job_fails_the_pool_with_that_exception(new_loop, capfd):
         ((0,), {"function": lambda: 1, "start_method": "spawn"}, UnpicklableError, "lambda"),
     ],
 )
-@every_loop
 async def test_jobs_that_cannot_be_done(job, options, error, text):
     async def use(function=worker_job, **options):
         async with pool_of(2, function, **options) as pool:

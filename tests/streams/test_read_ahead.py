@@ -133,7 +133,7 @@ def test_context_and_gradient_mode_travel_to_the_thread():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_gets_an_error_instead_of_hanging():
     def use():
-        for call in (lambda: next(ahead), ahead.hold):
+        for call in (lambda: next(ahead), ahead.hold, lambda: ahead.paused().__enter__()):
             with pytest.raises(StateError, match="forked child"):
                 call()
         ahead.close()
@@ -141,3 +141,20 @@ def test_a_forked_child_gets_an_error_instead_of_hanging():
     with ReadAhead(range(5)) as ahead:
         assert Child(use).ok()
         assert list(ahead) == list(range(5))
+
+
+def test_nothing_is_read_while_paused_and_items_stay():
+    def source():
+        for number in range(100):
+            read.append(number)
+            yield number
+
+    read = []
+    with ReadAhead(source(), depth=4) as ahead:
+        until(lambda: len(read) >= 4)
+        with ahead.paused():
+            before = len(read)
+            found = [next(ahead), next(ahead)]
+            time.sleep(0.05)
+            assert len(read) == before
+        assert [*found, *ahead] == [*range(100)]

@@ -14,7 +14,7 @@ import pytest
 from dpmodule import native
 from dpmodule.streams import LoopClosedError, SignalSocketBus, ThreadPool, cpp_threaded_worker
 from helpers import jobs
-from helpers.loops import every_loop, run, soon
+from helpers.loops import run, soon
 from helpers.programs import again_without_native
 
 only_native = pytest.mark.skipif(native.core is None, reason="the stand-in has no descriptor")
@@ -31,7 +31,6 @@ def is_open(descriptor):
 @only_native
 @pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning")
 @pytest.mark.parametrize("closed", [True, False])
-@every_loop
 def test_it_is_closed_with_its_loop_and_collected_with_it(new_loop, closed):
     if not closed and new_loop is not asyncio.new_event_loop:
         pytest.skip("uvloop keeps a loop that nobody closes")
@@ -60,7 +59,6 @@ def test_a_loop_must_run_and_be_open():
         SignalSocketBus.of()
 
 
-@every_loop
 async def test_it_may_be_closed_and_is_made_anew():
     with ThreadPool(1) as pool:
         worker = cpp_threaded_worker(pool)
@@ -95,7 +93,6 @@ def test_jobs_that_end_after_their_loop_are_dropped():
 
 @only_native
 @pytest.mark.parametrize("pipe", [False, True], ids=["eventfd", "pipe"])
-@every_loop
 async def test_every_job_comes_back_by_either_descriptor(pipe):
     bus = SignalSocketBus(asyncio.get_running_loop(), pipe=pipe)
     with ThreadPool(2) as pool:

@@ -122,7 +122,6 @@ class AnyOrder(RuleBasedStateMachine):
                 made[1].append(1)
 
 
-@pytest.mark.timeout(120)
 @every_kind
 @examples(60, 3000)
 def test_any_order_of_calls(kind, examples):

@@ -20,15 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dpmodule.base import StateError
 from dpmodule.streams import child as child_module
-from dpmodule.streams.errors import (
-    PipeBroken,
-    PipeClosed,
-    UnpicklableError,
-    WorkerDied,
-    WorkerError,
-    WorkerStuck,
-)
-from dpmodule.streams.pipe.tensor_pipe import tensor_pipe
+from dpmodule.streams import errors, tensor_pipe
+from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerError, WorkerStuck
 from dpmodule.streams.supervisor import Supervisor
 from helpers import child_targets
 from helpers.machines import examples, play
@@ -36,9 +29,10 @@ from helpers.processes import SOON_S, await_gone, mostly_within, resources, runn
 from helpers.programs import Program, run_file, run_program
 
 # Python 3.12 warns of what these tests do on purpose
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-
-slow_to_start = pytest.mark.timeout(120)  # starts interpreters, which takes its time on a busy machine
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+    pytest.mark.timeout(300),  # interpreters and many processes take their time on a busy machine
+]
 
 
 def forked(target, *args, **options):
@@ -160,7 +154,6 @@ def system(request, monkeypatch):
         monkeypatch.setattr(child_module, "_SET_SIGNAL", None)
 
 
-@pytest.mark.timeout(120)
 @examples(20, 500)
 def test_any_order_of_calls(system, examples):
     before = resources()
@@ -171,7 +164,6 @@ def test_any_order_of_calls(system, examples):
 # --- messages
 
 
-@slow_to_start
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_every_start_method_runs_and_talks(method):
     with Supervisor("reader", start_method=method, timeout_s=80) as readers:
@@ -191,17 +183,13 @@ def test_what_a_function_returns():
         supervisor.start(child_targets.returns, 2)
         first, second = supervisor.join(timeout_s=10)
         assert (first["a"][0], second) == (1, 2)
-        with pytest.raises(PipeClosed, match="has returned"):
+        with pytest.raises(errors.PipeClosed, match="has returned"):
             supervisor.children[0].recv()
 
 
 def test_a_message_of_any_size_and_kind(system):
-    tensors = [
-        torch.zeros(0, 3),
-        torch.arange(6, dtype=torch.bfloat16).view(2, 3).t(),
-        torch.tensor([1 + 2j]),
-        torch.arange(5_000_000, dtype=torch.uint8),
-    ]
+    tensors = [torch.zeros(0, 3), torch.tensor([1 + 2j]), torch.arange(5_000_000, dtype=torch.uint8)]
+    tensors.append(torch.arange(6, dtype=torch.bfloat16).view(2, 3).t())
     supervisor, child = forked(child_targets.echo)
     with supervisor:
         for sent in tensors:
@@ -293,7 +281,6 @@ def test_a_child_that_closes_its_channel_first(then, limit, error, text, monkeyp
         assert not running(child.pid)
 
 
-@pytest.mark.timeout(300)  # many processes, which take their time on a busy machine
 @pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_kills_at_random_moments(count):
     """R7: an error within a second that names the process, and nothing stays."""
@@ -427,12 +414,10 @@ def test_a_grandchild_does_not_delay_the_news_of_a_death():
     supervisor, child = forked(_leave_a_grandchild)
     with supervisor:
         grandchild = child.recv(10)
-        try:
-            os.kill(child.pid, signal.SIGKILL)
-            with pytest.raises(WorkerDied, match="was killed by SIGKILL"):
-                child.recv(10)
-        finally:
-            os.kill(grandchild, signal.SIGKILL)
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(WorkerDied, match="was killed by SIGKILL"):
+            child.recv(10)
+        os.kill(grandchild, signal.SIGKILL)
 
 
 def test_what_cannot_be_pickled_is_named_before_anything_starts():
@@ -450,13 +435,12 @@ def test_what_cannot_be_pickled_is_named_before_anything_starts():
 # --- ends of pipes among the arguments
 
 
-@slow_to_start
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_end_of_a_pipe_is_the_childs_before_it_uses_it(method):
     reader, writer = tensor_pipe()
     with Supervisor("feed", method) as supervisor, reader:
         child = supervisor.start(child_targets.fail_before_use, writer)
-        with pytest.raises(PipeBroken, match="writer"):
+        with pytest.raises(errors.PipeBroken, match="writer"):
             reader.recv(timeout=60)
         with pytest.raises(ValueError, match="before the pipe was used"):
             child.result(timeout_s=10)
@@ -468,7 +452,6 @@ HEAD = """
 import os, signal, sys, time
 from helpers import child_targets
 from dpmodule.streams import Supervisor, child
-from dpmodule.streams.errors import UnpicklableError
 """
 PARENT = f"""{HEAD}
 for name in sys.argv[3:]:
@@ -513,7 +496,6 @@ print(child.pid, flush=True)
 """
 
 
-@slow_to_start
 def test_a_program_that_forgets_to_close_exits():
     parent = run_program(AT_EXIT, seconds=80)
     assert (parent.returncode, parent.stderr) == (0, "")
@@ -536,7 +518,6 @@ with Supervisor("reader", start_method="fork") as supervisor:
 """
 
 
-@slow_to_start
 def test_an_interrupt_reaches_only_the_parent():
     with Program("code", INTERRUPTED) as parent:
         answer, pid = parent.read(2)
@@ -561,7 +542,6 @@ if __name__ == "__main__":
 """
 
 
-@slow_to_start
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_script_with_a_function_of_its_own(tmp_path, guarded):
     guard, path = 'if __name__ == "__main__":', tmp_path / "script.py"

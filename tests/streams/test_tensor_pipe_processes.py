@@ -9,7 +9,6 @@ import random
 import signal
 import threading
 import time
-import weakref
 
 import pytest
 import torch
@@ -22,11 +21,12 @@ from dpmodule.streams.pipe import backend, control
 from helpers import child_targets
 from helpers.child_targets import value_of
 from helpers.machines import examples, play
-from helpers.pipes import PROTOCOLS, Child, every_core, make, pipe, same
+from helpers.pipes import PROTOCOLS, Child, make, pipe, same
 from helpers.processes import SOON_S, mostly_within, resources, until
 from helpers.programs import run_program
 
 CORES = list(PROTOCOLS)
+pytestmark = pytest.mark.timeout(300)  # some start interpreters, which takes its time on a busy machine
 
 
 def gone(which, process):
@@ -151,8 +151,6 @@ def system(request, monkeypatch):
         monkeypatch.delattr(os, name, raising=False)
 
 
-@pytest.mark.timeout(120)
-@every_core
 @pytest.mark.parametrize("side", ["reader", "writer"])
 @examples(12, 500)
 def test_any_order_of_calls_and_kills(core, side, system, examples):
@@ -162,7 +160,6 @@ def test_any_order_of_calls_and_kills(core, side, system, examples):
 # --- interpreters that are started afresh
 
 
-@pytest.mark.timeout(120)  # some start interpreters, which takes its time on a busy machine
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_ends_are_given_to_children_that_are_started_afresh(method):
     context = multiprocessing.get_context(method)
@@ -191,7 +188,6 @@ def test_ends_are_given_to_children_that_are_started_afresh(method):
         each.close()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(control.NATIVE not in CORES, reason="there is no extension")
 def test_both_processes_must_have_the_extension(monkeypatch, capfd):
     reader, writer = make(control.NATIVE)
@@ -214,25 +210,8 @@ def test_both_processes_must_have_the_extension(monkeypatch, capfd):
 # --- whose an end is
 
 
-@every_core
-def test_the_end_keeps_nothing_that_its_reader_had(core):
-    def read():
-        mark = threading.Event()
-        with pipe(core) as (reader, writer):
-            writer.send(None)
-            writer.close()
-            assert list(reader) == [None]
-        return weakref.ref(mark)
-
-    gc.disable()
-    gone = read()() is None
-    gc.enable()
-    assert gone
-
-
-@every_core
-def test_only_one_process_may_use_an_end(core):
-    reader, writer = make(core)
+def test_only_one_process_may_use_an_end(opened):
+    reader, writer = opened()
     process = Child(lambda: (writer.send(None), time.sleep(60)))
     assert reader.recv() is None
     for call, text in (
@@ -244,8 +223,6 @@ def test_only_one_process_may_use_an_end(core):
             call()
     process.kill()
     process.reap()
-    writer.close()
-    reader.close()
 
 
 def refuse(*_):
@@ -253,10 +230,9 @@ def refuse(*_):
 
 
 @pytest.mark.parametrize("how", ["handed over", "closed here", "used before", "cannot be used"])
-@every_core
-def test_a_writer_in_a_child_that_ends_is_noticed(core, how, monkeypatch):
+def test_a_writer_in_a_child_that_ends_is_noticed(core, opened, how, monkeypatch):
     """Also if it has not used its end, or came and went before the reader's first look."""
-    reader, writer = make(core)
+    reader, writer = opened()
 
     def child():
         if how == "used before":
@@ -278,11 +254,8 @@ def test_a_writer_in_a_child_that_ends_is_noticed(core, how, monkeypatch):
     with pytest.raises(PipeBroken, match=f"the writer is gone: .*{text}"):
         reader.recv(timeout=SOON_S)
     assert how == "used before" or process.ok()
-    reader.close()
-    writer.close()
 
 
-@every_core
 def test_what_a_child_inherits_gives_no_slot_back(core):
     with pipe(core, slots=1) as (reader, writer):
         writer.send([torch.ones(2)])
@@ -308,9 +281,8 @@ async def test_forking_does_not_disturb_the_parents_loop():
 
 
 @pytest.mark.parametrize("sent_before", [True, False])
-@every_core
-def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core, sent_before):
-    reader, writer = make(core)
+def test_a_dead_reader_is_noticed_by_a_writer_that_waits(opened, sent_before):
+    reader, writer = opened()
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     if sent_before:
         writer.send(torch.ones(1))
@@ -323,14 +295,12 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core, sent_before):
     process.reap()
     with pytest.raises(PipeBroken):
         writer.throw(ValueError())
-    writer.close()
 
 
 @pytest.mark.parametrize("call", ["send", "acquire"])
-@every_core
-def test_a_dead_reader_is_noticed_before_anything_is_sent(core, call):
+def test_a_dead_reader_is_noticed_before_anything_is_sent(core, opened, call):
     """All slots have memory and are free, and the reader has been killed since."""
-    reader, writer = make(core, 3)
+    reader, writer = opened(3)
     process = Child(lambda: ([reader.recv() for _ in range(3)].clear(), time.sleep(60)))
     until(claimed(reader, control.READER))
     for _ in range(3):
@@ -342,17 +312,15 @@ def test_a_dead_reader_is_noticed_before_anything_is_sent(core, call):
     with gone("reader", process):
         writer.send([torch.ones(1)]) if call == "send" else writer.acquire()
     assert writer.stats.sent == 3
-    writer.close()
 
 
-@every_core
-def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
+def test_a_first_look_that_is_interrupted_is_repeated(opened, monkeypatch):
     """Ctrl-C while the reader's process is being looked up leaves it watched: before it is known, and after."""
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    reader, writer = make(core, slots=1)
+    reader, writer = opened(1)
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     until(claimed(reader, control.READER))
     writer.claim()
@@ -366,12 +334,10 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     with gone("reader", process):
         writer.send(torch.ones(1), timeout=15)
     process.reap()
-    writer.close()
 
 
-@every_core
-def test_a_writer_that_dies_in_the_middle_of_a_message(core):
-    reader, writer = make(core)
+def test_a_writer_that_dies_in_the_middle_of_a_message(opened):
+    reader, writer = opened()
 
     def child():
         writer.send(torch.ones(3))
@@ -385,7 +351,6 @@ def test_a_writer_that_dies_in_the_middle_of_a_message(core):
     for _ in range(2):
         with gone("writer", process):
             reader.recv()
-    reader.close()
 
 
 def a_killed_process(core, which, rng):
@@ -416,8 +381,6 @@ def a_killed_process(core, which, rng):
     return noticed - at[0]
 
 
-@pytest.mark.timeout(300)
-@every_core
 @pytest.mark.parametrize("which", ["reader", "writer"])
 @pytest.mark.parametrize("count", [8, pytest.param(500, marks=pytest.mark.slow)])
 def test_kills_at_any_moment(core, which, count):
@@ -431,7 +394,6 @@ def test_kills_at_any_moment(core, which, count):
 # --- nothing is left behind
 
 
-@pytest.mark.timeout(120)
 def test_interpreters_end_with_tensors_and_ends_alive():
     program = (
         "import torch\nfrom dpmodule.streams import tensor_pipe\n"

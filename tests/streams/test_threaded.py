@@ -14,7 +14,7 @@ from dpmodule import native, streams
 from dpmodule.base import ArgumentError, StateError
 from dpmodule.streams import FunctorError, PoolClosedError, SignalSocketBus, ThreadPool, cpp_threaded_worker
 from helpers import jobs
-from helpers.loops import every_loop, raised, run, soon
+from helpers.loops import raised, run, soon
 from helpers.programs import again_without_native
 
 only_native = pytest.mark.skipif(native.core is None, reason="the stand-in's threads are Python's")
@@ -30,7 +30,6 @@ def worker():
 # --- results and exceptions
 
 
-@every_loop
 async def test_a_job_gives_its_result(worker):
     marker = object()
     assert await worker(streams.NoopFunctor()) is None
@@ -125,7 +124,6 @@ def test_a_pool_has_a_thread_per_core_by_default():
 # --- one functor again
 
 
-@every_loop
 async def test_a_functor_is_in_one_thread_at_a_time(worker):
     """Whatever worker it is sent with, and whether somebody still waits for it or not."""
     functor, failing = jobs.wait(), jobs.fail(0, b"once")
@@ -147,7 +145,6 @@ async def test_a_functor_is_in_one_thread_at_a_time(worker):
 # --- cancelling
 
 
-@every_loop
 async def test_a_cancelled_job_runs_on_and_lives_until_it_ended(worker):
     with jobs.opened():
         task = asyncio.ensure_future(raised(worker(jobs.wait())))

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpmodule import streams
 from dpmodule.base import ArgumentError, MXNetError, StateError
-from helpers.loops import KINDS, Pool, Worker, every_loop, raised, run, soon
+from helpers.loops import KINDS, Pool, Worker, raised, run, soon
 from helpers.machines import examples, play
 from helpers.processes import running
 
@@ -229,7 +229,6 @@ class AnyOrder(RuleBasedStateMachine):
         assert not self.reports
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("kind", "part"), [("coroutines", 5), ("threads", 5), ("processes", 1)])
 @examples(12, 400)
 def test_any_order_of_calls(kind, part, examples):
@@ -361,7 +360,6 @@ async def test_all_workers_are_left_although_one_fails_to_leave(failed_before):
     assert pool.log == ["enter"] * 3 + ["exit"] * 3
 
 
-@every_loop
 def test_another_loop_may_not_use_it(new_loop):
     pool, abandoned, errors = Pool(1), Pool(1), []
 
@@ -411,7 +409,6 @@ async def test_an_assigner_that_was_given_a_worker_when_the_pool_is_left():
     assert type(await raised(late)) is streams.PoolClosedError
 
 
-@every_loop
 async def test_a_job_that_fails_while_it_is_cancelled_is_a_failure():
     error = ValueError("in the clean-up")
 
@@ -431,7 +428,6 @@ async def test_a_job_that_fails_while_it_is_cancelled_is_a_failure():
     assert await raised(use()) is error
 
 
-@every_loop
 async def test_a_job_that_swallows_its_cancellation_keeps_its_worker():
     async def stubborn():
         await raised(asyncio.sleep(10))
@@ -469,7 +465,6 @@ async def test_leaving_is_cancelled_again_and_again_until_the_job_gives_in():
     assert [type(each) for each in tries] == [asyncio.CancelledError] * 3
 
 
-@every_loop
 async def test_a_job_that_raises_cancelled_error_by_itself_is_a_failure():
     async def use():
         async with Pool(1) as pool:
@@ -485,7 +480,6 @@ async def test_a_job_that_raises_cancelled_error_by_itself_is_a_failure():
 # --- interrupts, and what no future can hold
 
 
-@every_loop
 @pytest.mark.parametrize("kind_of", [KeyboardInterrupt, SystemExit])
 @every_pool
 def test_an_interrupt_in_a_job_leaves_the_loop_at_once(kind, kind_of, new_loop):

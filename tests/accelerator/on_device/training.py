@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import accelerator
-from helpers.nets import blobs, lenet, mlp
+from helpers.nets import blobs, mlp
 
 mx = accelerator.install()
 S, WAITS = mx.sym, accelerator.WAITS
@@ -24,7 +24,7 @@ def normed():
     return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=4, name="fc"), name="softmax")
 
 
-NETS = {"mlp": (mlp(), (6,)), "lenet": (lenet(), (1, 10, 10)), "normed": (normed(), (2, 6, 6))}
+NETS = {"mlp": (mlp(), (6,)), "normed": (normed(), (2, 6, 6))}
 SGD = {"learning_rate": 0.1, "momentum": 0.9}
 
 
@@ -39,11 +39,11 @@ def on_cpus(contexts):
     return [mx.cpu(i) for i in range(len(CONTEXTS[contexts]))]
 
 
-def trained(name, contexts, bad=None, net=None, recorded=None, **options):
+def trained(name, contexts, bad=None, net=None, **options):
     mx.random.seed(3)
     np.random.seed(3)
     where = CONTEXTS[contexts] if isinstance(contexts, str) else contexts
-    module = mx.mod.Module(NETS[name][0] if net is None else net, context=where, cuda_graphs=recorded)
+    module = mx.mod.Module(NETS[name][0] if net is None else net, context=where)
     known = {"num_epoch": 1, "initializer": mx.init.Uniform(0.3), "optimizer_params": SGD}
     module.fit(data_of(name, bad), **{**known, **options})
     return module
@@ -141,20 +141,6 @@ def test_checkpoints(tmp_path):
     assert_equal(parameters(loaded), parameters(trained("normed", [CPU], num_epoch=2)))
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet"])
-def test_recorded_runs_train_the_same_without_waiting(name):
-    options = {"on_nonfinite": "ignore", "kvstore": "device", "num_epoch": 2}
-    module = trained(name, [GPU], recorded=True, **options)
-    assert module.group.execs[0].execution_mode(True) == "CUDA graph"
-    assert_equal(parameters(module), parameters(trained(name, [CPU], **options)))
-    del options["num_epoch"]
-    assert not any(waits_by_batch(name, "one", recorded=True, **options))
-
-
 def test_dropout_draws_the_same_numbers_again():
-    dropped, found = mlp(dropout=0.5), []
-    for recorded in (None, None, True):
-        module = trained("mlp", [GPU], net=dropped, recorded=recorded, num_epoch=2, on_nonfinite="ignore")
-        found.append(parameters(module))
-    assert_equal(found[0], found[1], 0)
-    assert_equal(found[0], found[2])
+    options = {"net": mlp(dropout=0.5), "num_epoch": 2, "on_nonfinite": "ignore"}
+    assert_equal(*(parameters(trained("mlp", [GPU], **options)) for _ in range(2)), 0)

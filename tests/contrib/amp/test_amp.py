@@ -74,13 +74,9 @@ def test_buckets():
     low = amp.convert_bucketing_module(module)
     low.bind([("data", (2, 8, 4))], [("softmax_label", (2,))], for_training=False)
     for key in (8, 5):
-        batch = mx.io.DataBatch(
-            [mx.nd.array(np.random.RandomState(key).rand(2, key, 4))],
-            [mx.nd.zeros(2)],
-            bucket_key=key,
-            provide_data=[("data", (2, key, 4))],
-            provide_label=[("softmax_label", (2,))],
-        )
+        shapes = {"provide_data": [("data", (2, key, 4))], "provide_label": [("softmax_label", (2,))]}
+        data = mx.nd.array(np.random.RandomState(key).rand(2, key, 4))
+        batch = mx.io.DataBatch([data], [mx.nd.zeros(2)], bucket_key=key, **shapes)
         outputs = []
         for each in (module, low):
             each.forward(batch, is_train=False)

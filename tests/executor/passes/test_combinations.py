@@ -1,4 +1,4 @@
-"""Whatever passes are switched off, results stay: random networks, recorded runs of MXNet, with any combination."""
+"""Whatever passes are switched off, results are those that were recorded from MXNet."""
 
 import importlib.util
 import random
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpmodule import executor
-from helpers.random_nets import random_net
-from helpers.switched import ALL_PASSES, assert_same, results
+from helpers.switched import ALL_PASSES
 
 
 def draw(seed):
@@ -16,25 +15,6 @@ def draw(seed):
     source = random.Random(seed)
     share = source.choice((0.0, 0.2, 0.5, 0.8))
     return [name for name in ALL_PASSES if source.random() < share]
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(1000, 2000), marks=pytest.mark.slow)])
-def test_random_networks(seeds):
-    """Compare runs with random passes to runs without any."""
-    for seed in seeds:
-        source, off, (net, shapes) = random.Random(seed), draw(seed), random_net(seed)
-        single = any(
-            name.startswith("cell") for name in net.list_arguments()
-        )  # whose first states are float32
-        dtype, rtol = ("float32", 2e-4) if single else source.choice((("float64", 1e-9), ("float32", 2e-4)))
-        options = {"dtype": dtype, "grad_req": source.choice(("write", "write", "add"))}
-        options |= {"seed": seed, "is_train": source.random() < 0.8}
-        want, plain = results(net, shapes, ALL_PASSES, **options)
-        got, counts = results(net, shapes, off, **options)
-        assert not plain
-        assert not set(off) & set(counts)
-        assert_same(got, want, rtol, f"of net {seed} without {off}")
 
 
 @pytest.mark.timeout(1800)

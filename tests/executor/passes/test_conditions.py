@@ -34,6 +34,11 @@ def many_weights():
     return net
 
 
+def mirrored():
+    with mx.AttrScope(force_mirroring="True"):
+        return S.tanh(S.sin(X)) * S.sin(X)
+
+
 SCORES = S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2100), S.Variable("label"))
 MORE = {
     f"{acts}": Net(lambda acts=acts: perceptron(*acts), {"x": (5, 4)})
@@ -43,6 +48,10 @@ MORE |= {
     "of numbers": Net(lambda: perceptron("relu", "sigmoid"), {"x": (5,)}),
     "many classes": Net(lambda: SCORES, {"x": (600, 4)}),
     "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
+    "mirrored": Net(mirrored, {"x": (3, 4)}),
+    "pooled": Net(
+        lambda: S.Pooling(S.tanh(X * 2), kernel=(2, 2), stride=(2, 2), pool_type="max"), {"x": (2, 3, 6, 6)}
+    ),
 }
 ALL = MORE | {k: net for k, net in NETS.items() if not (net.ragged or net.random or net.types or net.below)}
 
@@ -62,6 +71,7 @@ def conditions(source, net):
     dense = ["default"] * 3 + (["csr", "row_sparse"] if len(net.shapes.get("x", ())) == 2 else [])
     return {
         "stype": source.choice(dense),
+        "declared": source.random() < 0.5,
         "dtype": source.choice(("float32", "float32", "float64", "float16", "bfloat16")),
         "layout": source.choice(("plain", "turned", "gapped", "channels_last")),
         "fixed": source.choice(("^$", ".*weight", ".*bias", ".*[13]_.*", ".*conv.*", ".*")),
@@ -92,14 +102,15 @@ def ran(net, drawn):
         mx.cpu(),
         {name: "null" if name in fixed else "write" for name in symbol.list_arguments()},
         dict.fromkeys(data, drawn["dtype"]),
-        {"x": drawn["stype"]} if "x" in data else None,
+        {"x": drawn["stype"]} if "x" in data and drawn["declared"] else None,
         **{name: values[name].shape for name in (*data, *labels, *net.params)},
     )
     for name, array in {**bound.arg_dict, **bound.aux_dict}.items():
         array[:] = values[name] * (values[name] > 0) if array.stype != "default" else values[name]
-    lent = {k: laid_out(bound.arg_dict[k].torch().clone(), drawn["layout"]) for k in data if k != "x"}
-    if drawn["stype"] == "default" and "x" in data:
-        lent["x"] = laid_out(bound.arg_dict["x"].torch().clone(), drawn["layout"])
+    dense = {k: bound.arg_dict[k] for k in data if bound.arg_dict[k].stype == "default"}
+    lent = {k: laid_out(array.torch().clone(), drawn["layout"]) for k, array in dense.items()}
+    if "x" in dense and drawn["stype"] != "default":
+        lent["x"] = mx.nd.relu(dense["x"]).tostype(drawn["stype"]).raw
     found, numbers = {}, np.random.RandomState(0)
     for turn in range(2):
         bound.run(training, lent)
@@ -119,7 +130,8 @@ def check(seed):
     """Compare a network under drawn conditions with all passes and without some; return what has fired."""
     source = random.Random(seed)
     name = source.choice([*MORE] * 8 + [*ALL])
-    drawn, off = conditions(source, ALL[name]), source.choice((ALL_PASSES, [source.choice(ALL_PASSES)]))
+    drawn, some = conditions(source, ALL[name]), source.sample(ALL_PASSES, source.randint(1, 6))
+    off = source.choice((ALL_PASSES, some))
     (want, _), (got, fired) = results(ALL[name], drawn, off), results(ALL[name], drawn, ())
     if isinstance(want, type) or isinstance(got, type):
         assert got is want, f"of {name}, {drawn}"

@@ -9,20 +9,22 @@ X, Y = S.Variable("x"), S.Variable("y")
 INNER = S.square(X)
 
 
+STAY = [
+    S.Dropout(S.square(X), p=0.5),
+    S.random.normal(shape=(2,)),
+    S.BatchNorm(S.square(X)),
+    S.contrib.foreach(lambda row, state: (row, state), S.square(X), [])[0],
+]
+ROWS = [
+    *[((S.tanh(Y), net), None) for net in STAY],
+    ((S.tanh(X), S.sigmoid(S.square(X))), ["tanh"]),
+    ((S.tanh(INNER), S.sigmoid(INNER)), ["square", "tanh"]),
+    ((S.tanh(Y), S.SoftmaxOutput(X * 2, S.argmax(S.square(X), axis=1), name="softmax"), S.sin(Y)), None),
+]
+
+
 @pytest.mark.parametrize("recorded", [True, False])
-@pytest.mark.parametrize(
-    ("heads", "left"),
-    [
-        ((S.tanh(X), S.sigmoid(S.square(X))), ["tanh"]),
-        ((S.tanh(INNER), S.sigmoid(INNER)), ["square", "tanh"]),
-        ((S.tanh(Y), S.Dropout(S.square(X), p=0.5)), None),
-        ((S.tanh(Y), S.random.normal(shape=(2,))), None),
-        ((S.tanh(Y), S.BatchNorm(S.square(X))), None),
-        ((S.tanh(Y), S.contrib.foreach(lambda row, state: (row, state), S.square(X), [])[0]), None),
-        ((S.tanh(Y), S.SoftmaxOutput(X * 2, S.argmax(S.square(X), axis=1), name="softmax"), S.sin(Y)), None),
-    ],
-    ids=["chain", "read", "dropout", "random", "states", "loop", "loss"],
-)
+@pytest.mark.parametrize(("heads", "left"), ROWS)
 def test_steps_that_nobody_reads_go_unless_they_have_an_effect(heads, left, recorded):
     """The last head is forgotten, as if a pass had replaced what it was read for."""
     low = lower(S.Group(list(heads)).graph, recorded)

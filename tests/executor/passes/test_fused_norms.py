@@ -58,15 +58,6 @@ def test_steps_that_are_one(name):
     assert [(s.name, len(s.covers)) for s in steps if isinstance(s.function, FusedNorm)] == expected
 
 
-@pytest.mark.parametrize(
-    ("net", "options"),
-    [(residual(), {"dtype": "float64"}), (S.MakeLoss(S.relu(norm(DATA, "b1"))), {"dtype": "float16"})],
-    ids=["float64", "float16"],
-)
-def test_what_the_kernels_do_not_do_has_the_same_bits(net, options):
-    same_with_and_without(net, IMAGE, NAME, rtol=0, **options)
-
-
 @pytest.mark.parametrize("frozen", ["c", "b", "data", ("b3", "c3")])
 def test_some_gradients_are_not_wanted(frozen):
     req = {name: "null" if name.startswith(frozen) else "write" for name in residual().list_arguments()}

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.executor.passes.mirror import marked
 from helpers.random_nets import random_net
 from helpers.switched import assert_same, fired, results
 
@@ -77,12 +76,9 @@ def test_training_is_the_same_bits_dropout_and_moving_means_too(mirror):
 
 @pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("is_train", [True, False])
-@pytest.mark.parametrize("grad_req", ["write", "add", "some"])
-def test_the_environment_asks_for_it(grad_req, is_train):
-    if grad_req == "some":
-        names = residual().list_arguments()
-        grad_req = {n: "null" if n.startswith("u0") else "write" for n in names}
-    options = {"grad_req": grad_req, "is_train": is_train}
+def test_the_environment_asks_for_it(is_train):
+    names = residual().list_arguments()
+    options = {"grad_req": {n: "null" if n.startswith("u0") else "add" for n in names}, "is_train": is_train}
     got, counts = results(residual(), {"data": SHAPE}, **options)
     want, without = results(residual(), {"data": SHAPE}, [NAME], **options)
     assert_same(got, want, 0)
@@ -105,17 +101,6 @@ def test_what_several_operators_read_is_kept():
     last = S.tanh(S.sigmoid(first))
     counts = [fired(S.tanh(last + other), FLAT)[NAME] for other in (data, first)]
     assert counts == [5, 4]  # all, or all but the first
-
-
-def test_only_what_the_attribute_names_is_recomputed():
-    net = deep(4, 5, lambda i: {"__force_mirroring__": "True"} if i % 2 else {})
-    assert {net.graph.nodes[i].name for i in marked(net.graph, None)} == {"fc1", "act1", "fc3", "act3"}
-    assert marked(net.graph, False) == frozenset()
-    got, counts = results(net, FLAT)
-    assert counts[NAME] == 4
-    assert_same(got, results(net, FLAT, [NAME])[0], 1e-6)
-    bare = deep(1, 5, lambda i: {"force_mirroring": "true"})
-    assert [fired(each, FLAT).get(NAME, 0) for each in (deep(1, 5), bare)] == [0, 2]
 
 
 # memory

@@ -134,12 +134,6 @@ def layers():
     return stack(cell("gru", "e_"), BOTH(cell("lstm", "a_"), cell("gru", "b_")), more)
 
 
-def modified():
-    drops = [mx.rnn.DropoutCell(p) for p in (0.4, 0.2)]
-    inner, last = (mx.rnn.ResidualCell(cell(*each)) for each in (("gru", "b_"), ("lstm", "d_")))
-    return stack(cell("lstm", "a_"), drops[0], inner, drops[1], last)
-
-
 def embedded(dtype):
     tokens = S.Embedding(DATA, input_dim=9, output_dim=FEATURES, dtype=dtype, name="embed")
     outputs, _ = cell().unroll(STEPS, tokens, [zeros(dtype)] * 2, merge_outputs=True)
@@ -189,14 +183,6 @@ def gates_read(seen, dtype):
     return S.Group([net, *(net.get_internals()[f"c_t{t}_i_output"] for t in seen)])
 
 
-def other_weights_from_step_4(dtype):
-    weights, states, outputs = [weights_of("a"), weights_of("b")], (zeros(dtype), zeros(dtype)), []
-    for t, x in enumerate(slices(DATA, 9)):
-        states = lstm_step(x, states, weights[t < 4])
-        outputs.append(states[0])
-    return S.Concat(*outputs, dim=0)
-
-
 def by_maps(layers, steps, missing, dtype):
     """Layers that share all weights; without the biases at `missing`."""
     weights, states, outputs = weights_of("w"), [zeros(dtype)] * layers, []
@@ -234,10 +220,8 @@ def row(make, shapes, chains, absent="", **options):
 NETWORKS = {
     "layers": row(merged(layers), SEQUENCE, 5, "stacked"),
     "two steps": row(merged(layers, 2), {"data": (ROWS, 2, FEATURES)}, 0),
-    "modifiers of lists": row(unrolled(modified, merge_outputs=False), SEQUENCE, 3),
     "embedded": row(embedded, {"data": (ROWS, STEPS)}, 1, "split concat stacked unbind", values=TOKENS),
     "other order": row(partial(picked, lambda s: [s[3], s[1], s[2], s[1]]), SEQUENCE, 2),
-    "other weights": row(other_weights_from_step_4, {"data": (ROWS, 9, FEATURES)}, 2),
     "dropout predicts": row(partial(by_hand, dropout=0.4), SEQUENCE, 2, is_train=False),
     "dropouts": row(partial(by_hand, layers=3, dropout=0.4, gates="ogif"), SEQUENCE, 3),
     "some gradients": row(merged(partial(cell, "gru")), SEQUENCE, 1, **BY_NAME),

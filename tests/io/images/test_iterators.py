@@ -132,7 +132,7 @@ def test_photographs_are_read_where_they_are_decoded(tmp_path):
     image = pytest.importorskip("PIL.Image")
     small = np.random.default_rng(0).integers(0, 256, (30, 33, 3), np.uint8)
     files = []
-    for times, mode, kind in ((1, "RGB", "JPEG"), (1, "P", "PNG"), (1, "RGBA", "PNG"), (100, "RGB", "BMP")):
+    for times, mode, kind in ((1, "RGB", "JPEG"), (1, "P", "PNG"), (1, "CMYK", "JPEG"), (100, "RGB", "BMP")):
         target = io.BytesIO()
         image.fromarray(np.tile(small, (times, times, 1))).convert(mode).save(target, kind)
         files.append(target.getvalue())

@@ -10,10 +10,8 @@ from dpmodule.base import ArgumentError, StateError
 from helpers.small_fits import TWO, parameters, ready
 
 ROWS, SIZE = 8, 3
-X = {
-    name: np.random.RandomState(i).rand(ROWS, SIZE).astype("f")
-    for i, name in enumerate(("ids", "extra", "mask"))
-}
+NAMES = ["ids", "extra", "mask"]
+X = {name: np.random.RandomState(i).rand(ROWS, SIZE).astype("f") for i, name in enumerate(NAMES)}
 Y = {"one": np.zeros((ROWS, SIZE), "f"), "two": np.full((ROWS, SIZE), 8.0, "f")}
 DATA, LABEL = ([(name, (4, SIZE)) for name in names] for names in (("mask", "ids", "extra"), ("two", "one")))
 EXPECTED = 10 * X["ids"] + X["mask"] * X["extra"] ** 2
@@ -119,7 +117,6 @@ def test_what_cannot_be_matched_is_refused():
         python.predict(arrays())
     inner = ready(mx.mod.Module(losses(), list(X), list(Y)), shapes=(DATA, LABEL), init="ones")
     mod = mx.mod.SequentialModule().add(inner, take_labels=True)
-    with pytest.raises(
-        StateError, match=r"labels in another order than one \(4, 3\), two .*force_rebind=True"
-    ):
+    words = r"labels in another order than one \(4, 3\), two .*force_rebind=True"
+    with pytest.raises(StateError, match=words):
         mod.bind(DATA, LABEL[::-1])

@@ -133,9 +133,6 @@ def test_reductions():
     for name in ("argmax", "argmin"):
         check_op(name, x, axis=[None, 0, -1], keepdims=BOTH)
         check_op(name, x[0, 0], axis=0)
-    for name in NAMES:
-        check_sizes(name, X, axis=[(0,), None])
-    check_sizes("moments", X, axes=(0, 2))
 
 
 SHUFFLED = np.random.RandomState(2).randint(-4, 4, (3, 5, 2))
@@ -158,8 +155,5 @@ def test_sort(dtype):
 
 
 def test_sorting_a_dynamic_batch_and_running_sums():
-    x = SHUFFLED.astype("float32")
-    check_sizes("topk", x, axis=SORTED_AXES, k=[0, 2], ret_typ=KINDS)
-    check_sizes("sort", x, axis=None)
+    check_sizes("topk", SHUFFLED.astype("float32"), axis=SORTED_AXES, k=[0, 2], ret_typ=KINDS)
     check_op("_np_cumsum", SHUFFLED, types=[t for t in TYPES if t != "uint8"], axis=SORTED_AXES)
-    check_sizes("_np_cumsum", x, axis=0)

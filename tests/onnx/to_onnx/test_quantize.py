@@ -53,3 +53,10 @@ def test_every_number_of_a_range_is_rounded_the_same(kind):
     x = np.linspace(-3.5, 3.5, 4001, dtype="f4")
     x = np.concatenate([x, np.float32(3) * (np.arange(-255, 256) / np.float32(127.5)).astype("f4") / 2])
     check_same(mx.sym.Group(list(quantized(X, kind, 3.0))), {"x": x}, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_whole_numbers_are_shifted_and_keep_their_unit(kind):
+    numbers = np.arange(-5, 5).astype(kind)
+    found = mx.sym.Group(list(contrib.quantize_asym(mx.sym.Variable("x", dtype=kind))))
+    check_same(found, {"x": numbers}, rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""Order, insertion and removal of axes; blocks of pixels."""
+"""Order, insertion and removal of axes."""
 
 import numpy as np
 from hypothesis import given, settings

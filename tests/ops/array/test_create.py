@@ -11,8 +11,6 @@ from helpers.op_case import call, rules_test, run, types, values_test
 
 FILLED = {"_zeros": 0, "_ones": 1, "_full": 2.5}
 NUMBERS = f4([-1.5, 2.7, 300, -2, 0])
-
-
 # casts and integer ranges: what MXNet 1.9.1 answers
 test_values = values_test(
     [

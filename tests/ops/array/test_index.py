@@ -7,8 +7,6 @@ from helpers.op_case import gradients_test, rules_test, types, values_test
 
 BLOCK, SQUARE, TEN = count(2, 3, 4), count(2, 2), f4([10, 20, 30])
 INDEX = [[-1, 4, 1], [9, -9, 2]]
-
-
 # index, attributes, what MXNet 1.9.1 picks from arange(24) of shape (2, 3, 4)
 PICKS = [
     (INDEX, {}, [[0, 7, 9], [15, 16, 22]]),
@@ -34,6 +32,10 @@ test_values = values_test(
     [
         ("take", (TEN, f4([0.9, 1.9, -0.5])), {}, f4([10, 20, 10])),
         ("take", (TEN, i4([0, 2])), {"mode": "raise"}, f4([10, 30])),
+        *[
+            ("take", (BLOCK, f4([[-5, 3]])), {"axis": -2, "mode": mode}, BLOCK.take([[-5, 3]], 1, mode=mode))
+            for mode in ("clip", "wrap")
+        ],
         *[("pick", (BLOCK, f4(index)), attrs, f8(wanted)) for index, attrs, wanted in PICKS],
         ("pick", (f8([1, 2, 3]), f8([1.9])), {"axis": 0}, f8([2])),
         ("batch_take", (f8([[1, 2], [3, 4]]), i4([-1, 5])), {}, f8([1, 4])),

@@ -6,8 +6,6 @@ from helpers.arrays import count, randn
 from helpers.op_case import rules_test, values_test
 
 X = count(2, 3, 4, dtype="f4")
-
-
 MIXED = [  # codes, answer of MXNet 1.9.1
     ((4, -1, 0), (4, 1, 4)), ((-3, 2, -1), (6, 2, 2)), ((-1, 0, 2), (4, 3, 2)), ((4, 6, 1, -1), (4, 6, 1, 1)),
     ((-2, -2), (2, 3, 4)), ((0, -4, 3, -1, 4), (2, 3, 1, 4)), ((0, 0, 0, -1), (2, 3, 4, 1)),

@@ -1,4 +1,4 @@
-"""Parts of arrays, against Python's own slices; positions as numbers and as coordinates."""
+"""Parts of arrays, against Python's own slices; positions beyond 32 bits."""
 
 import numpy as np
 from hypothesis import assume, given, settings

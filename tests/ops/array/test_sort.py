@@ -1,4 +1,4 @@
-"""Sorting, the greatest few, running sums, counts."""
+"""Ties, running sums, counts."""
 
 import numpy as np
 
@@ -8,8 +8,6 @@ from helpers.op_case import gradients_test, rules_test, values_test
 
 TIES, X = f4([3, 1, 3, 2, 1]), f8([[3, 1, 2], [4, 6, 5]])
 BOOLS, BYTES, SUMMED = np.array([[True, True], [False, True]]), i1([100, 100]), count(2, 3)
-
-
 test_values = values_test(
     [
         ("argsort", (TIES,), {"is_ascend": False}, f4([0, 2, 3, 1, 4])),

@@ -5,10 +5,7 @@ from helpers.arrays import randn
 from helpers.op_case import gradients, rules_test, run
 
 PLAIN, MODULATED = "_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution"
-ATTRS, POINT = (
-    {"kernel": (3, 3), "pad": (1, 1), "num_filter": 2},
-    {"kernel": (1, 1), "num_filter": 1, "no_bias": True},
-)
+ATTRS = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 2}
 INPUTS = [randn(3, 2, 4, 5), randn(3, 18, 4, 5), randn(2, 2, 3, 3), np.ones(2)]
 
 

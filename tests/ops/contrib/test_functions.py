@@ -1,4 +1,4 @@
-"""Fourier transforms and sketches, and the likelihood of events."""
+"""Fourier transforms: the inverse undoes the transform."""
 
 from helpers.arrays import randn
 from helpers.op_case import run, values_test

@@ -1,4 +1,4 @@
-"""Attention with interleaved projections: shapes, and against separate heads."""
+"""Attention with interleaved projections: shapes."""
 
 from helpers.op_case import rules_test
 

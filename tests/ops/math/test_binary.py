@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of two arrays, and of an array and a number."""
+"""Arithmetic of odd numbers and of integers, and of an array and a number."""
 
 import numpy as np
 
@@ -66,7 +66,7 @@ test_values = values_test(
         *[
             (name, (kind(LEFT), kind(RIGHT)), {}, kind(wanted))
             for kind in (i4, i8)
-            for name, wanted in {**WHOLE, "_hypot": [7, 3, 2, 3, 7]}.items()
+            for name, wanted in {**WHOLE, "_hypot": [7, 3, 2, 3, 7], "_greater": [0, 0, 0, 1, 1]}.items()
         ],
         ("_plus_scalar", (u1([3, 0]),), {"scalar": 254}, u1([1, 254])),
         ("_rminus_scalar", (u1([3, 0]),), {"scalar": 2}, u1([255, 2])),

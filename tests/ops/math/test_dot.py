@@ -1,4 +1,4 @@
-"""Products that contract axes, against numpy.tensordot and matmul."""
+"""Products that contract axes, against numpy.tensordot."""
 
 import numpy as np
 

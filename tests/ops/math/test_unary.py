@@ -9,8 +9,6 @@ from helpers.op_case import gradients, gradients_test, rules_test, run, values_t
 from helpers.walk import walks
 
 ANY = np.linspace(-2.7, 2.9, 12).reshape(3, 4)
-
-
 # what MXNet 1.9.1 answers (float32): operator, points, values, gradients for a head of ones
 ODD_POINTS = [
     ("abs", [-1, 0, 2], [1, 0, 2], [-1, 0, 1]),

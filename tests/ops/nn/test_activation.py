@@ -22,8 +22,6 @@ test_values = values_test(
         ("Activation", (f8([NAN, -1, 2]),), {"act_type": "relu"}, f8([NAN, 0, 2])),
     ]
 )
-
-
 test_gradients = gradients_test([("Activation", (f8([NAN, -1, 2]),), {"act_type": "relu"}, [[1, 0, 1]])])
 
 

@@ -54,8 +54,6 @@ test_types = rules_test(
     ],
     types,
 )
-
-
 # by the native extension; values: native/test_kernels.py
 
 needs_kernel = pytest.mark.skipif(not hasattr(native.core, "norm_forward"), reason="there is no such kernel")

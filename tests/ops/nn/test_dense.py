@@ -6,8 +6,6 @@ from helpers.arrays import f8, randn
 from helpers.op_case import rules_test, shapes, types, values_test
 
 TABLE, EMBEDDING, FC = randn(4, 3), {"input_dim": 4, "output_dim": 3}, "FullyConnected"
-
-
 test_values = values_test(
     [
         *[

@@ -1,4 +1,4 @@
-"""Products of dense layers: chosen by processor and size, with the same values and gradients by every kernel."""
+"""Products of dense layers: chosen by processor and size, with the same values and gradients."""
 
 import platform
 from itertools import product

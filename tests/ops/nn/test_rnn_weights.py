@@ -1,4 +1,4 @@
-"""The layout of a fused network's weights: order, sizes, and the way back from a size."""
+"""The layout of a fused network's weights: order and sizes."""
 
 from itertools import product
 

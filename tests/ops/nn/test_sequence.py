@@ -1,4 +1,4 @@
-"""Masks, last steps and reversal of sequences of different lengths, against NumPy loops."""
+"""Masks, last steps and reversal of sequences beyond the recorded calls: odd lengths, NaN, shapes, types."""
 
 from itertools import product
 
@@ -10,8 +10,6 @@ from helpers.op_case import rules_test, types, values_test
 
 NAMES = ("SequenceMask", "SequenceLast", "SequenceReverse")
 LENGTHS = {"use_sequence_length": True}
-
-
 test_values = values_test(
     [
         (

@@ -9,7 +9,7 @@ from dpmodule import native
 from dpmodule.ops import get
 from dpmodule.ops.nn.softmax import _is_small, row_softmax
 from helpers.arrays import INF, NAN, randn
-from helpers.op_case import environment, gradients, rules_test, slopes_test, types
+from helpers.op_case import environment, gradients, rules_test, slopes_test, types, values_test
 from helpers.walk import walks
 
 DATA = randn(2, 3, 4)
@@ -25,6 +25,8 @@ def test_no_type_keeps_that_of_the_data(name):
     assert getattr(mx.nd, name)(mx.nd.array(DATA, dtype="float16"), dtype=None).dtype == np.float16
 
 
+HALF = DATA.astype("f2")
+test_values = values_test([("softmax", (HALF,), {"dtype": "float32"}, lambda x: softmax(x.astype("f4")))])
 test_gradient_in_instance_mode = slopes_test([("SoftmaxActivation", (DATA,), {"mode": "instance"})])
 
 
@@ -77,8 +79,6 @@ test_types = rules_test(
     ],
     types,
 )
-
-
 PROBED = [((4, 3), {}), ((4, 3, 2), {}), ((4, 3, 2), MULTI), ((4, 2, 3), {"preserve_shape": True})]
 
 

@@ -1,4 +1,4 @@
-"""Windows as rows and as columns, and comparison of images; the extension's windows against those of torch."""
+"""Windows as rows and as columns; the extension's windows against those of torch."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from dpmodule import native
-from dpmodule.ops.nn import unfold as unfolding
 from dpmodule.ops.nn.unfold import WindowGrid, unfold
 from helpers.arrays import randn
 from helpers.op_case import gradients_test, rules_test, run, shapes
@@ -48,17 +46,6 @@ def test_windows_and_gradients_are_those_of_torch(shape, grid, layout):
         found += [rows.detach(), torch.autograd.grad((rows * weights).sum(), leaf)[0]]
     assert torch.equal(found[0], found[2])
     torch.testing.assert_close(found[1], found[3], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.skipif(native.core is None, reason="torch does it without the extension")
-def test_the_extension_does_it_where_it_can(monkeypatch):
-    images = torch.randn(2, 3, 4, 5)
-    assert torch.equal(unfold(images.double(), GRID), by_torch(images.double(), GRID))
-    with monkeypatch.context() as patch:
-        patch.setattr(unfolding, "_by_torch", lambda *_: pytest.fail("rows were copied from columns"))
-        expected = unfold(images, GRID)
-    monkeypatch.setattr(unfolding, "kernels", lambda: None)
-    assert torch.equal(unfold(images, GRID), expected)
 
 
 def test_gradients_of_gradients_and_of_each_of_a_batch():

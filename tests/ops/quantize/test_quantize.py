@@ -1,4 +1,4 @@
-"""Quantization beyond the recorded calls: there and back, layers without bias, a chain in a graph."""
+"""Quantization beyond the recorded calls: there and back, bytes, what is quantized already."""
 
 import numpy as np
 import pytest

@@ -10,8 +10,8 @@ import torch
 from dpmodule.base import StateError
 from dpmodule.streams import LoopClosedError, PipeBroken, PipeClosed, StructureError
 from dpmodule.streams.pipe import control
-from helpers.loops import every_loop, raised, run
-from helpers.pipes import Child, every_core, make, pipe
+from helpers.loops import raised, run
+from helpers.pipes import Child, make, pipe
 from helpers.processes import until
 
 
@@ -22,23 +22,31 @@ async def until_it_waits(coroutine, seconds=0.002):
     return task
 
 
-@every_core
-@every_loop
-async def test_two_tasks_of_one_loop(core):
+def test_a_loop_in_another_process(opened, new_loop):
+    (here, there), (back, answering) = opened(), opened()
+
+    async def echo():
+        async with answering:
+            async for value in here:
+                await answering.coro_send(value)
+                del value
+
     async def produce():
-        for i in range(300):
-            await writer.coro_send({"i": torch.tensor(i), "x": torch.ones(10)})
-        writer.close()
+        async with there:
+            for i in range(300):
+                await there.coro_send(torch.full((1 + i % 7,), i))
 
-    reader, writer = make(core)
-    async with reader, writer:
-        sending = asyncio.ensure_future(produce())
-        assert [int(value["i"]) async for value in reader] == list(range(300))
-        await sending
+    async def collect():
+        return [int(value[0]) async for value in back]
+
+    async def main():
+        return await asyncio.gather(produce(), collect())
+
+    process = Child(lambda: run(echo(), new_loop, 20))
+    assert run(main(), new_loop, 20)[1] == list(range(300))
+    assert process.ok()
 
 
-@every_core
-@every_loop
 async def test_a_cancelled_receive_loses_nothing(core):
     with pipe(core) as (reader, writer):
         for i in range(20):
@@ -56,8 +64,6 @@ async def test_a_cancelled_receive_loses_nothing(core):
             assert (await reader.coro_recv() if error else task.result()) == i
 
 
-@every_core
-@every_loop
 async def test_a_cancelled_send_sends_nothing_and_loses_no_slot(core):
     with pipe(core, slots=1) as (reader, writer):
         await writer.coro_send([torch.ones(2)])
@@ -77,7 +83,6 @@ async def test_a_cancelled_send_sends_nothing_and_loses_no_slot(core):
         assert (await reader.coro_recv())[0].tolist() == [6, 6]
 
 
-@every_core
 async def test_one_coroutine_at_a_time_may_use_an_end(core):
     with pipe(core, slots=1) as (reader, writer):
         task = await until_it_waits(reader.coro_recv())
@@ -92,7 +97,6 @@ async def test_one_coroutine_at_a_time_may_use_an_end(core):
         assert await reader.coro_recv() == 1
 
 
-@every_core
 async def test_an_unsendable_value_fails_before_waiting(core):
     with pipe(core, slots=1) as (_, writer):
         await writer.coro_send(torch.ones(1))
@@ -100,7 +104,6 @@ async def test_an_unsendable_value_fails_before_waiting(core):
         assert isinstance(await raised(writer.coro_acquire({"a": 3})), StructureError)
 
 
-@every_core
 def test_a_loop_that_was_closed_over_a_waiting_task(core):
     with pipe(core) as (reader, writer):
         loop = asyncio.new_event_loop()
@@ -120,7 +123,6 @@ def test_a_loop_that_was_closed_over_a_waiting_task(core):
         assert reader.recv() == 1
 
 
-@every_core
 def test_without_a_running_loop_the_error_names_other_calls(core):
     with pipe(core) as (reader, writer):
         with pytest.raises(LoopClosedError, match="no event loop is running"):
@@ -131,10 +133,8 @@ def test_without_a_running_loop_the_error_names_other_calls(core):
 
 @pytest.mark.parametrize("waits", ["reader", "writer"])
 @pytest.mark.parametrize("closes", ["reader", "writer"])
-@every_core
-@every_loop
-async def test_closing_an_end_wakes_the_task_that_waits_on_either(core, waits, closes):
-    reader, writer = make(core, 1)
+async def test_closing_an_end_wakes_the_task_that_waits_on_either(opened, waits, closes):
+    reader, writer = opened(1)
     if waits == "writer":
         await writer.coro_send(torch.ones(1))
     task = await until_it_waits(reader.coro_recv() if waits == "reader" else writer.coro_send(torch.ones(1)))
@@ -144,18 +144,14 @@ async def test_closing_an_end_wakes_the_task_that_waits_on_either(core, waits, c
         assert await reader.coro_recv() == 1
     assert isinstance(await raised(reader.coro_recv()), PipeClosed)
     assert isinstance(await raised(writer.coro_send(None)), PipeClosed)
-    reader.close()
-    writer.close()
 
 
 # --- death
 
 
 @pytest.mark.parametrize("side", ["reader", "writer"])
-@every_core
-@every_loop
-def test_a_child_that_dies_wakes_the_task(core, side, new_loop):
-    reader, writer = make(core, 1)
+def test_a_child_that_dies_wakes_the_task(opened, side, new_loop):
+    reader, writer = opened(1)
     here, there, number = (
         (writer, reader, control.READER) if side == "reader" else (reader, writer, control.WRITER)
     )
@@ -176,12 +172,9 @@ def test_a_child_that_dies_wakes_the_task(core, side, new_loop):
     assert isinstance(error, PipeBroken)
     assert f"the {side} is gone: its process {child.pid}" in str(error)
     child.reap()
-    here.close()
 
 
-@every_core
-@every_loop
-def test_a_writer_that_comes_when_the_loop_is_closed_is_received_from_without_one(core, new_loop):
+def test_a_writer_that_comes_when_the_loop_is_closed_is_received_from_without_one(opened, new_loop):
     async def main():
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(reader.coro_recv(), 0.05)
@@ -190,20 +183,18 @@ def test_a_writer_that_comes_when_the_loop_is_closed_is_received_from_without_on
         asyncio.get_running_loop().call_later(0.1, child.kill)
         return await raised(reader.coro_recv())
 
-    reader, writer = make(core, 1)
+    reader, writer = opened(1)
     run(main(), new_loop, 15)
     child = Child(lambda: (writer.claim(), time.sleep(0.2), writer.send(None), time.sleep(60)))
     until(lambda: reader._control.get(control.WRITER, control.PID))
     assert reader.recv(timeout=15) is None
     assert f"the writer is gone: its process {child.pid}" in str(run(later(), new_loop, 15))
     child.reap()
-    reader.close()
 
 
 # --- nothing stays
 
 
-@every_core
 async def test_the_loop_does_not_keep_an_end_alive(core):
     reader, writer = make(core)
     writer.send(torch.ones(1))

@@ -9,7 +9,7 @@ from dpmodule.streams import StructureError
 from dpmodule.streams.pipe.control import FOREIGN
 from dpmodule.streams.pipe.external_memory import dump_foreign
 from helpers.child_targets import add_on_gpu
-from helpers.pipes import Child, Pair, every_core, make, pipe, same
+from helpers.pipes import Child, Pair, make, pipe, same
 
 
 class Claims:
@@ -35,9 +35,8 @@ VALUE = Pair(
 )
 
 
-@every_core
-def test_such_a_structure_goes_by_value_and_takes_its_turn(core):
-    reader, writer = make(core)
+def test_such_a_structure_goes_by_value_and_takes_its_turn(opened):
+    reader, writer = opened()
 
     def child():
         writer.send(torch.ones(1))
@@ -55,11 +54,9 @@ def test_such_a_structure_goes_by_value_and_takes_its_turn(core):
         assert same(VALUE, reader.recv())
     assert list(reader) == []
     assert process.ok()
-    reader.close()
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@every_core
 def test_what_a_process_sent_itself_is_refused_and_the_pipe_goes_on(core, device):
     with pipe(core, slots=1) as (reader, writer):
         writer.send(torch.ones(1))
@@ -89,7 +86,6 @@ def test_the_device_is_done_before_the_message_goes(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.timeout(120)
-@every_core
 def test_tensors_on_a_gpu_arrive(core):
     reader, writer = make(core)
     answer, answering = make(core)

@@ -15,7 +15,7 @@ from dpmodule.base import ArgumentError, StateError
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, StructureError
 from dpmodule.streams.pipe.layout import CODES
 from helpers.machines import examples, play
-from helpers.pipes import every_core, make, pipe, same, structures
+from helpers.pipes import make, pipe, same, structures
 from helpers.walk import walks
 
 # --- any order of calls
@@ -177,8 +177,6 @@ class AnyOrder(RuleBasedStateMachine):
             self.nothing_is_written_into_what_is_held()  # which outlives the pipe
 
 
-@pytest.mark.timeout(120)
-@every_core
 @examples(60, 3000)
 def test_any_order_of_calls(core, examples):
     play(lambda: AnyOrder(core), examples, steps=30)
@@ -204,7 +202,6 @@ def tensors():
     }
 
 
-@every_core
 @walks(list(tensors()))
 def test_all_sorts_of_tensors_arrive(name, core):
     value = tensors()[name]
@@ -218,7 +215,6 @@ def test_all_sorts_of_tensors_arrive(name, core):
             assert not found.requires_grad
 
 
-@every_core
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 @walks(list(CODES))
 def test_all_types_of_elements_arrive(dtype, core):
@@ -238,7 +234,6 @@ def test_every_type_that_this_torch_computes_with_is_known():
 # --- slots
 
 
-@every_core
 def test_a_slot_stays_in_use_until_the_last_view_is_gone(core):
     with pipe(core, slots=1) as (reader, writer):
         writer.send([torch.ones(3), torch.zeros(2)])
@@ -251,7 +246,6 @@ def test_a_slot_stays_in_use_until_the_last_view_is_gone(core):
         writer.send(None, timeout=10.0)
 
 
-@every_core
 def test_received_tensors_may_be_dropped_in_any_thread(core):
     box, ended = [], threading.Event()
 
@@ -281,7 +275,6 @@ def test_received_tensors_may_be_dropped_in_any_thread(core):
         (1, 1.5, [torch.ones(24), torch.ones(4, 6).double()[:2], torch.ones(24) > 0, torch.ones(2, 3)], [1]),
     ],
 )
-@every_core
 def test_memory_is_new_only_where_the_old_does_not_fit(core, slots, slack, values, queued):
     with pipe(core, slots=slots, slack=slack) as (reader, writer):
         for value in values:
@@ -291,7 +284,6 @@ def test_memory_is_new_only_where_the_old_does_not_fit(core, slots, slack, value
         assert writer.stats.sent == len(values)
 
 
-@every_core
 def test_shared_memory_is_seen_without_copies(core):
     with pipe(core) as (reader, writer):
         big, small = torch.zeros(1 << 16).share_memory_(), torch.zeros(2).share_memory_()
@@ -304,7 +296,6 @@ def test_shared_memory_is_seen_without_copies(core):
         assert (writer.stats.zero_copy, writer.stats.copied) == (40, 0)
 
 
-@every_core
 def test_shared_memory_is_let_go_of_with_its_owner(core):
     with pipe(core) as (reader, writer):
         for i in range(200):
@@ -315,7 +306,6 @@ def test_shared_memory_is_let_go_of_with_its_owner(core):
         assert len(writer._blocks._blocks) <= 2
 
 
-@every_core
 def test_shared_blocks_beyond_the_limit_are_copied(core):
     with pipe(core) as (reader, writer):
         many = [torch.full((4,), float(i)).share_memory_() for i in range(70)]
@@ -325,7 +315,6 @@ def test_shared_blocks_beyond_the_limit_are_copied(core):
         assert writer.stats.copied == 2 * 6
 
 
-@every_core
 def test_without_torchs_private_functions_shared_memory_is_copied(core):
     torch_private.select(public=True)
     try:
@@ -345,7 +334,6 @@ def test_without_torchs_private_functions_shared_memory_is_copied(core):
 # --- filling in place
 
 
-@every_core
 def test_what_is_filled_in_place_is_not_copied(core):
     with pipe(core) as (reader, writer):
         with pytest.raises(StateError, match="no slot is acquired"):
@@ -365,7 +353,6 @@ def test_what_is_filled_in_place_is_not_copied(core):
         assert writer.stats.queued <= 2
 
 
-@every_core
 def test_parts_may_change_places(core):
     with pipe(core) as (reader, writer):
         for turned in (True, False):
@@ -404,7 +391,6 @@ UNSENDABLE = [
 
 
 @pytest.mark.parametrize("number", range(len(UNSENDABLE)))
-@every_core
 def test_what_cannot_be_sent_is_refused_and_costs_no_slot(core, number):
     value, text = UNSENDABLE[number]
     with pipe(core, slots=1) as (reader, writer):
@@ -418,7 +404,6 @@ def test_what_cannot_be_sent_is_refused_and_costs_no_slot(core, number):
             assert same(reader.recv(), [torch.ones(1)])
 
 
-@every_core
 def test_a_structure_that_changes_while_it_is_sent_is_refused(core, monkeypatch):
     @dataclasses.dataclass
     class Growing:
@@ -440,7 +425,6 @@ def test_a_structure_that_changes_while_it_is_sent_is_refused(core, monkeypatch)
         assert reader.recv() is None
 
 
-@every_core
 def test_wrong_arguments_are_named(core):
     with pipe(core, slots=1) as (reader, writer):
         writer.claim()
@@ -458,7 +442,6 @@ def test_wrong_arguments_are_named(core):
 
 
 @pytest.mark.parametrize("which", ["reader", "writer"])
-@every_core
 def test_closing_wakes_whoever_waits_in_another_thread(core, which):
     with pipe(core) as (reader, writer):
         writer.send(None)
@@ -468,7 +451,6 @@ def test_closing_wakes_whoever_waits_in_another_thread(core, which):
             reader.recv(timeout=10.0)
 
 
-@every_core
 def test_an_end_that_is_dropped_unclosed_is_broken_not_closed(core):
     reader, writer = make(core)
     writer.send(torch.ones(1))
@@ -482,7 +464,6 @@ def test_an_end_that_is_dropped_unclosed_is_broken_not_closed(core):
     reader.close()
 
 
-@every_core
 def test_a_failure_has_its_traceback_and_failures_do_not_pile_up(core):
     with pipe(core) as (reader, writer):
         try:
@@ -510,7 +491,6 @@ def test_a_failure_has_its_traceback_and_failures_do_not_pile_up(core):
         (KeyboardInterrupt, [PipeBroken]),
     ],
 )
-@every_core
 def test_leaving_the_block_tells_the_reader_how(core, error, received):
     reader, writer = make(core)
     with pytest.raises(error) if error else contextlib.nullcontext(), writer:

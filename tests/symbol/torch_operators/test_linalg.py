@@ -23,16 +23,14 @@ torch.cdist(x, y, p=math.inf)
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "shapes"),
-    [
-        (SYSTEMS, [(3, 3), (3, 2)]),
-        (FACTORS, [(3, 3)]),
-        (f"torch.linalg.solve({P.replace('x', 'x[:, :3].T')}, x[0, :3])", [(4,)]),
-        (DISTANCES, [(5, 3), (4, 3)]),
-        ("torch.cdist(x, x); torch.cdist(x[:, 0], x[:3, 1])", [(5, 3)]),  # equal points have a gradient of 0
-    ],
-)
+SHAPED = [(SYSTEMS, [(3, 3), (3, 2)]), (FACTORS, [(3, 3)]), (DISTANCES, [(5, 3), (4, 3)])]
+SHAPED += [(f"torch.linalg.solve({P.replace('x', 'x[:, :3].T')}, x[0, :3])", [(4,)])]
+SHAPED += [
+    ("torch.cdist(x, x); torch.cdist(x[:, 0], x[:3, 1])", [(5, 3)])
+]  # equal points have a gradient of 0
+
+
+@pytest.mark.parametrize(("text", "shapes"), SHAPED)
 def test_matrices(text, shapes):
     net = expressions(text, "x, y" if len(shapes) > 1 else "x")
     compare(net, lambda n: tuple(torch.randn(n, *shape) for shape in shapes), tolerance=1e-4)

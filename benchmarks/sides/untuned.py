@@ -1,0 +1,221 @@
+"""A side of the comparison over random layers and many networks.
+
+Run as ``python -m benchmarks.sides.untuned KIND SEED``. KIND is "module" or "executor" of dpmodule, "torch" (the usual
+layout), "channels_last", "compiled" (`torch.compile`), or "onnxruntime" and "openvino", which run the
+file that dpmodule exports.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..drawn_layers import describe, draw
+from ..many_networks import NETWORKS
+from ..settings import OWN_THREADS
+from .serve import Clock, limit_threads, serve
+
+__all__ = ["prepare"]
+
+LEAST_S = 0.02
+"""A measurement takes at least this long, and at least one call."""
+
+Calls = dict[str, Callable[[], torch.Tensor]]
+"""Prediction ("predict") and, where there is one, training step ("fit"); both return the output."""
+
+
+def make_case(seed: int, what: int | str, batch: int) -> tuple[torch.nn.Module, list[torch.Tensor], str, str]:
+    """Return a module, its inputs, its family, and a description.
+
+    Args:
+        what: number of a random layer, or name of a network.
+        batch: rows of a network's inputs.
+    """
+    if isinstance(what, int):
+        family, net, inputs = draw(seed, what)
+        return net, inputs, family, describe(net, inputs)
+    torch.manual_seed(seed)
+    make, make_inputs = NETWORKS[what]
+    return make(), make_inputs(batch), what, f"{what}, batch {batch}"
+
+
+def head(net: torch.nn.Module, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """Return the gradient of the output, the same for all sides."""
+    with torch.no_grad():
+        shape = net(*inputs).shape
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+def of_torch(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind: str) -> Calls:
+    """Return the calls in torch."""
+    gradient = head(net, inputs)
+    if kind == "channels_last":
+        net = net.to(memory_format=torch.channels_last)
+        inputs = [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]
+        if gradient.dim() == 4:
+            gradient = gradient.contiguous(memory_format=torch.channels_last)
+    run: Any = torch.compile(net) if kind == "compiled" else net
+    wanted = [x.requires_grad_() for x in inputs if layer and x.is_floating_point()]
+    parameters = list(net.parameters())
+    optimizer = None if layer or not parameters else torch.optim.SGD(parameters, 1e-6, momentum=0.9)
+
+    def predict() -> torch.Tensor:
+        with torch.inference_mode():
+            return run.eval()(*inputs) if run.training else run(*inputs)
+
+    def fit() -> torch.Tensor:
+        if not run.training:
+            run.train()
+        out = run(*inputs)
+        if optimizer is None:
+            torch.autograd.grad(out, [*wanted, *parameters], gradient)
+            return out
+        optimizer.zero_grad()
+        out.backward(gradient)
+        optimizer.step()
+        return out
+
+    return {"predict": predict, "fit": fit}
+
+
+def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind: str) -> Calls:
+    """Return the calls of a Module, or of an executor."""
+    import dpmodule as mx
+
+    gradient = mx.nd.NDArray(head(net, inputs), mx.cpu())
+    symbol, arguments, states = mx.sym.from_torch(net.eval(), *inputs)
+    every = [name for name in symbol.list_arguments() if name not in arguments]
+    names = sorted(every, key=lambda name: [int(part) for part in name.split("_") if part.isdigit()])
+    arrays = [mx.nd.NDArray(x, mx.cpu()) for x in inputs]
+    shapes = [mx.io.DataDesc(n, a.shape, a.dtype) for n, a in zip(names, arrays)]
+    if kind == "executor":
+        bound = symbol.bind(
+            mx.cpu(), {**arguments, **dict(zip(names, arrays))}, grad_req="null", aux_states=states
+        )
+        return {"predict": lambda: bound.forward(is_train=False)[0].tensor}
+    batch = mx.io.DataBatch(arrays, provide_data=shapes)
+
+    def ready(train: bool) -> Any:
+        module = mx.mod.Module(symbol, names, None)
+        module.bind(shapes, for_training=train, inputs_need_grad=train and layer)
+        module.init_params(arg_params=arguments, aux_params=states)
+        if train and not layer:
+            module.init_optimizer(None, "sgd", {"learning_rate": 1e-6, "momentum": 0.9, "rescale_grad": 1.0})
+        return module
+
+    predictor = ready(False)
+    learner: list[Any] = []
+
+    def predict() -> torch.Tensor:
+        predictor.forward(batch, is_train=False)
+        found: torch.Tensor = predictor.get_outputs()[0].tensor
+        return found
+
+    def fit() -> torch.Tensor:
+        if not learner:
+            learner.append(ready(True))
+        module = learner[0]
+        module.forward(batch, is_train=True)
+        module.backward([gradient])
+        if not layer:
+            module.update()
+        found: torch.Tensor = module.get_outputs()[0].tensor
+        return found
+
+    return {"predict": predict, "fit": fit}
+
+
+def of_file(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind: str) -> Calls:
+    """Return the prediction of ONNX Runtime or OpenVINO, from the file that dpmodule exports."""
+    import dpmodule as mx
+
+    symbol, arguments, states = mx.sym.from_torch(net.eval(), *inputs)
+    every = [name for name in symbol.list_arguments() if name not in arguments]
+    names = sorted(every, key=lambda name: [int(part) for part in name.split("_") if part.isdigit()])
+    values = {name: x.numpy() for name, x in zip(names, inputs)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "net.onnx")
+        shapes, types = ({n: f(values[n]) for n in every} for f in (np.shape, lambda x: x.dtype))
+        mx.onnx.export_model(symbol, [arguments, states], shapes, [types[n] for n in every], path)
+        one = os.environ.get(OWN_THREADS) != "default"
+        if kind == "onnxruntime":
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3
+            if one:
+                options.intra_op_num_threads = 1
+            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            return {"predict": lambda: torch.from_numpy(session.run(None, values)[0])}
+        import openvino
+
+        core = openvino.Core()
+        compiled = core.compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": 1} if one else {})
+        request = compiled.create_infer_request()
+        return {"predict": lambda: torch.from_numpy(request.infer(values, share_inputs=True)[0])}
+
+
+class Side:
+    """Answers requests about one case after the other.
+
+    Args:
+        kind: see the module.
+        seed: of the run.
+    """
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self._kind, self._seed = kind, seed
+        self._calls: Calls = {}
+        self._counts: dict[str, int] = {}
+
+    def prepare(self, case: int | str, batch: int) -> dict[str, Any]:
+        """Make a case; return its family, its description and what can run."""
+        self._calls, self._counts = {}, {}
+        net, inputs, family, text = make_case(self._seed, case, batch)
+        make = of_torch if self._kind in ("torch", "channels_last", "compiled") else of_file
+        if self._kind in ("module", "executor"):
+            make = of_dpmodule
+        self._calls = make(net.eval(), inputs, isinstance(case, int), self._kind)
+        return {"family": family, "text": text, "runs": list(self._calls)}
+
+    def output(self) -> list[float]:
+        """Return numbers of a prediction, to compare the sides."""
+        flat = self._calls["predict"]().detach().double().flatten()
+        return [float(flat.sum()), float(flat.abs().sum()), *flat[:: max(1, len(flat) // 50)].tolist()]
+
+    def measure(self, run: str) -> dict[str, float]:
+        """Return wall and CPU milliseconds of a call."""
+        call = self._calls[run]
+        if run not in self._counts:
+            call()
+            call()
+            count, begun = 0, time.perf_counter()
+            while time.perf_counter() - begun < LEAST_S:
+                call()
+                count += 1
+            self._counts[run] = max(1, count)
+        count = self._counts[run]
+        call()
+        clock = Clock()
+        for _ in range(count):
+            call()
+        return clock.read(count)
+
+
+def prepare() -> dict[str, Any]:
+    """Return the requests that the parent may make."""
+    limit_threads(torch)
+    side = Side(sys.argv[1], int(sys.argv[2]))
+    return {"prepare": side.prepare, "output": side.output, "measure": side.measure}
+
+
+if __name__ == "__main__":
+    serve(prepare)
