@@ -1,6 +1,5 @@
 """Callbacks: the lines MXNet 1.9.1 writes, when they write, and the tqdm bar."""
 
-import io
 import logging
 import re
 
@@ -80,20 +79,6 @@ def test_progress_bar_and_validation_lines_are_mxnets(lines):
     metric = FakeMetric(("accuracy", 0.5), ("ce", 0.25))
     found = lines(mx.callback.LogValidationMetricsCallback(), at(1, metric, epoch=3), at(1))
     assert found == ["Epoch[3] Validation-accuracy=0.500000", "Epoch[3] Validation-ce=0.250000"]
-
-
-# the tqdm bar
-
-
-def test_tqdm_bar_shows_metric_and_speed_and_closes():
-    out, metric = io.StringIO(), FakeMetric(("accuracy", 0.5), ("loss", 1.25))
-    bar = mx.callback.TqdmBar(total=3, batch_size=32, file=out, ascii=True, ncols=120)
-    for number in range(6):
-        bar(at(number % 3, metric, number // 3))
-    first, second = (line.split("\r")[-1] for line in out.getvalue().strip("\n").split("\n"))
-    assert re.search(r"^Epoch 0: 100%.*3/3 .*accuracy=0.5000, loss=1.2500, samples/s=\d+\]", first)
-    assert second.startswith("Epoch 1: 100%")
-    assert out.getvalue().count("\n") == 2
 
 
 # which epochs' files are kept

@@ -20,7 +20,9 @@ DENSE = mx.sym.FullyConnected(DATA, num_hidden=2, name="fc")
 NAMES = ("data",), ("softmax_label",)
 ONE = torch.ones(1)
 ALIKE = nn.ModuleDict({a: nn.ParameterDict({b: ONE}) for a, b in (("a", "b_c"), ("a_b", "c"))})
+PYTHON = mx.mod.PythonModule(["data"], None, ["out"])
 WIDE = mx.io.DataBatch([mx.nd.ones((8, 9))], [mx.nd.ones((8,))])
+KL = mx.sym.IdentityAttachKLSparseReg(mx.sym.sigmoid(DATA), name="reg")
 BARE = mx.io.DataBatch([mx.nd.zeros((8, 6))])
 
 
@@ -146,9 +148,7 @@ MODULE = [
     (lambda: made(context="gpu"), ArgumentError, "context is 'gpu', expected a Context"),
     (lambda: made(compression_params={"type": "3bit"}), ArgumentError, "compression '3bit' is unknown"),
     (lambda: made(amp="int8"), ArgumentError, 'amp is "?\'int8\'"?, expected "bf16", "fp16", False or None'),
-    (lambda: bound(mx.mod.Module(mx.sym.IdentityAttachKLSparseReg(mx.sym.sigmoid(DATA), name="reg"), label_names=None,
-                                 amp="fp16"), SHAPES[:1]),
-     ArgumentError, r"reg \(IdentityAttachKLSparseReg\) adds a gradient that is not scaled"),
+    (lambda: bound(mx.mod.Module(KL, label_names=None, amp="fp16"), SHAPES[:1]), ArgumentError, "reg .*not scaled"),
     (lambda: bound(shapes=[("data", (8, 6))]), ArgumentError, r"data_shapes is \('data', \(8, 6\)\), expected a list"),
     (lambda: bound(shapes=(SHAPES[0], {"softmax_label": (8,)})), ArgumentError, "label_shapes is {.*, expected a list"),
     (lambda: bound(shapes=(SHAPES[0], [("target", (8,))])), ArgumentError, r"label_shapes names \['target'\]"),
@@ -177,8 +177,8 @@ MODULE = [
     (lambda folder: (mx.nd.save(f"{folder}/bad", {"weights": mx.nd.zeros((1,))}), ready().load_params(f"{folder}/bad")),
      ArgumentError, "holds 'weights', expected the names of this network's"),
     (lambda: ready().freeze("hiden_weight"), ArgumentError, "freeze: 'hiden_weight' matches none of the parameters"),
-    (lambda: ready(DATA * mx.sym.Variable("half.weight", shape=(8, 6)), shapes=SHAPES[:1]).to_torch(),
-     ArgumentError, "'half' of 'half.weight'"),
+    (lambda: ready(DATA * mx.sym.Variable("half.weight", shape=(8, 6)), shapes=SHAPES[:1]).to_torch(), ArgumentError,
+     "'half' of 'half.weight'"),
 ]  # fmt: skip
 
 KINDS = [
@@ -188,10 +188,8 @@ KINDS = [
     (lambda: mx.mod.BucketingModule(mean_of_bucket, 4, max_buckets=0), ArgumentError, "max_buckets is 0"),
     (lambda: mx.mod.BucketingModule(lambda key: mlp(), 4), ArgumentError, r"expected \(symbol, data_names,"),
     (lambda: mx.mod.BucketingModule.load_dict({6: mlp()}), ArgumentError, "load_dict"),
-    (lambda: bucketing().bind([], shared_module=bucketing(), force_rebind=True), ArgumentError,
-     "not accept shared_module"),
-    (lambda: mx.mod.BucketingModule(mean_of_bucket, 6).switch_bucket(4, SHAPES[0]), StateError,
-     r"BucketingModule\.switch_bucket: call bind"),
+    (lambda: bucketing().bind([], shared_module=bucketing(), force_rebind=True), ArgumentError, "shared_module"),
+    (lambda: mx.mod.BucketingModule(mean_of_bucket, 6).switch_bucket(4, SHAPES[0]), StateError, "call bind"),
     (lambda: of_keys().forward(misdescribed(bucket_key=7)), ArgumentError, "bucket key 7: sym_gen has no symbol"),
     (lambda: bucketing().forward(misdescribed(bucket_key=None)), ArgumentError, "the batch has no bucket_key"),
     (lambda: bucketing().forward(misdescribed(provide_data=[mx.io.DataDesc("data", (8, 7))])), ShapeError,
@@ -212,8 +210,7 @@ KINDS = [
     (lambda: two().set_states(value=1), ArgumentError, "SequentialModule has no states"),
     (lambda: two().to_onnx("x.onnx"), ArgumentError, "write each of `modules` by its own to_onnx"),
     (lambda: bound(two()).init_params(arg_params={"low_bias": mx.nd.ones((5,))}), ArgumentError, "no value is given"),
-    (lambda: bound(chain(low(), low(6)), SHAPES[:1]).init_params(), ArgumentError,
-     r"low_(bias|weight) is a parameter of module 0 \(Module .*\) and of module 1"),
+    (lambda: bound(chain(low(), low(6)), SHAPES[:1]).init_params(), ArgumentError, "parameter of module 0 .* and of"),
     (lambda: bound(chain(low(), mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.FullyConnected(
         DATA, mx.sym.Variable("w", shape=(4, 9)), num_hidden=4), name="softmax")))), ShapeError,
      r"module 1 \(Module softmax_output\) does not take what module 0 \(Module low_output\) gives, data \(8, 5\)"),
@@ -225,19 +222,15 @@ KINDS = [
      r"module 1 .*does not take what module 0 .*gives, data \(8, 9\)"),
     (lambda: (m := two(), bound(m.modules[1]), bound(m)), StateError,
      r"module 1 .*module 0 .*bound before, to data \(8, 6\).*force_rebind=True"),
-    (lambda: (m := two(), bound(m.modules[1], ([("data", (8, 5))], SHAPES[1])), bound(m)), StateError,
-     "without inputs_need_grad=True"),
+    (lambda: (m := two(), bound(m.modules[1], ([("data", (8, 5))], SHAPES[1])), bound(m)), StateError, "without input"),
     # written in Python
     (lambda: mx.mod.PythonModule(["data"], None, "out"), ArgumentError, "output_names is 'out', expected"),
     (lambda: bound(Scale(), ([("other", (3, 2))], None)), ArgumentError, r"data_shapes names \['other'\], the module'"),
     (lambda: bound(Scale(), ([("data", (3, 2))], [("kind", (3,))])), ArgumentError, r"label_shapes names \['kind'\]"),
     (lambda: bound(Scale(), grad_req="add"), ArgumentError, "grad_req is 'add', a Scale supports only 'write'"),
-    (lambda: bound(Scale()).update_metric(mx.metric.create("acc"), [[mx.nd.ones((3,))]], pre_sliced=True),
-     ArgumentError, "whole batches"),
-    (lambda: mx.mod.PythonModule(["data"], None, ["out"]).get_input_grads(), NotImplementedError,
-     "PythonModule does not define get_input_grads"),
-    (lambda: mx.mod.PythonModule(["data"], None, ["out"]).bind([("data", (3, 2))]), NotImplementedError,
-     "PythonModule does not define _compute"),
+    (lambda: bound(Scale()).update_metric(None, [[mx.nd.ones((3,))]], pre_sliced=True), ArgumentError, "whole batches"),
+    (lambda: PYTHON.get_input_grads(), NotImplementedError, "PythonModule does not define get_input_grads"),
+    (lambda: PYTHON.bind([("data", (3, 2))]), NotImplementedError, "PythonModule does not define _compute"),
     (lambda: mx.mod.PythonLossModule(data_names=["a", "b"]), ArgumentError, "expected one name each"),
     (lambda: mx.mod.PythonLossModule(grad_func=3), ArgumentError, "expected a function"),
     (lambda: mx.mod.PythonLossModule().to_onnx("x.onnx"), ArgumentError, "PythonLossModule.to_onnx: only Module and"),
