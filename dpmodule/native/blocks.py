@@ -146,6 +146,7 @@ class _Decompressor:
     def _fail_at_damage(self, stream: Any, at: int, error: zlib.error) -> NoReturn:
         """Find the damaged byte by decompressing the block again, byte by byte."""
         if "Error 2 " in str(error):
+            at += 6  # the header, and the dictionary's checksum
             self._fail(at, "the data need a preset dictionary, which is not supported")
         while True:
             try:

@@ -204,8 +204,6 @@ SEQUENCE, SQUARE = {"data": NTC}, {"data": (ROWS, STEPS, UNITS)}
 TOKENS = {"data": np.arange(ROWS * STEPS).reshape(ROWS, STEPS) % 9}
 PIECES = {
     (0, False): ((2 * STEPS, ROWS, 2), 2),
-    (1, False): ((ROWS, 2 * STEPS, 2), ROWS),
-    (0, True): ((STEPS, ROWS, 2, 2), ROWS),
     (1, True): ((ROWS, STEPS, 2, 2), ROWS),
 }
 HALVES = [("float16", 5e-3)]
