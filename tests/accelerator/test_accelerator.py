@@ -15,25 +15,11 @@ FILES = sorted((Path(__file__).parent / "on_device").glob("*.py"))
 pytestmark = pytest.mark.skipif(bool(accelerator.MISSING), reason=accelerator.MISSING)
 
 
-def run_on_device(marker, seconds):
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("marker", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_on_device(marker):
     options = ("-q", "-p", "no:cacheprovider", "-n", "0", "-m", marker)
-    done = run_module(
-        "pytest",
-        *options,
-        *FILES,
-        seconds=seconds,
-        cwd=Path(__file__).parents[2],
-        DPMODULE_GPU_TYPE="simulated",
-    )
+    where = {"cwd": Path(__file__).parents[2], "DPMODULE_GPU_TYPE": "simulated"}
+    done = run_module("pytest", *options, *FILES, seconds=800, **where)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
-
-
-def test_on_device():
-    run_on_device("not slow", 250)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_long_forms_on_device():
-    run_on_device("slow", 800)

@@ -91,28 +91,21 @@ def test_a_class_named_in_a_file_is_imported_only_if_it_is_trusted(tmp_path):
     assert type(create_agent({"model_file": path})) is RepeatQueryAgent
 
 
-@pytest.mark.parametrize(
-    ("kind", "opt", "seen", "text"),
-    [
-        (RepeatLabelAgent, {}, {"text": "q", "labels": ["a"]}, "a"),
-        (RepeatLabelAgent, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
-        (RepeatLabelAgent, {}, {"text": "q"}, "I don't know."),
-        (RepeatLabelAgent, {}, {"episode_done": True}, None),
-        (RepeatLabelAgent, {"returnOneRandomAnswer": False}, {"text": "q", "labels": ("a", "b")}, "a, b"),
-        (
-            RepeatLabelAgent,
-            {"cantAnswerPercent": 1, "cantAnswerMessage": "?"},
-            {"text": "q", "labels": ["a"]},
-            "?",
-        ),
-        (RepeatQueryAgent, {}, {"text": "q"}, "q"),
-        (RepeatQueryAgent, {}, {}, "Nothing to repeat yet."),
-    ],
-)
-def test_agents_that_repeat(kind, opt, seen, text):
-    agent = kind(opt)
-    agent.observe(seen)
-    assert agent.act().get("text") == text
+def test_agents_that_repeat():
+    label, query, both = RepeatLabelAgent, RepeatQueryAgent, {"text": "q", "labels": ("a", "b")}
+    for kind, opt, seen, text in (
+        (label, {}, {"text": "q", "labels": ["a"]}, "a"),
+        (label, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
+        (label, {}, {"text": "q"}, "I don't know."),
+        (label, {}, {"episode_done": True}, None),
+        (label, {"returnOneRandomAnswer": False}, both, "a, b"),
+        (label, {"cantAnswerPercent": 1, "cantAnswerMessage": "?"}, both, "?"),
+        (query, {}, {"text": "q"}, "q"),
+        (query, {}, {}, "Nothing to repeat yet."),
+    ):
+        agent = kind(opt)
+        agent.observe(seen)
+        assert agent.act().get("text") == text
 
 
 def test_options_of_the_run_are_not_saved(tmp_path):

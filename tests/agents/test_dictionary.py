@@ -69,35 +69,29 @@ def test_numbers_and_text(words):
     assert (array.tolist(), array.dtype) == ([4, 5], np.int64)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "tokens"),
-    [
+def test_tokenizers():
+    for name, text, tokens in (
         ("re", "It's 10.\nÜber", "It|'|s|10|.|\n|Über"),
         ("space", "It's 10.\nÜber", "It's|10.\nÜber"),
         ("split", "Y,n;a:b!c?d..e (f) g-h 'i'", "Y|,|n|;|a|:|b|!|c|?|d|.|.|e|(f)|g-h|'i'"),
-    ],
-)
-def test_tokenizers(name, text, tokens):
-    assert DictionaryAgent({"dict_tokenizer": name}).tokenize(text) == tokens.split("|")
+    ):
+        assert DictionaryAgent({"dict_tokenizer": name}).tokenize(text) == tokens.split("|")
 
 
-@pytest.mark.parametrize(
-    ("known", "n", "found"),
-    [
+def test_n_grams():
+    for known, n, found in (
         (["hello world", "ol boy", "world buddy ol"], 3, "hello-world buddy ol-boy"),
         (["hello world", "ol boy", "world buddy ol"], 2, "hello world-buddy-ol boy"),
         (["hello world", "buddy ol boy"], 9, "hello world-buddy ol boy"),
-    ],
-)
-def test_n_grams(known, n, found):
-    tokens = ["hello", "world", "buddy", "ol", "boy"]
-    assert "-".join(find_ngrams(set(known), tokens, n)) == found
-    words = DictionaryAgent({"dict_max_ngram_size": n})
-    words.observe({"text": "hello world buddy ol boy"})
-    words.act()
-    words.add_to_dict(known)
-    assert list(words)[4:9] == tokens, "n-grams are not counted as such"
-    assert words.vec2txt(words.txt2vec("hello world buddy ol boy"), "-") == found
+    ):
+        tokens = ["hello", "world", "buddy", "ol", "boy"]
+        assert "-".join(find_ngrams(set(known), tokens, n)) == found
+        words = DictionaryAgent({"dict_max_ngram_size": n})
+        words.observe({"text": "hello world buddy ol boy"})
+        words.act()
+        words.add_to_dict(known)
+        assert list(words)[4:9] == tokens, "n-grams are not counted as such"
+        assert words.vec2txt(words.txt2vec("hello world buddy ol boy"), "-") == found
 
 
 def test_a_file_holds_lines_of_token_and_count_and_comes_back(words, tmp_path, monkeypatch):

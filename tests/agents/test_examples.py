@@ -17,24 +17,21 @@ def rows_of(**opt):
     return sorted(student.seen, key=lambda each: each["labels"])
 
 
-@pytest.mark.parametrize(
-    ("opt", "texts"),
-    [
+def test_squashed_examples():
+    """The first two are the tables of ParlAI's description."""
+    for opt, texts in (
         ({"context_length": -1, "include_labels": False}, ["x1", "x1\nx2", "x1\nx2\nx3", "x1\nx2\nx3\nx4"]),
         ({"context_length": 3, "include_labels": True}, ["x1", "x1\ny1\nx2", "x2\ny2\nx3", "x3\ny3\nx4"]),
         ({"context_length": 0}, ["x4"]),
         ({"context_length": 1}, ["x4"]),
         ({"context_length": 4}, ["y2\nx3\ny3\nx4"]),
         ({}, ["x1\ny1\nx2\ny2\nx3\ny3\nx4"]),
-    ],
-)
-def test_squashed_examples(opt, texts):
-    """The first two are the tables of ParlAI's description."""
-    rows = rows_of(**opt)
-    assert [each["text"] for each in rows][-len(texts) :] == texts
-    assert [(each["labels"], each["episode_done"]) for each in rows] == [
-        ([f"y{n}"], True) for n in range(1, 5)
-    ]
+    ):
+        rows = rows_of(**opt)
+        assert [each["text"] for each in rows][-len(texts) :] == texts
+        assert [(each["labels"], each["episode_done"]) for each in rows] == [
+            ([f"y{n}"], True) for n in range(1, 5)
+        ]
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 2, 3, 4])

@@ -87,24 +87,21 @@ ASKED = {"text": TWO["text"]}
 EMPTY = {"episode_done": True, "id": "teacher"}
 
 
-@pytest.mark.parametrize(
-    ("calls", "same_as"),
-    [
+def test_batches_that_train_alike():
+    for calls, same_as in (
         ([[ONE, ASKED, THREE]], [[ASKED], [ONE, THREE]]),  # rows with and without labels are apart
         ([[EMPTY, ONE, {}, TWO], [EMPTY, EMPTY]], [[ONE, TWO]]),  # rows without a text are left out
         ([[{"text": "w01 w02"}], [ONE]], [[ONE]]),  # predictions change nothing
         ([[ONE], [{**TWO, "labels": None, "eval_labels": TWO["labels"]}], [ASKED]], [[ONE]]),
-    ],
-)
-def test_batches_that_train_alike(calls, same_as):
-    first, second = alike(), alike()
-    for agent, batches in ((first, calls), (second, same_as)):
-        for batch in batches:
-            batch = [{k: v for k, v in each.items() if v is not None} for each in batch]
-            for seen, reply in zip(batch, agent.batch_act(batch)):
-                assert ("text" in reply) is ("text" in seen)
-                assert ("metrics" in reply) is ("labels" in seen or "eval_labels" in seen)
-    assert_same(params(first), params(second), 0)
+    ):
+        first, second = alike(), alike()
+        for agent, batches in ((first, calls), (second, same_as)):
+            for batch in batches:
+                batch = [{k: v for k, v in each.items() if v is not None} for each in batch]
+                for seen, reply in zip(batch, agent.batch_act(batch)):
+                    assert ("text" in reply) is ("text" in seen)
+                    assert ("metrics" in reply) is ("labels" in seen or "eval_labels" in seen)
+        assert_same(params(first), params(second), 0)
 
 
 def test_act_is_a_batch_of_one_of_a_whole_episode():

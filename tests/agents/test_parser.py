@@ -28,9 +28,8 @@ def parse(*words, **more):
     return ParlaiParser(True, True).parse_args(list(words), print_args=False, **more)
 
 
-@pytest.mark.parametrize(
-    ("short", "long", "value", "read"),
-    [
+def test_short_and_long_flags_of_2018():
+    for short, long, value, read in (
         ("-t", "--task", f"{LIBRARY},{LIBRARY}", f"{LIBRARY},{LIBRARY}"),
         ("-dt", "--datatype", "valid:stream", "valid:stream"),
         ("-bs", "--batchsize", "32", 32),
@@ -39,11 +38,9 @@ def parse(*words, **more):
         ("-clen", "--context-length", "-1", -1),
         ("-incl", "--include-labels", "0", False),
         ("-eps", "--num-epochs", "2.5", 2.5),
-    ],
-)
-def test_short_and_long_flags_of_2018(short, long, value, read):
-    for words in ((short, value), (long, value), (f"{long}={value}",)):
-        assert parse(*words)[long[2:].replace("-", "_")] == read
+    ):
+        for words in ((short, value), (long, value), (f"{long}={value}",)):
+            assert parse(*words)[long[2:].replace("-", "_")] == read
 
 
 def test_agents_and_tasks_add_their_own_flags(capsys):

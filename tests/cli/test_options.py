@@ -9,21 +9,10 @@ from dpmodule.cli.__main__ import make_parser
 from dpmodule.context import cpu
 
 SENSELESS = ["0", "-1", "nan", "inf", "-inf", "-1e3", "1e400", "9" * 30, "no such thing", "", " "]
-ZERO = [
-    "wd",
-    "momentum",
-    "seed",
-    "target",
-    "validation",
-    "index-base",
-    "tolerance",
-    "epoch",
-    "load-epoch",
-    "dropout",
-]
+ZERO = "wd momentum seed target validation index-base tolerance epoch load-epoch dropout"
 TEXT = ("prefix", "output", "label-column", "validation-column", "files", "label")
 TAKEN = {  # of these, what options take, or look at when the data have been read
-    **{f"--{name}": ["0"] for name in ZERO},
+    **{f"--{name}": ["0"] for name in ZERO.split()},
     **{f"--{name}": SENSELESS[:-2] for name in TEXT},
     "--scale": ["-1", "-1e3"],
     "train-files --validation": SENSELESS[:-2],

@@ -56,14 +56,6 @@ def test_bytes_cross_as_bytes():
     assert (sent.dtype, *where) == (torch.uint8, GPU, True)
 
 
-def test_on_one_device_nothing_is_staged(locked):
-    target, source = torch.zeros(3, dtype=torch.float64), torch.ones(3)
-    device_transfer.send(target, source)
-    assert target.tolist() == [1.0, 1.0, 1.0]
-    assert device_transfer.on_device(source, source.device) is source
-    assert locked == []
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
 @pytest.mark.parametrize("pinned", [False, True])

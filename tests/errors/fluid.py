@@ -50,18 +50,17 @@ def on_files(trains, feed, fetch, folder):
     executor.run_from_files(None, feed, write_files(folder), 1, fetch)
 
 
+def started():
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    return executor
+
+
 def saved(change, folder):
     """Save a model with changed arguments."""
     prediction = bow_net(*text_inputs())[2]
-    executor = fluid.Executor()
-    executor.run(fluid.default_startup_program())
-    given = {
-        "dirname": folder,
-        "feeded_var_names": ["words"],
-        "target_vars": [prediction],
-        "executor": executor,
-    }
-    fluid.io.save_inference_model(**{**given, **change})
+    given = {"dirname": folder, "feeded_var_names": ["words"], "target_vars": [prediction], **change}
+    fluid.io.save_inference_model(executor=started(), **given)
 
 
 def without_values(folder):
@@ -70,8 +69,8 @@ def without_values(folder):
 
 
 def lacking(folder):
-    executor, prediction = fluid.Executor(), bow_net(*text_inputs())[2]
-    executor.run(fluid.default_startup_program())
+    prediction = bow_net(*text_inputs())[2]
+    executor = started()
     fluid.io.save_params(executor, folder)
     layers.fc(prediction, 3)
     fluid.io.load_params(executor, folder)
@@ -79,9 +78,7 @@ def lacking(folder):
 
 def damaged(key, text, folder):
     out = layers.fc([dense("a", 2), dense("b", 2)], 1)
-    executor = fluid.Executor()
-    executor.run(fluid.default_startup_program())
-    fluid.io.save_inference_model(folder, ["a", "b"], [out], executor)
+    fluid.io.save_inference_model(folder, ["a", "b"], [out], started())
     path = folder / "model-symbol.json"
     graph = json.loads(path.read_text())
     next(row for row in graph["nodes"] if row["name"] == "a")["attrs"][key] = text

@@ -10,17 +10,10 @@ import dpmodule as mx
 from dpmodule.base import NodeError
 from dpmodule.executor import Binding, RunOptions, run_options
 from dpmodule.executor.executor import Executor
-from helpers.nets import blobs, mlp
+from helpers.nets import blobs, conv_bn, mlp
 
 S = mx.sym
 BATCH = 8
-
-
-def convolutional():
-    net = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=4, name="conv")
-    net = S.Activation(S.BatchNorm(net, name="bn"), act_type="relu")
-    net = S.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max")
-    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=4, name="fc"), name="softmax")
 
 
 def recurrent():
@@ -30,9 +23,10 @@ def recurrent():
     return S.SoftmaxOutput(S.FullyConnected(outputs, num_hidden=4, name="fc"), name="softmax")
 
 
+CONVOLVED = S.SoftmaxOutput(S.FullyConnected(conv_bn(S.Variable("data"), 4), num_hidden=4), name="softmax")
 NETS = {
     "dropout": (mlp(dropout=0.5), (6,), "eager"),  # which draws leave in many pieces
-    "convolution": (convolutional(), (2, 8, 8), "aot_eager"),
+    "convolution": (CONVOLVED, (2, 8, 8), "aot_eager"),
     "fused": (recurrent(), (3, 2), "aot_eager"),
 }
 

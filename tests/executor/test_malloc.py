@@ -12,34 +12,23 @@ CACHED = 7
 """Leftovers of one size in glibc's thread cache; until there are as many, a block may miss its old place."""
 only_glibc = pytest.mark.skipif(not GLIBC, reason="only glibc keeps and returns blocks on demand")
 
-START = """
+PROGRAM = f"""
 import os, resource, torch
-{before}
+{{before}}
 import dpmodule as mx
 from dpmodule.executor import malloc
-kept = {call}
-def made(count, size):
+kept = {{call}}
+def made(count, size=12):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(count):
         block = torch.ones(size * 2**20)
         del block
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize()
-"""
-KEPT = f"""
-made({CACHED + 3}, 12)
-read = made(5, 12)
+made({CACHED + 3})
+read = made(5)
 mx.executor.trim_heap()
-print(kept, malloc.keeps_blocks(), read + made(1, 12) > 2**24)
+print(kept, malloc.keeps_blocks(), read + made(1) > 2**24)
 """
-
-
-def child(code, call="None", before=""):
-    """Return the words that a new process prints."""
-    done = run_program(START.format(call=call, before=before) + code, seconds=100)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 BLOCKS = [
     ("", "mx.util.keep_large_blocks()", ["True", "True", "False"]),
     ("os.environ['DPMODULE_MALLOC'] = 'keep'", "None", ["None", "True", "False"]),
@@ -51,7 +40,8 @@ BLOCKS = [
 @pytest.mark.parametrize(("before", "call", "printed"), BLOCKS)
 def test_blocks_are_returned_unless_asked_for(before, call, printed):
     """Printed: what the call returns, whether blocks are kept, and whether 48 MB come from the system again."""
-    assert child(KEPT, call, before) == printed
+    done = run_program(PROGRAM.format(call=call, before=before), seconds=100)
+    assert done.stdout.split() == printed, done.stderr
 
 
 @pytest.mark.parametrize("error", [AttributeError, TypeError])

@@ -20,30 +20,20 @@ def convolved():
     return S.SoftmaxOutput(S.FullyConnected(S.Flatten(x), num_hidden=3, name="fc"), name="softmax")
 
 
-def wide():
-    return S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2048, name="fc"), name="softmax")
-
-
 def mirrored():
     with mx.AttrScope(force_mirroring="True"):
         return S.MakeLoss(S.tanh(S.sin(X)), name="loss")
 
 
-IMAGES = (4, 3, 8, 8)
 NETS = {
     "common_subexpressions": (S.MakeLoss(S.tanh(S.sin(X)) * S.sin(X)), (3, 4)),
-    "rnn_chains": (
-        S.MakeLoss(mx.rnn.LSTMCell(4, prefix="l_").unroll(5, X, merge_outputs=True)[0]),
-        (2, 5, 3),
-    ),
-    **dict.fromkeys(
-        ("fused_convolutions", "pooling_first", "channels_last", "unfolded_convolutions", "fused_norms"),
-        (convolved(), IMAGES),
-    ),
-    "native_convolutions": (convolved(), IMAGES),
-    "score_blocks": (wide(), (700, 6)),
+    "rnn_chains": (S.MakeLoss(mx.rnn.LSTMCell(4).unroll(5, X, merge_outputs=True)[0]), (2, 5, 3)),
+    **dict.fromkeys(f"{kind}_convolutions" for kind in ("fused", "unfolded", "native")),
+    **dict.fromkeys(("pooling_first", "channels_last", "fused_norms")),
+    "score_blocks": (S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2048), name="softmax"), (700, 6)),
     "mirror": (mirrored(), (3, 4)),
 }
+NETS = {name: each or (convolved(), (4, 3, 8, 8)) for name, each in NETS.items()}
 ROWS = {each.name: each for each in passes.PASSES if each.name in NETS}
 
 

@@ -4,7 +4,6 @@ import copy
 import importlib.util
 import io
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ S = mx.sym
 ROOT = Path(__file__).parents[2]
 CHECKPOINTS = ROOT / "tests" / "data" / "checkpoints"
 DATA = S.Variable("data")
-BATCH = torch.export.Dim("batch", min=2)
 
 
 def images(count, *shape):
@@ -101,13 +99,6 @@ def loaded(tensors):
     torch.save(tensors, buffer)
     buffer.seek(0)
     return torch.load(buffer, weights_only=False)
-
-
-def quietly(call, *args, **options):
-    """Call without what torch thinks of code that it traces."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return call(*args, **options)
 
 
 # the same numbers as executors
@@ -277,20 +268,6 @@ def test_modules_are_copied_pickled_and_traced():
 
 
 # torch's tools
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", ["mlp", *(pytest.param(n, marks=pytest.mark.slow) for n in SHAPES if n != "mlp")]
-)
-def test_networks_are_exported_with_any_batch(name):
-    net = network(name).eval()
-    data, more = (torch.rand(size, *SHAPES[name]["data"][1:]) for size in (4, 6))
-    for strict in (False,) if name == "mlp" else (False, True):
-        made = quietly(
-            torch.export.export, net, (data,), dynamic_shapes=({0: BATCH},), strict=strict
-        ).module()
-        torch.testing.assert_close(made(more), net(more))
 
 
 @pytest.mark.timeout(900)

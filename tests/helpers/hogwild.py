@@ -1,5 +1,7 @@
 """Files of lines in MultiSlot format, descriptions of them, and networks that train on them."""
 
+import time
+
 import numpy as np
 
 import dpmodule as mx
@@ -138,3 +140,14 @@ def train(run, net, files, workers, mode, slow=False, **more):
 def counts(run, net):
     """Return how often each line has been trained on: 0, 1, or a number with a fraction."""
     return run.get_params(net)[0]["table_weight"].asnumpy()[:, 0] / 0.5
+
+
+def await_newer(path, program, is_enough=lambda: True):
+    """Wait until a file is written anew and is enough, or the program has printed its result."""
+
+    def written():
+        return path.stat().st_mtime_ns if path.exists() else None
+
+    newest, end = written(), time.monotonic() + 60
+    while time.monotonic() < end and not program.output()[0] and (written() == newest or not is_enough()):
+        time.sleep(0.001)

@@ -113,9 +113,8 @@ def in_program(body):
 def world(method="share", reply=None, call="parley", **opt):
     """Hold a parley with an agent that has a method of its own, or none of an agent's."""
     opt = {"task": "nocandidate", "datatype": "train", **opt}
-    kind = type(
-        "Text", (agents.RepeatLabelAgent,), {method: lambda self, *_: reply} if method != "share" else {}
-    )
+    own = {} if method == "share" else {method: lambda self, *_: reply}
+    kind = type("Text", (agents.RepeatLabelAgent,), own)
     with agents.create_task(opt, NoShare() if method is None else kind(opt)) as made:
         getattr(made, call)()
 

@@ -26,9 +26,8 @@ class _Net:
         middle: values on the way, some of which become outputs.
     """
 
-    def __init__(self, seed: int, is_random: bool) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed, self.random = seed, random.Random(seed)
-        self.is_random = is_random
         self.batch, self.channels, self.size = 4, self.random.choice((1, 3, 4)), self.random.choice((7, 8))
         self.shapes = {"data": (self.batch, self.channels, self.size, self.size)}
         self.value = S.Variable("data")
@@ -83,8 +82,7 @@ class _Net:
         self.value = first + S.tanh(self.convolved(self.value, self.name("conv"), **options))
 
     def dropout(self) -> None:
-        if self.is_random:
-            self.value = S.Dropout(self.value, p=0.3)
+        self.value = S.Dropout(self.value, p=0.3)
 
     def remember(self) -> None:
         self.middle.append(self.value)
@@ -106,8 +104,8 @@ class _Net:
             cell = mx.rnn.BidirectionalCell(cell, back, output_prefix=prefix)
         elif form == 2:
             stack = mx.rnn.SequentialRNNCell()
-            drops = [mx.rnn.DropoutCell(0.3)] if self.is_random else []
-            for each in (cell, *drops, mx.rnn.ResidualCell(mx.rnn.GRUCell(5, prefix=f"{prefix}s_"))):
+            last = mx.rnn.ResidualCell(mx.rnn.GRUCell(5, prefix=f"{prefix}s_"))
+            for each in (cell, mx.rnn.DropoutCell(0.3), last):
                 stack.add(each)
             cell = stack
         outputs, _ = cell.unroll(3, inputs=S.Reshape(wide, shape=(0, 3, 3)), layout="NTC", merge_outputs=True)
@@ -144,17 +142,16 @@ class _Net:
         return found
 
 
-def random_net(seed: int, is_random: bool = True) -> tuple[Any, dict[str, tuple[int, ...]]]:
+def random_net(seed: int) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """Make a network, the same one for the same seed.
 
     Args:
         seed: what it is made from.
-        is_random: whether it may have Dropout.
 
     Returns:
         A symbol all of whose outputs are losses or blocked, and the shape of its data.
     """
-    net = _Net(seed, is_random)
+    net = _Net(seed)
     net.images()
     net.features()
     return S.Group(net.heads()), net.shapes

@@ -2,7 +2,7 @@
 
 from dpmodule.agents import Agent, DialogTeacher, FixedDialogTeacher, create_task
 
-__all__ = ["Noting", "NotingBatch", "Talks", "Texts", "epoch", "finish", "spec", "texts_of"]
+__all__ = ["Noting", "NotingBatch", "Talks", "Texts", "epoch", "finish", "spec"]
 
 
 def spec(kind, arguments=""):
@@ -71,11 +71,6 @@ class NotingBatch(Noting):
 
     def act(self):
         raise AssertionError("act is not called where there is a batch_act")
-
-
-def texts_of(messages):
-    """Return the texts of messages, the last lines of squashed ones, in the order of the alphabet."""
-    return sorted(each["text"].rpartition("\n")[2] for each in messages if "text" in each)
 
 
 def finish(world, most=10_000):

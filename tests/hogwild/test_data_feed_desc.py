@@ -35,37 +35,31 @@ def test_a_description_from_text_and_from_a_file(tmp_path):
     assert (feed.name, feed.batch_size, feed.pipe_command) == ("MultiSlotDataFeed", 32, "cat")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_forms_of_the_text_format():
+    for text in (
         "multi_slot_desc: { slots: { name: 'a', type: 'float'; }, };",
         "multi_slot_desc < slots < name: 'a' type: 'float' > >\n",
         "multi_slot_desc { slots [ { name: 'a' type: 'float' } ] }",
         "# x {\nmulti_slot_desc {\r\n\tslots { name: '' \"\\x61\" # a\n type: 'flo' 'at' is_dense: f } }\n#",
         "multi_slot_desc { slots { name: '\\141' type: \"\\u0066lo\\U00000061t\" is_used: False } } batch_size: 0x20",
         "multi_slot_desc { slots { name: 'a' type: 'float' shape: [] } } batch_size: 040 pipe_command: ' '",
-    ],
-)
-def test_forms_of_the_text_format(text):
-    assert mx.DataFeedDesc(text).desc() == mx.DataFeedDesc(ONE).desc()
+    ):
+        assert mx.DataFeedDesc(text).desc() == mx.DataFeedDesc(ONE).desc()
 
 
-@pytest.mark.parametrize(
-    ("is_dense", "shape", "slot"),
-    [
+def test_flags_and_shapes():
+    for is_dense, shape, slot in (
         ("True", "shape: [2, 3]", Slot("a", "float", True, True, 6)),
         (1, "shape: 2 shape: 3", Slot("a", "float", True, True, 6)),
         (1, "shape: -1 shape: 3", Slot("a", "float", True, True)),
         (0, "shape: 5", Slot("a", "float")),
-    ],
-)
-def test_flags_and_shapes(is_dense, shape, slot):
-    slot_text = f"name: 'a' type: 'float' is_dense: {is_dense} is_used: t {shape}"
-    feed = mx.DataFeedDesc(f"multi_slot_desc {{ slots {{ {slot_text} }} }}")
-    assert feed.slots == [slot]
-    if not slot.is_dense:
-        feed.set_dense_slots(["a"])
-        assert feed.slots == [Slot("a", "float", True, True, 5)]
+    ):
+        slot_text = f"name: 'a' type: 'float' is_dense: {is_dense} is_used: t {shape}"
+        feed = mx.DataFeedDesc(f"multi_slot_desc {{ slots {{ {slot_text} }} }}")
+        assert feed.slots == [slot]
+        if not slot.is_dense:
+            feed.set_dense_slots(["a"])
+            assert feed.slots == [Slot("a", "float", True, True, 5)]
 
 
 def test_setters():

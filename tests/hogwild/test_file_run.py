@@ -1,6 +1,5 @@
 """Runs over files by several processes, which are real ones: averages, files of each, snapshots, processes lost."""
 
-import contextlib
 import os
 import random
 import signal
@@ -11,7 +10,7 @@ import pytest
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.base import ArgumentError
-from helpers.hogwild import counting_net, counts, train, write_bags, write_dense, write_lines
+from helpers.hogwild import await_newer, counting_net, counts, train, write_bags, write_dense, write_lines
 from helpers.programs import TESTS
 from helpers.ranks import ranks, run_ranks
 
@@ -54,15 +53,8 @@ def test_dense_parameters_begin_as_those_of_rank_0_and_networks_are_compared(tmp
 
 def killed(folder, size, seconds):
     """Start processes, kill them some time after their next snapshot; returns whether they were at work."""
-    path = folder / "now-0000.run"
-    before = path.stat().st_mtime_ns if path.exists() else 0
     with ranks(PROGRAM, size, "saves", folder, kind="file") as programs:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and not programs[0].output()[0]:
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_mtime_ns > before:
-                    break
-            time.sleep(0.001)
+        await_newer(folder / "now-0000.run", programs[0])
         time.sleep(seconds)
         for program in programs:
             os.kill(program.pid, signal.SIGKILL)

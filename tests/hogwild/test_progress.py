@@ -202,17 +202,6 @@ def last(folder):
     return mx.AsyncExecutor.last_snapshot(str(folder / "now"))
 
 
-def await_snapshot(folder, running, begun=False):
-    """Wait until a new snapshot is written, in the middle of a file if so asked, or the program has ended."""
-    path, end = folder / "now-0000.run", time.monotonic() + 60
-    newest = path.stat().st_mtime_ns if path.exists() else None
-    while time.monotonic() < end and not running.output()[0]:
-        found = path.stat().st_mtime_ns if path.exists() else None
-        if found != newest and (not begun or last(folder).in_progress):
-            return
-        time.sleep(0.001)
-
-
 @pytest.mark.parametrize(
     ("mode", "workers", "lines", "kills"),
     [
@@ -230,7 +219,7 @@ def test_a_killed_run_trains_each_line_once(mode, workers, lines, kills, tmp_pat
     for _ in range(kills):
         before = last(tmp_path)
         with program(tmp_path, sum(sizes), workers, mode, True) as running:
-            await_snapshot(tmp_path, running, begun=True)
+            hogwild.await_newer(tmp_path / "now-0000.run", running, lambda: last(tmp_path).in_progress)
             time.sleep(generator.random() * 0.03)
             running.send_signal(signal.SIGKILL)
             assert running.wait() in (0, -signal.SIGKILL)
@@ -248,7 +237,7 @@ def test_a_killed_run_trains_each_line_once(mode, workers, lines, kills, tmp_pat
 def test_a_run_ends_after_its_batches_when_asked_to(number, codes, tmp_path):
     hogwild.write_lines(tmp_path, (4000,) * 8)
     with program(tmp_path, 32_000, 2, "native", True) as running:
-        await_snapshot(tmp_path, running)
+        hogwild.await_newer(tmp_path / "now-0000.run", running)
         running.send_signal(number)
         assert running.wait() in codes, running.output()[1]
     assert len(last(tmp_path).state["progress"]) == 1

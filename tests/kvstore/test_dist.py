@@ -60,14 +60,14 @@ def test_torchrun_restarts_all_after_a_kill_and_they_end_in_the_same_bits(tmp_pa
         np.testing.assert_array_equal(whole[name], killed[name])
 
 
+STARTED = [
+    [TESTS.parent / "examples/distributed/fit_digits.py", "--smoke"],
+    ["-m", "dpmodule", "fit", "--kvstore", "dist_sync"],
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "program",
-    [
-        [TESTS.parent / "examples/distributed/fit_digits.py", "--smoke"],
-        ["-m", "dpmodule", "fit", "--kvstore", "dist_sync"],
-    ],
-)
+@pytest.mark.parametrize("program", STARTED)
 def test_torchrun_starts_it(program, tmp_path):
     assert run_torchrun(*program, cwd=tmp_path).count("accuracy") == 1
 

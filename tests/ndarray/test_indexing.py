@@ -106,18 +106,18 @@ def test_what_is_a_mask():
     assert not whole.pinned
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        (2, "index 2 is out of bounds for axis 0 with size 2"),
-        ((0, 5), "index 5 is out of bounds for axis 1 with size 3"),
-        ((0, 1, 2), "too many indices"),
-        ((Ellipsis, Ellipsis), "more than one ellipsis"),
-        (nd.array([0, -3]), "index -3 is out of bounds"),
-        (np.array([True, False, True]), "mask of shape"),
-        (([0, 1], [0, 1, 2]), "do not broadcast"),
-    ],
-)
+BAD_POSITIONS = [
+    (2, "index 2 is out of bounds for axis 0 with size 2"),
+    ((0, 5), "index 5 is out of bounds for axis 1 with size 3"),
+    ((0, 1, 2), "too many indices"),
+    ((Ellipsis, Ellipsis), "more than one ellipsis"),
+    (nd.array([0, -3]), "index -3 is out of bounds"),
+    (np.array([True, False, True]), "mask of shape"),
+    (([0, 1], [0, 1, 2]), "do not broadcast"),
+]
+
+
+@pytest.mark.parametrize(("key", "words"), BAD_POSITIONS)
 def test_bad_positions(key, words):
     array = nd.array(counted((2, 3)))
     with pytest.raises(BoundsError, match=words):

@@ -46,19 +46,19 @@ def test_results_are_mxnets(case, stype, at_once):
 ONE_ROW = rows([[2, 2]], [1], (3, 2))
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "moved"),
-    [
-        ("sgd", {}, [1, 0, 1]),
-        ("nag", {"wd": 0.5}, [1, -0.25, 1]),
-        ("adam", {"multi_precision": True, "wd": 0.5}, [1, None, 1]),
-        ("sgd", {"multi_precision": True, "wd": 0.5}, [0.75, -0.25, 0.75]),
-        ("adagrad", {}, [1, 0.5, 1]),
-        ("adagrad", {"wd": 0.1}, [1, None, 1]),
-        ("lars", {"wd": 0.1, "momentum": 0.9, "eta": 0.1}, [None, None, None]),
-        ("lbsgd", {"wd": 0.1, "momentum": 0.9}, [None, None, None]),
-    ],
-)
+MOVES = [
+    ("sgd", {}, [1, 0, 1]),
+    ("nag", {"wd": 0.5}, [1, -0.25, 1]),
+    ("adam", {"multi_precision": True, "wd": 0.5}, [1, None, 1]),
+    ("sgd", {"multi_precision": True, "wd": 0.5}, [0.75, -0.25, 0.75]),
+    ("adagrad", {}, [1, 0.5, 1]),
+    ("adagrad", {"wd": 0.1}, [1, None, 1]),
+    ("lars", {"wd": 0.1, "momentum": 0.9, "eta": 0.1}, [None, None, None]),
+    ("lbsgd", {"wd": 0.1, "momentum": 0.9}, [None, None, None]),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "moved"), MOVES)
 def test_which_rows_move(name, options, moved):
     """As in MXNet, of 16-bit parameters those of adam are lazy and those of sgd are not."""
     made = optimizer.create(name, learning_rate=0.5, param_idx2name={0: "w_weight"}, **options)

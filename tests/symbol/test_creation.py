@@ -6,17 +6,17 @@ import dpmodule as mx
 S = mx.sym
 
 
-@pytest.mark.parametrize(
-    ("made", "want", "dtype"),
-    [
-        (S.zeros((2, 3)), np.zeros((2, 3)), "float32"),
-        (S.ones((2,), dtype=np.float64), np.ones(2), "float64"),
-        (S.full((2, 2), 7), np.full((2, 2), 7), "float32"),
-        (S.arange(1, 7, 2, repeat=2, dtype="int32"), np.repeat(np.arange(1, 7, 2), 2), "int32"),
-        (S.linspace(2, 3, 4, endpoint=False), np.linspace(2, 3, 4, endpoint=False), "float32"),
-        (S.eye(2, 4, 1), np.eye(2, 4, 1), "float32"),
-    ],
-)
+CONSTANTS = [
+    (S.zeros((2, 3)), np.zeros((2, 3)), "float32"),
+    (S.ones((2,), dtype=np.float64), np.ones(2), "float64"),
+    (S.full((2, 2), 7), np.full((2, 2), 7), "float32"),
+    (S.arange(1, 7, 2, repeat=2, dtype="int32"), np.repeat(np.arange(1, 7, 2), 2), "int32"),
+    (S.linspace(2, 3, 4, endpoint=False), np.linspace(2, 3, 4, endpoint=False), "float32"),
+    (S.eye(2, 4, 1), np.eye(2, 4, 1), "float32"),
+]
+
+
+@pytest.mark.parametrize(("made", "want", "dtype"), CONSTANTS)
 def test_constants(made, want, dtype):
     out = made.eval()[0]
     assert out.dtype == np.dtype(dtype)

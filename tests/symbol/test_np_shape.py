@@ -18,19 +18,19 @@ def partial(symbol, **given):
     return symbol.infer_shape_partial(**given)
 
 
-@pytest.mark.parametrize(
-    ("make", "given", "found"),
-    [
-        (lambda: S.dot(x(), S.Variable("y")), {"x": (-1, 3, 4), "y": (4, 5)}, (-1, 3, 5)),
-        (lambda: S.Embedding(x(), input_dim=9, output_dim=2), {"x": (-1, 5)}, (-1, 5, 2)),
-        (lambda: S.batch_dot(x(), S.Variable("y")), {"x": (-1, 3, 4), "y": (-1, -1, 5)}, None),
-        (lambda: S.exp(x()), {"x": (0, 3)}, (0, 3)),
-        (lambda: S.FullyConnected(x(), num_hidden=2), {"x": (0, 3)}, (0, 2)),
-        (lambda: S.concat(x(), S.Variable("y"), dim=0), {"x": (0, 3), "y": (2, 3)}, (2, 3)),
-        (lambda: S.zeros((0, 3)), {}, (0, 3)),
-        (lambda: S.exp(x()), {"x": ()}, ()),
-    ],
-)
+OUTPUT_SHAPES = [
+    (lambda: S.dot(x(), S.Variable("y")), {"x": (-1, 3, 4), "y": (4, 5)}, (-1, 3, 5)),
+    (lambda: S.Embedding(x(), input_dim=9, output_dim=2), {"x": (-1, 5)}, (-1, 5, 2)),
+    (lambda: S.batch_dot(x(), S.Variable("y")), {"x": (-1, 3, 4), "y": (-1, -1, 5)}, None),
+    (lambda: S.exp(x()), {"x": (0, 3)}, (0, 3)),
+    (lambda: S.FullyConnected(x(), num_hidden=2), {"x": (0, 3)}, (0, 2)),
+    (lambda: S.concat(x(), S.Variable("y"), dim=0), {"x": (0, 3), "y": (2, 3)}, (2, 3)),
+    (lambda: S.zeros((0, 3)), {}, (0, 3)),
+    (lambda: S.exp(x()), {"x": ()}, ()),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "found"), OUTPUT_SHAPES)
 def test_output_shapes(make, given, found):
     with mx.util.np_shape():
         assert partial(make(), **given)[1] == [found]

@@ -69,18 +69,18 @@ def test_parameters_buffers_and_constants():
     assert net.embed.weight.abs().sum() > 0  # values are copies
 
 
-@pytest.mark.parametrize(
-    ("make", "names"),
-    [
-        (lambda x: x * 2, ["mul"]),
-        (lambda x: x, ["output"]),
-        (lambda x: (x * 2, x + 1), ["output0", "output1"]),
-        (lambda x: [x * 2, {"inner": x}], ["output0", "output1_inner"]),
-        (lambda x: {"mul": x * 3, "x": x, "again": x, "none": None, "number": 3}, ["mul", "x_1", "again"]),
-        (lambda x: {"left": x.split(1, 1)[0], "right": x.split(1, 1)[1]}, ["left", "right"]),
-        (lambda x: (x.max(1).values, torch.ones(2)), ["output0", "output1"]),
-    ],
-)
+NAMES = [
+    (lambda x: x * 2, ["mul"]),
+    (lambda x: x, ["output"]),
+    (lambda x: (x * 2, x + 1), ["output0", "output1"]),
+    (lambda x: [x * 2, {"inner": x}], ["output0", "output1_inner"]),
+    (lambda x: {"mul": x * 3, "x": x, "again": x, "none": None, "number": 3}, ["mul", "x_1", "again"]),
+    (lambda x: {"left": x.split(1, 1)[0], "right": x.split(1, 1)[1]}, ["left", "right"]),
+    (lambda x: (x.max(1).values, torch.ones(2)), ["output0", "output1"]),
+]
+
+
+@pytest.mark.parametrize(("make", "names"), NAMES)
 def test_names_of_outputs(make, names):
     class Net(nn.Module):
         def forward(self, x):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers import accelerator
-from helpers.nets import blobs, mlp
+from helpers.nets import blobs, conv_bn, mlp
 
 mx = accelerator.install()
 S, WAITS = mx.sym, accelerator.WAITS
@@ -17,14 +17,8 @@ on_gpus = pytest.mark.parametrize("contexts", ["one", "twice"])
 everywhere = pytest.mark.parametrize("contexts", CONTEXTS)
 
 
-def normed():
-    """Convolution, BatchNorm, dense."""
-    net = S.Convolution(S.Variable("data"), kernel=(3, 3), num_filter=4, name="conv")
-    net = S.Activation(S.BatchNorm(net, fix_gamma=False, name="bn"), act_type="relu")
-    return S.SoftmaxOutput(S.FullyConnected(net, num_hidden=4, name="fc"), name="softmax")
-
-
-NETS = {"mlp": (mlp(), (6,)), "normed": (normed(), (2, 6, 6))}
+NORMED = S.SoftmaxOutput(S.FullyConnected(conv_bn(S.Variable("data"), 4), num_hidden=4), name="softmax")
+NETS = {"mlp": (mlp(), (6,)), "normed": (NORMED, (2, 6, 6))}
 SGD = {"learning_rate": 0.1, "momentum": 0.9}
 
 

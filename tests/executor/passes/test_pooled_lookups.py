@@ -62,14 +62,12 @@ def results(net, **options):
 
 
 ROWS = {
-    "empty": (pooled(kind="mean"), {"x": words([0])}),
     "long": (pooled(kind="mean"), {"x": words([200, 0])}),
     "float16": (pooled(kind="mean"), {"dtype": "float16"}),
     "sparse table": (pooled(table("sparse"), "mean"), {"stype": "row_sparse"}),
     "more axes": (pooled(kind="mean"), {"x": words(trailing=(2,))}),
     "a computed table": (pooled(table("sparse", weight=S.Variable("w") * 2), "mean"), {}),
     "added": (pooled(table("table"), "sqrt"), {"grad_req": "add"}),
-    "added by rows": (pooled(table("sparse"), "sqrt"), {"grad_req": "add"}),
 }
 
 

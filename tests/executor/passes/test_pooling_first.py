@@ -27,7 +27,6 @@ RISING = {kind: activation(kind) for kind in ("relu", "tanh", "sigmoid", "softre
 RISING |= {"relu op": S.relu, "leaky": leaky("leaky", 0.1), "elu": leaky("elu", 0.7)}
 OTHERS = {
     "softsign": activation("softsign"),
-    "gelu": leaky("gelu"),
     "falling": leaky("leaky", -0.1),
     "flat": leaky("leaky", 0.0),
     "clip": lambda v: S.clip(v, a_min=0, a_max=1),
@@ -41,7 +40,6 @@ POOLS = {
 }
 NO_POOLS = {
     "average": {**PAIR, "pool_type": "avg"},
-    "every place": {"kernel": (3, 3), "stride": (1, 1), "pad": (1, 1)},
     "windows in padding": {**PAIR, "pad": (2, 2)},
     "windows beyond": {"kernel": (2, 2), "stride": (3, 3), "pooling_convention": "full"},
 }
@@ -57,7 +55,8 @@ def loss(activate, **attrs):
 
 @walks(product(RISING, POOLS, [False, True]), family=lambda kind, *_: kind)
 def test_rising_activations_give_the_same_later(kind, pool, coarse):
-    assert same_with_and_without(loss(RISING[kind], **POOLS[pool]), IMAGE, NAME, coarse=coarse)[NAME] == 1
+    values = {"x": np.random.RandomState(0).randint(-2, 3, IMAGE["x"]) / 2} if coarse else None
+    assert same_with_and_without(loss(RISING[kind], **POOLS[pool]), IMAGE, NAME, values=values)[NAME] == 1
 
 
 SPECIAL = np.array([[1, np.nan, np.inf, 2, *[-np.inf] * 3, 3], [0, 1, 5, 4, -np.inf, -np.inf, 1, np.inf]])

@@ -38,7 +38,7 @@ def requests(data, weight):
     return {"grad_req": {"data": data, "scores_weight": weight, "scores_bias": "write"}}
 
 
-BELOW, BOTH = S.FullyConnected(DATA, num_hidden=5, name="fc"), scores()
+BOTH = scores()
 IGNORING = {"use_ignore": True, "ignore_label": 2}
 NO_CLASS = np.random.RandomState(0).choice([-5, -1, 0, CLASSES - 1, CLASSES, 9999.0], 700)
 
@@ -47,18 +47,15 @@ ATTRS = [
     {"grad_scale": 0.3},
     {"use_ignore": True, "ignore_label": 0, "normalization": "valid"},
     {"normalization": "batch"},
-    {"preserve_shape": True},
 ]
 CASES = {
     **{f"{attrs}": row(softmax(**attrs)) for attrs in ATTRS},
     "predicting": row(softmax(**ATTRS[1]), is_train=False),
     "add": row(softmax(), grad_req="add"),
-    "of the data": row(softmax(), **requests("write", "null")),
     "of the weight": row(softmax(), **requests("null", "write")),
     "of the bias": row(softmax(), **requests("null", "null")),
     "65 rows": row(softmax(scores(S.tanh(DATA * 2)), **IGNORING), 1, (65, 6)),
     "no bias": row(softmax(scores(no_bias=True), **IGNORING), 1, (513, 6)),
-    "two": row(S.Group([softmax(scores(BELOW)), softmax(scores(BELOW, "b"), "c"), S.BlockGrad(BELOW)]), 2),
     "beside others": row(S.Group([softmax(), S.MakeLoss(S.sum(DATA))])),
     "float64 of 4 axes": row(softmax(), 1, (600, 2, 3, 2), 1e-12, dtype="float64"),
     "labels of no class": row(softmax(), values={"softmax_label": NO_CLASS}),
