@@ -7,8 +7,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 
-ENGINES = ["python", "auto"]
-SETTINGS = [*itertools.product(ENGINES, [False, True])]
+SETTINGS = [*itertools.product(["python", "auto"], [False, True])]
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +16,7 @@ def as_at_first():
     dy.configure(engine="auto", autobatch=False, dtype="float32", weight_decay=0.0, device="cpu")
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["python", "auto"])
 def engine(request):
     """Each engine, with batches; its name."""
     dy.configure(engine=request.param, autobatch=True)

@@ -57,6 +57,7 @@ def test_healthy_expressions_of_the_same_batch():
         np.testing.assert_array_equal(four.doubled[number].npvalue(), 2 * inputs[number])
         assert four.sums[number].value() == pytest.approx(2 * inputs[number] @ wanted[number], rel=1e-5)
     assert four.fragile.calls == 0, "their values are there"
+    fails(dy.cmult(four.sums[2], four.total))
     for ask in (dy.forward, dy.values, dy.npvalues):
         with pytest.raises(KeyError, match="too large"):
             ask([dy.square(four.sums[2]), four.healthy[0], dy.scalarInput(1.0)])

@@ -20,8 +20,8 @@ from helpers.misuse import Runner
 runner = Runner(dy)
 print(json.dumps([runner.run(call)[:2] for call in {calls!r}]))
 """
+# engine, batching, and whether every expression is computed when it is made
 MANNERS = [("python", True, False), ("auto", True, False), ("auto", False, False), ("auto", False, True)]
-"""Engine, batching, and whether every expression is computed when it is made."""
 
 ONCE_DIFFERENT = [  # what one engine took or refused in other words, or raised an error of torch's
     *("dy.pickneglogsoftmax_batch(X(3, n=2), [1])", "dy.hinge_batch(X(3, n=2), [1])", "dy.softmax(S(), [])"),

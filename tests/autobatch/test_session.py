@@ -29,17 +29,15 @@ OF_ONE = {
 OF_TWO = {
     "sum": (lambda x, y, b: (x + y) * 0.5, lambda x, y, b: (x + y) * 0.5),
     "product": (lambda x, y, b: dy.cmult(x, dy.tanh(y)), lambda x, y, b: x * torch.tanh(y)),
-    "columns": (
-        lambda x, y, b: dy.concatenate_cols([x, y, b]) * dy.softmax(y),
-        lambda x, y, b: torch.stack([x, y, b], 1) @ y.softmax(0),
+    "join": (
+        lambda x, y, b: dy.concatenate_cols([x, y]) * b[:2],
+        lambda x, y, b: torch.stack([x, y], 1) @ b[:2],
     ),
 }
 
 
 def copies(arrays):
-    return {
-        name: each.detach().clone() if torch.is_tensor(each) else each.copy() for name, each in arrays.items()
-    }
+    return {n: x.detach().clone() if torch.is_tensor(x) else x.copy() for n, x in arrays.items()}
 
 
 def close(found, wanted):

@@ -62,14 +62,13 @@ def test_parameters_may_be_added_after_an_update():
             assert p.as_array() < before
 
 
-BY_DYNET = {
+BY_DYNET = {  # what the programs return with DyNet 2.1, rounded
     "stack_lstm": [23.92043, 23.73302, 23.55949, 23.39346],
     "beam_search": [
         *(24.66829, 23.18211, 22.0848, -1.16492, -1.55291, -1.64058, -2.01751, -2.41029, -2.54006),
         *(-2.72645, -3.07593, -3.31162, -3.36701, -3.69185, -3.98284),
     ],
 }
-"""What the programs return with DyNet 2.1, rounded."""
 
 
 @pytest.mark.parametrize("name", BY_DYNET)

@@ -52,17 +52,19 @@ def _list(name):
     return lambda dy, *xs: getattr(dy, name)(list(xs))
 
 
-def _of(name):
-    return lambda dy, *xs: getattr(dy, name)(*xs)
+def _of(name, *more):
+    return lambda dy, *xs: getattr(dy, name)(*xs, *more)
+
+
+def _with(table):
+    """Return cases of functions, the names of operands, and further arguments."""
+    return {key: (tuple(given.split()), _of(name, *more)) for key, (name, given, *more) in table.items()}
 
 
 SIX = ("a", "b", "c", "p", "pos", "spread")
 _UNARY = "tanh logistic rectify exp square cube abs sin cos tan asin acos atan sinh cosh asinh"
-_UNARY += " atanh erf softsign log_sigmoid selu nobackprop flip_gradient silu elu softmax log_softmax"
-_UNARY += (
-    " squared_norm l2_norm sum_elems mean_elems std_elems logsumexp_dim cumsum transpose max_dim min_dim"
-)
-
+_UNARY += " atanh erf softsign log_sigmoid selu nobackprop flip_gradient silu elu softmax log_softmax min_dim"
+_UNARY += " squared_norm l2_norm sum_elems mean_elems std_elems logsumexp_dim cumsum transpose max_dim"
 _PLAIN = {  # functions of operands alone
     "a b": "cmult bmax bmin dot_product squared_distance l1_distance circ_conv circ_corr", "M F1": "filter1d_narrow",
     "pos s": "pow", "a pos": "cdiv", "M a": "colwise_add", "M K": "trace_of_product", "spd": "inverse logdet",
@@ -75,7 +77,29 @@ _LISTS = {  # and of lists of them
     "a b c": "emax esum average logsumexp", "a q": "concatenate", "a M b": "concatenate_cols",
     "a b": "concatenate_to_batch",
 }  # fmt: skip
+_MORE = {  # functions of operands and further arguments
+    "pick": ("pick", "a", 1), "pick_row": ("pick", "M", 2), "pick_col": ("pick", "M", 1, 1),
+    "pick_tensor": ("pick", "T", 1, 1), "pick_range": ("pick_range", "M", 1, 3, 1),
+    "pickrange": ("pickrange", "q", 1, 3), "strided_select": ("strided_select", "M", [2, 1], [0, 1], [3, 3]),
+    "select_rows": ("select_rows", "M", [2, 0]), "select_cols": ("select_cols", "M", [3, 1, 1]),
+    "reshape": ("reshape", "M", (2, 6)), "reshape_vector": ("reshape", "M", (12,)),
+    "transpose_tensor": ("transpose", "T", [2, 0, 1]), "softmax_rows": ("softmax", "M", 1),
+    "pickneglogsoftmax": ("pickneglogsoftmax", "q", 2), "hinge": ("hinge", "q", 1, 0.3),
+    "huber_distance": ("huber_distance", "spread b", 0.7),
+    "pairwise_rank_loss": ("pairwise_rank_loss", "row row2", 0.5), "poisson_loss": ("poisson_loss", "s", 3),
+    "sum_dim": ("sum_dim", "M", [0]), "sum_dim_two": ("sum_dim", "T", [0, 2]),
+    "sum_dim_batch": ("sum_dim", "M", [1], True), "mean_dim": ("mean_dim", "M", [1], False),
+    "mean_dim_n": ("mean_dim", "M", [0], False, 5), "moment_dim": ("moment_dim", "M", [0], 3, False),
+    "std_dim": ("std_dim", "M", [0], False), "std_dim_batch": ("std_dim", "M", [0], True),
+    "moment_elems": ("moment_elems", "M", 2), "moment_batches": ("moment_batches", "M", 2),
+    "max_dim_matrix": ("max_dim", "M", 1), "min_dim_matrix": ("min_dim", "M", 0),
+    "logsumexp_dim_matrix": ("logsumexp_dim", "M", 1), "cumsum_matrix": ("cumsum", "M", 1),
+    "conv2d": ("conv2d", "img fil", [1, 2]), "conv2d_bias": ("conv2d_bias", "img fil fbias", [2, 1]),
+    "maxpooling2d": ("maxpooling2d", "img", [2, 2], [1, 2]), "kmax_pooling": ("kmax_pooling", "M", 2),
+    "fold_rows": ("fold_rows", "G", 2), "kmh_ngram": ("kmh_ngram", "M", 2),
+}  # fmt: skip
 CASES = {
+    **_with(_MORE),
     **{name: _unary(name) for name in _UNARY.split()},
     **{name: _unary(name, "pos") for name in ("log", "sqrt", "lgamma")},
     **{name: (tuple(given.split()), _of(name)) for given, names in _PLAIN.items() for name in names.split()},
@@ -120,68 +144,31 @@ CASES = {
     "affine_matrix": (("u2", "P", "M"), _list("affine_transform")),
     "dot_product_matrix": (("M", "K"), lambda dy, x, y: dy.dot_product(x, y)),
     "concatenate_matrix": (("M", "K"), lambda dy, *xs: dy.concatenate(list(xs), d=1)),
-    "pick": (("a",), lambda dy, x: dy.pick(x, 1)),
-    "pick_row": (("M",), lambda dy, x: dy.pick(x, 2)),
-    "pick_col": (("M",), lambda dy, x: dy.pick(x, 1, 1)),
-    "pick_tensor": (("T",), lambda dy, x: dy.pick(x, 1, 1)),
     "getitem": (("M",), lambda dy, x: x[1]),
     "getitem_negative": (("a",), lambda dy, x: x[-1]),
     "getitem_slice": (("M",), lambda dy, x: x[1:3]),
     "getitem_slices": (("T",), lambda dy, x: x[0:2, 1:3, 0:4:2]),
-    "pick_range": (("M",), lambda dy, x: dy.pick_range(x, 1, 3, 1)),
-    "pickrange": (("q",), lambda dy, x: dy.pickrange(x, 1, 3)),
-    "strided_select": (("M",), lambda dy, x: dy.strided_select(x, [2, 1], [0, 1], [3, 3])),
-    "select_rows": (("M",), lambda dy, x: dy.select_rows(x, [2, 0])),
-    "select_cols": (("M",), lambda dy, x: dy.select_cols(x, [3, 1, 1])),
-    "reshape": (("M",), lambda dy, x: dy.reshape(x, (2, 6))),
-    "reshape_vector": (("M",), lambda dy, x: dy.reshape(x, (12,))),
     "transpose_matrix": (("M",), lambda dy, x: dy.transpose(x)),
-    "transpose_tensor": (("T",), lambda dy, x: dy.transpose(x, [2, 0, 1])),
     "softmax_matrix": (("M",), lambda dy, x: dy.softmax(x)),
-    "softmax_rows": (("M",), lambda dy, x: dy.softmax(x, 1)),
     "log_softmax_matrix": (("M",), lambda dy, x: dy.log_softmax(x)),
     "log_softmax_restrict": (("q",), lambda dy, x: dy.pick_range(dy.log_softmax(x, [1, 2]), 1, 3)),
-    "pickneglogsoftmax": (("q",), lambda dy, x: dy.pickneglogsoftmax(x, 2)),
-    "hinge": (("q",), lambda dy, x: dy.hinge(x, 1, 0.3)),
     "hinge_dim": (("M",), lambda dy, x: dy.hinge_dim(x, [0, 2, 1, 0], d=0, m=0.4)),
-    "huber_distance": (("spread", "b"), lambda dy, x, y: dy.huber_distance(x, y, 0.7)),
-    "pairwise_rank_loss": (("row", "row2"), lambda dy, x, y: dy.pairwise_rank_loss(x, y, 0.5)),
-    "poisson_loss": (("s",), lambda dy, x: dy.poisson_loss(x, 3)),
-    "sum_dim": (("M",), lambda dy, x: dy.sum_dim(x, [0])),
-    "sum_dim_two": (("T",), lambda dy, x: dy.sum_dim(x, [0, 2])),
-    "sum_dim_batch": (("M",), lambda dy, x: dy.sum_dim(x, [1], True)),
-    "mean_dim": (("M",), lambda dy, x: dy.mean_dim(x, [1], False)),
-    "mean_dim_n": (("M",), lambda dy, x: dy.mean_dim(x, [0], False, 5)),
-    "moment_dim": (("M",), lambda dy, x: dy.moment_dim(x, [0], 3, False)),
-    "std_dim": (("M",), lambda dy, x: dy.std_dim(x, [0], False)),
-    "std_dim_batch": (("M",), lambda dy, x: dy.std_dim(x, [0], True)),
-    "moment_elems": (("M",), lambda dy, x: dy.moment_elems(x, 2)),
     "sum_elems_matrix": (("M",), lambda dy, x: dy.sum_elems(x)),
-    "moment_batches": (("M",), lambda dy, x: dy.moment_batches(x, 2)),
-    "max_dim_matrix": (("M",), lambda dy, x: dy.max_dim(x, 1)),
-    "min_dim_matrix": (("M",), lambda dy, x: dy.min_dim(x, 0)),
-    "logsumexp_dim_matrix": (("M",), lambda dy, x: dy.logsumexp_dim(x, 1)),
-    "cumsum_matrix": (("M",), lambda dy, x: dy.cumsum(x, 1)),
-    "conv2d": (("img", "fil"), lambda dy, x, f: dy.conv2d(x, f, [1, 2])),
     "conv2d_same": (("img", "fil"), lambda dy, x, f: dy.conv2d(x, f, [1, 2], is_valid=False)),
-    "conv2d_bias": (("img", "fil", "fbias"), lambda dy, x, f, b: dy.conv2d_bias(x, f, b, [2, 1])),
-    "maxpooling2d": (("img",), lambda dy, x: dy.maxpooling2d(x, [2, 2], [1, 2])),
     "maxpooling2d_same": (("img",), lambda dy, x: dy.maxpooling2d(x, [3, 2], [2, 2], is_valid=False)),
-    "kmax_pooling": (("M",), lambda dy, x: dy.kmax_pooling(x, 2)),
-    "fold_rows": (("G",), lambda dy, x: dy.fold_rows(x, 2)),
-    "kmh_ngram": (("M",), lambda dy, x: dy.kmh_ngram(x, 2)),
 }  # fmt: skip
 
 # with minibatches only: the labels belong to 3 elements
+_MORE = {
+    "pickneglogsoftmax_batch": ("pickneglogsoftmax_batch", "q", [2, 0, 3]),
+    "hinge_batch": ("hinge_batch", "q", [1, 3, 0], 0.3), "pick_batch": ("pick_batch", "M", [2, 0, 1]),
+    "pick_batch_elem": ("pick_batch_elem", "M", 1), "pick_batch_elems": ("pick_batch_elems", "M", [2, 0]),
+    "reshape_batch": ("reshape", "M", (2, 2), 9),
+    "strided_select_batch": ("strided_select", "a", [1, 2], [0, 0], [2, 3]),
+}  # fmt: skip
 BATCHED = {
-    "pickneglogsoftmax_batch": (("q",), lambda dy, x: dy.pickneglogsoftmax_batch(x, [2, 0, 3])),
-    "hinge_batch": (("q",), lambda dy, x: dy.hinge_batch(x, [1, 3, 0], 0.3)),
-    "pick_batch": (("M",), lambda dy, x: dy.pick_batch(x, [2, 0, 1])),
-    "pick_batch_elem": (("M",), lambda dy, x: dy.pick_batch_elem(x, 1)),
-    "pick_batch_elems": (("M",), lambda dy, x: dy.pick_batch_elems(x, [2, 0])),
-    "reshape_batch": (("M",), lambda dy, x: dy.reshape(x, (2, 2), 9)),
+    **_with(_MORE),
     "std_batches": (("M",), lambda dy, x: dy.std_batches(x)),
-    "strided_select_batch": (("a",), lambda dy, x: dy.strided_select(x, [1, 2], [0, 0], [2, 3])),
 }
 
 

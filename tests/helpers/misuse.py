@@ -18,6 +18,7 @@ _FIVE = "[X(3), X(3), X(3), X(3), X(3)]"
 _LSTM = "dy.VanillaLSTMBuilder(1, 3, 2, M()).initial_state()"
 _GATES = "X(12, 2), X(12, 3), X(12)"
 
+# right calls of all operations but those of one expression that the package's own records describe
 RIGHT = [
     "-X(3)", "2.0 ** X(3)", "2.0 / X(3)", "P(3)", "T(5, 3)[2]", "X(3) * 2.5", "X(3) + 1.5", "X(3) + X(3)",
     "X(3) - X(3)", "X(3)[1]", "X(3, 4) * X(4)", "X(3, 4) / X(1)", "X(4)[1:3]", "X(4, 4)[0:3:2, 1:3]",
@@ -33,7 +34,7 @@ RIGHT = [
     "dy.contract3d_1d_bias(X(2, 3, 4), X(4), X(2, 3))", "dy.conv2d(X(5, 4, 2), X(2, 3, 2, 3), [1, 2])",
     "dy.conv2d_bias(X(5, 4, 2), X(2, 3, 2, 3), X(3), [2, 1], False)", "dy.dropout(X(3), 0.5)",
     "dy.dropout_batch(X(3), 1.0)", "dy.dropout_dim(X(3, 4), 1, 1.0)", "dy.elu(X(3), 0.5)", f"dy.emax({_FIVE})",
-    f"dy.esum({_FIVE})", "dy.esum([X(3), X(3), X(3)])", "dy.exp(X(3)) ** 1.5",
+    f"dy.esum({_FIVE})", "dy.esum([X(3), X(3), X(3)])", "dy.exp(X(3)) ** 1.5", "X(3) ** X(1)", "dy.parameter(P(3))",
     "dy.filter1d_narrow(X(3, 5), X(3, 2, 4))", "dy.flip_gradient(X(3))", "dy.fold_rows(X(4, 3), 2)",
     "dy.hinge(X(3), 1)", "dy.hinge(X(3), 1, 0.5)", "dy.hinge_batch(X(3, n=2), [1, 0])",
     "dy.hinge_batch(X(3, n=2), [1, 0], 0.5)", "dy.hinge_dim(X(3, 4), [0, 1, 2, 0], 0, 1.0)",
@@ -66,7 +67,6 @@ RIGHT = [
     *[f"dy.{name}(X(3), 'zero_gradient')" for name in ["argmax", "ceil", "floor", "round"]],
     "dy.squared_distance(X(3), X(3))",
 ]  # fmt: skip
-"""Right calls of all operations but those of one expression that the package's own records describe."""
 
 
 _ELEMENT = r"[XPT]\([^()]*\)|np\.\w+\(+[^()]*\)+|'\w+'|True|False|(?<![\w.])\d[\w.-]*"

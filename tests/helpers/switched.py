@@ -11,30 +11,19 @@ __all__ = ["ALL_PASSES", "assert_same", "fired", "results", "same_with_and_witho
 ALL_PASSES = tuple(each.name for each in PASSES)
 
 
-def _first_value(rng, name, shape, coarse):
+def _first_value(rng, name, shape):
     """Draw class numbers for labels, positive numbers for scales, else numbers around zero."""
     if name.endswith("label"):
         return rng.randint(0, 3, shape)
     if name.endswith(("gamma", "var")):
         return rng.uniform(0.5, 1.5, shape)
-    return rng.randint(-2, 3, shape) / 2 if coarse else rng.uniform(-1, 1, shape)
+    return rng.uniform(-1, 1, shape)
 
 
 def results(
-    net,
-    shapes,
-    off=(),
-    *,
-    grad_req="write",
-    seed=0,
-    is_train=True,
-    dtype="float32",
-    coarse=False,
-    seeds=False,
-    ctx=None,
-    values=None,
+    net, shapes, off=(), grad_req="write", seed=0, is_train=True, dtype="float32", seeds=False, values=None
 ):
-    """Run a graph forward, backward twice, and once for prediction.
+    """Run a graph in the current context: forward, backward twice, and once for prediction.
 
     Args:
         off: passes that do not run.
@@ -42,9 +31,7 @@ def results(
         seed: of the values and of what the graph draws.
         is_train: mode of the forward before backward.
         dtype: of the data.
-        coarse: draw numbers of which many are equal.
         seeds: give every output a gradient; else all must be losses.
-        ctx: where.
         values: of some arguments, by name.
 
     Returns:
@@ -52,10 +39,10 @@ def results(
     """
     with executor.disabled(*off):
         types = dict.fromkeys(shapes, dtype)
-        one = net.simple_bind(ctx or mx.cpu(), grad_req=grad_req, type_dict=types, **shapes)
+        one = net.simple_bind(mx.current_context(), grad_req=grad_req, type_dict=types, **shapes)
         rng = np.random.RandomState(seed)
         for name, array in sorted({**one.arg_dict, **one.aux_dict}.items()):
-            value = _first_value(rng, name, array.shape, coarse)
+            value = _first_value(rng, name, array.shape)
             array[:] = mx.nd.array((values or {}).get(name, value), dtype=dtype)
         mx.random.seed(seed)
         outputs = one.forward(is_train=is_train)

@@ -36,7 +36,7 @@ CASES = {
     "convolved": (PICTURES, KERNEL, S.sum(S.Convolution(DATA, kernel=(3, 3), num_filter=3, no_bias=True, name="w")),
                   lambda w: np.tile(KERNEL_GRADIENT.transpose(2, 0, 1), (3, 1, 1, 1))),
 }  # fmt: skip
-RULES = {"sgd": {"momentum": 0.9}, "nag": {"momentum": 0.9}, "adam": {}, "adagrad": {}, "rmsprop": {}}
+RULES = {"sgd": {"momentum": 0.9}, "adam": {}, "adagrad": {}, "rmsprop": {}, "ftrl": {}}
 
 
 @walks(product([1, 2], list(RULES), list(CASES)), family=lambda contexts, optimizer, case: optimizer)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.rnn_run import as_numpy, close, outputs_of, random_args, run, shapes_of
+from helpers.rnn_run import as_numpy, close, random_args, run, shapes_of
 
 UNITS, FEATURES, STEPS, ROWS = 3, 4, 5, 4
 MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
@@ -33,20 +33,6 @@ def test_equals_the_unfused_stack_in_outputs_and_gradients(mode, layers, bidirec
     close(outputs, loose_outputs)
     loose_grads = {name: mx.nd.array(value) for name, value in loose_grads.items()}
     close(grads, as_numpy(cell.pack_weights(stack.unpack_weights(loose_grads))))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_next_states_are_those_of_the_unfused_stack(mode):
-    cell = fused_cell(mode, 2, False, get_next_state=True)
-    stack = cell.unfuse()
-    groups = [c.unroll(STEPS, DATA, merge_outputs=True) for c in (cell, stack)]
-    fused, loose = (mx.sym.Group([outputs, *states]) for outputs, states in groups)
-    args = random_args(shapes_of(fused, data=(ROWS, STEPS, FEATURES)))
-    _, *states = outputs_of(fused, args)
-    want = outputs_of(loose, stack.pack_weights(cell.unpack_weights(args)))
-    for i, state in enumerate(states):
-        close(list(state), want[1 + i :: len(states)])
-    assert groups[0][1][0].attr("__layout__") == "LNC"
 
 
 def test_default_prefix_and_begin_values():

@@ -61,10 +61,10 @@ SLICES = [  # of expressions as of tensors
     ((5, 3), lambda x: x[1:4] * 0.5 + x[2:5] - x[:3]),
 ]
 SHAPES = [
+    ((6,), (6,)),
     ((4, 6), (3, 8)),
     ((4, 6), (24,)),
     ((4, 6), (2, 3, 4)),
-    ((24, 1), (3, 8)),
     ((1, 1, 5), (5,)),
     ((6, 1), (1, 6)),
 ]
@@ -75,6 +75,7 @@ ONE = [  # the shape of an operand, our function, torch's
     *[((4, 5, 3), lambda x, o=o: dy.transpose(x, o), lambda x, o=o: x.permute(o)) for o in ORDERS],
     *[(shape, dy.transpose, lambda x: upright(x).T) for shape in ((4, 5), (4,), (1, 4), (5, 1))],
     ((4, 5), lambda x: dy.transpose(x, (2, 0, 1)), lambda x: x[None]),
+    ((4, 5), lambda x: dy.transpose(x, (1, 0, 2)), lambda x: x.T),
     *[(given, lambda x, to=to: dy.reshape(x, to), lambda x, to=to: by_columns(x, *to)) for given, to in SHAPES],
     ((4, 3, 2), lambda x: dy.reshape(x, (6, 4), x.dim()[1]), lambda x: by_columns(x, 6, 4)),
     *[(shape, lambda x: dy.select_rows(x, [3, 0, 3]), lambda x: x[[3, 0, 3]]) for shape in ((4, 5), (4, 1), (4,))],

@@ -72,20 +72,26 @@ def test_memory_is_used_again_but_for_values_that_are_held():
     assert held[0, 0] == 3.0
 
 
-@walks(["SimpleRNN", "GRU", "CoupledLSTM", "CompactVanillaLSTM"])
-def test_products_of_several_matrices_with_one_vector(name):
-    """Of sequences of which the loss reads some; the matrices are multiplied side by side."""
+@walks([True, False])
+def test_products_of_several_matrices_with_one_vector(has_bias):
+    """The matrices are multiplied side by side; the loss reads some of the sequences."""
     found = []
     for autobatch in (True, False):
         dy.configure(engine="python", autobatch=autobatch, dtype="float64")
-        m, draw = dy.ParameterCollection(), np.random.RandomState(5)
-        network = getattr(dy, f"{name}Builder")(1, 4, 4, m)
-        for p in m.parameters_list():
-            p.set_value(draw.uniform(-1, 1, p.shape()))
-        xs = [dy.inputTensor(draw.uniform(-1, 1, 4)) * 1.0 for _ in range(7)]
-        ends = [dy.squared_norm(network.initial_state().transduce(xs[:count])[-1]) for count in (5, 7, 6)]
+        draw, m, ends, states = np.random.RandomState(5), dy.ParameterCollection(), [], []
+        weights = [m.parameters_from_numpy(draw.uniform(-1, 1, (4, 4))) for _ in "abc"]
+        biases = [m.parameters_from_numpy(draw.uniform(-1, 1, 4)) for _ in "abc"]
+        for count in (5, 7, 6):
+            x = dy.inputTensor(draw.uniform(-1, 1, 4)) + biases[0]
+            for _ in range(count):
+                a, b, c = (
+                    dy.affine_transform([v, w, x]) if has_bias else w * x for v, w in zip(biases, weights)
+                )
+                x = dy.cmult(dy.logistic(a), dy.tanh(b)) + c * 0.3
+                states.append(x)
+            ends.append(dy.squared_norm(x))
         dy.forward(ends)
-        (ends[0] + ends[2]).backward(full=True)
-        found.append([*[p.grad_as_array() for p in m.parameters_list()], *[x.gradient() for x in xs]])
+        (ends[0] + ends[2]).backward()
+        found.append([*[p.grad_as_array() for p in (*weights, *biases)], *[x.gradient() for x in states[:4]]])
     for batched, single in zip(*found):
         np.testing.assert_allclose(batched, single, rtol=1e-12, atol=1e-12 * np.abs(single).max())

@@ -339,4 +339,5 @@ def test_an_error_names_the_operators_of_a_chain(is_train):
 @pytest.mark.parametrize("kind", CELLS)
 def test_chains_on_a_gpu(kind):
     make = merged(lambda: stack(cell(kind, "a_"), cell(kind, "b_")))
-    compare(make, SEQUENCE, 2, [("float32", 1e-4)], ctx=mx.gpu())
+    with mx.gpu():
+        compare(make, SEQUENCE, 2, [("float32", 1e-4)])
