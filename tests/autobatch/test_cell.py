@@ -249,3 +249,26 @@ def test_a_graph_of_another_type_is_refused():
     dy.configure(dtype="float64")
     with pytest.raises(mx.base.DTypeError, match="float32, the graph computes in torch.float64"):
         cell(np.ones(5), np.ones(4))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    params, found, draw = params_of(step_symbol(), x=(5,), h=(4,)), [], np.random.RandomState(3)
+    xs, hs = draw.randn(4, 5), draw.randn(4, 4)
+    for device, context in (("CPU", mx.cpu()), ("GPU:0", mx.gpu(0))):
+        dy.configure(device=device, autobatch=True)
+        there = {n: a.as_in_context(context).copy() for n, a in params.items()}
+        cell = dy.cell(step_symbol(), there)
+        loss = dy.esum([dy.squared_norm(cell(x, h)) for x, h in zip(xs, hs)])
+        loss.backward()
+        found.append((loss.scalar_value(), there["i_weight"].grad.asnumpy()))
+        dy.configure(device="CPU")
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-3, atol=1e-4)
+
+
+def params_of(symbol, **shapes):
+    draw = np.random.RandomState(0)
+    found, _, _ = symbol.infer_shape(**{name: (1, *shape) for name, shape in shapes.items()})
+    named = dict(zip(symbol.list_arguments(), found))
+    return {n: mx.nd.array(draw.randn(*s)) for n, s in named.items() if n not in shapes}

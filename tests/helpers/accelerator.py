@@ -9,6 +9,7 @@ what is looked at here:
   numbers, copies from and to memory that is not page-locked;
 * a copy to page-locked memory that nobody waits for shows its numbers when an event says so, and nothing else before;
 * work on one stream may use what was made on another one only behind an event of that;
+* a graph that is captured computes nothing until it is replayed, and nothing may wait while it is;
 * the native extension may not be given an address of the device's memory.
 
 Not simulated: speed, the numbers of other kernels, memory that runs out, two processes on one device.
@@ -17,7 +18,7 @@ Not simulated: speed, the numbers of other kernels, memory that runs out, two pr
 import contextlib
 import types
 import warnings
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -56,6 +57,8 @@ class _Waits:
         self.found, self.refuse = [], False
 
     def note(self, func):
+        if _Module.capturing is not None:
+            raise RuntimeError(f"{func} waits for the device while a graph is captured")
         if _Module.debug_mode == "warn":
             warnings.warn("called a synchronizing CUDA operation", UserWarning, stacklevel=2)
         if self.refuse:
@@ -104,6 +107,14 @@ class Stream:
 
     def wait_event(self, event):
         self.hear(event.clock)
+
+    def record_event(self, event=None):
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def query(self):
+        return not self.ticks or _clock_of_host.get(self, 0) >= self.ticks
 
     def synchronize(self):
         WAITS.note("stream.synchronize")
@@ -180,12 +191,50 @@ def set_stream(chosen):
     _current[chosen.device] = chosen
 
 
+class Graph:
+    """What a device was told while the graph was captured, to be done again, in the same memory."""
+
+    def __init__(self):
+        self._work, self.generators, self.written = [], [], []
+
+    def register_generator_state(self, generator):
+        self.generators.append(generator)
+
+    def add(self, again):
+        self._work.append(again)
+
+    def replay(self):
+        launched = current_stream()
+        launched.launch()
+        for again in self._work:
+            again()
+        for each in self.written:
+            _note(_made, each, launched, launched.ticks)
+
+
+@contextlib.contextmanager
+def graph(captured, pool=None, stream=None, capture_error_mode="global"):
+    """Capture what is launched inside the block, on a stream."""
+    for each in _defaults.values():  # torch waits for the device before
+        stream.hear(each.clock())
+    with globals()["stream"](stream):
+        states = [each.get_state() for each in captured.generators]
+        _Module.capturing = captured
+        try:
+            yield
+        finally:
+            _Module.capturing = None
+            for each, state in zip(captured.generators, states, strict=True):
+                each.set_state(state)
+
+
 class _Module:
     """What `torch.get_device_module` returns for the device: the part of `torch.cuda` that is used."""
 
-    Stream, Event = Stream, Event
+    Stream, Event, CUDAGraph = Stream, Event, Graph
     current_stream, set_stream = staticmethod(current_stream), staticmethod(set_stream)
-    stream, debug_mode = staticmethod(stream), "default"
+    stream, graph = staticmethod(stream), staticmethod(graph)
+    capturing, debug_mode = None, "default"
 
     @classmethod
     def set_sync_debug_mode(cls, mode):
@@ -197,15 +246,19 @@ def _constant(value):
 
 
 for _name, _value in {
-    **dict.fromkeys(("is_available", "is_initialized"), True),
-    **dict.fromkeys(("manual_seed_all", "empty_cache", "set_rng_state_all"), None),
-    **dict.fromkeys(("current_device", "graph_pool_handle"), 0),
+    "is_available": True,
+    "is_initialized": True,
     "device_count": 1,  # torch has no more for a device that has only Python behind it
+    "current_device": 0,
     "_is_in_bad_fork": False,
+    "manual_seed_all": None,
     "device": contextlib.nullcontext(),
+    "graph_pool_handle": 0,
+    "empty_cache": None,
     "mem_get_info": (1 << 30, 1 << 31),
     "get_device_name": "a simulated GPU",
     "get_rng_state_all": [],
+    "set_rng_state_all": None,
 }.items():
     setattr(_Module, _name, _constant(_value))
 _Module.synchronize = staticmethod(lambda device=None: current_stream(device).synchronize())
@@ -246,7 +299,9 @@ class Simulated(torch.Tensor):
 
     def numpy(self, *, force=False):
         if not force:
-            raise TypeError(f"can't convert {self._where} tensor to numpy. Use Tensor.cpu() first")
+            raise TypeError(
+                f"can't convert {self._where} device type tensor to numpy. Use Tensor.cpu() first"
+            )
         return self.detach().cpu().numpy()
 
     def tolist(self):
@@ -274,6 +329,8 @@ class Simulated(torch.Tensor):
             return _moved(args[0], **kwargs)
         if name.startswith("aten::_foreach_"):
             return _one_by_one(func, args, kwargs)
+        if name == "aten::_pin_memory" or name == "aten::is_pinned":
+            return func(*args)
         return _computed(func, args, kwargs)
 
 
@@ -307,7 +364,8 @@ def _computed(func, args, kwargs):
     plains = {id(each): _plain(each) for each in own}
     host = [plains.get(id(each), _CPU if isinstance(each, torch.device) else each) for each in flat]
     plain_args, plain_kwargs = pytree.tree_unflatten(host, spec)
-    found = _CELLS.get(func._schema.name, func)(*plain_args, **plain_kwargs)
+    compute = partial(_CELLS.get(func._schema.name, func), *plain_args, **plain_kwargs)
+    found = compute() if _Module.capturing is None else _captured(compute, list(plains.values()))
     given = {id(plains[id(each)]): each for each in own}
     written = own if func._schema.is_mutable else []
     for each in written:
@@ -322,10 +380,36 @@ def _computed(func, args, kwargs):
 
 
 def _wrote(tensors, launched):
-    """Note on which stream tensors have been made."""
+    """Note on which stream tensors have been made; in a graph, on that of each replay."""
+    if _Module.capturing is not None:
+        _Module.capturing.written += tensors
     for each in tensors:
         _addresses[each.data_ptr()] = StorageWeakRef(each.untyped_storage())
-        _note(_made, each, launched, launched.ticks)
+        if _Module.capturing is None:
+            _note(_made, each, launched, launched.ticks)
+
+
+def _captured(compute, given):
+    """Add a computation to the graph that is captured; what it works on stays, and what it makes is nothing yet."""
+    before = [each.clone() for each in given]
+    found = compute()
+    for each, value in zip(given, before, strict=True):
+        each.copy_(value)
+    taken = {each.untyped_storage().data_ptr() for each in given}
+    made = [each for each in pytree.tree_leaves(found) if isinstance(each, torch.Tensor)]
+    fresh = [each.untyped_storage().data_ptr() not in taken for each in made]
+    for each, is_fresh in zip(made, fresh, strict=True):
+        if is_fresh and each.is_floating_point():
+            each.fill_(torch.nan)
+
+    def again():
+        new = [each for each in pytree.tree_leaves(compute()) if isinstance(each, torch.Tensor)]
+        for each, value, is_fresh in zip(made, new, fresh, strict=True):
+            if is_fresh:
+                each.copy_(value)
+
+    _Module.capturing.add(again)
+    return found
 
 
 def _plain(tensor):
@@ -353,7 +437,9 @@ def _check_devices(func, flat, where):
             if is_index:
                 WAITS.note(func)
             elif not is_number:
-                raise RuntimeError(f"{func} expects all tensors on one device, not {where} and {each.device}")
+                raise RuntimeError(
+                    f"Expected all tensors to be on the same device, but {func} got {where} and {each.device}"
+                )
 
 
 def _waits(func, args, kwargs):
@@ -390,7 +476,10 @@ def _copy(target, source, non_blocking=False):
             launched.pending.append((launched.ticks, plain_target, plain_source.clone()))
             plain_target.fill_(torch.nan if plain_target.is_floating_point() else 77)
             return target
-    plain_target.copy_(plain_source)
+    if _Module.capturing is not None:
+        _captured(lambda: plain_target.copy_(plain_source), [plain_target])
+    else:
+        plain_target.copy_(plain_source)
     if isinstance(target, Simulated):
         _wrote([target], launched)
     return target

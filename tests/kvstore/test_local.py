@@ -81,3 +81,21 @@ def test_stored_values_are_apart_from_what_came_and_went(store):
     pushed[:] = 9
     store.pull("w", out)
     assert (out.asnumpy() == 2).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["local", "device", "nccl"])
+def test_values_on_a_gpu(kind):
+    one, there = mx.kv.create(kind), mx.gpu(0)
+    one.init(["w", "r"], [mx.nd.ones((3, 2)), mx.nd.zeros((3, 2), stype="row_sparse")])
+    one.set_optimizer(mx.optimizer.Test())
+    one.push("w", [mx.nd.ones((3, 2), ctx=there), mx.nd.ones((3, 2), ctx=there)])
+    one.pull("w", [first := mx.nd.zeros((3, 2), ctx=there), second := mx.nd.zeros((3, 2))])
+    assert (first.asnumpy() == 3).all()
+    assert (second.asnumpy() == 3).all()
+    one.push("r", mx.nd.ones((3, 2), ctx=there).tostype("row_sparse"))
+    one.row_sparse_pull(
+        "r", out := mx.nd.zeros((3, 2), ctx=there, stype="row_sparse"), row_ids=mx.nd.array([1])
+    )
+    assert out.context == there
+    assert out.asnumpy().tolist() == [[0, 0], [1, 1], [0, 0]]

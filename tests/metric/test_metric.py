@@ -272,3 +272,16 @@ def test_micro_correlation_is_numpys_over_all_examples():
             one.reset_local()
     assert one.get()[1] == pytest.approx(np.corrcoef(labels[2:].ravel(), preds[2:].ravel())[0, 1])
     assert one.get_global()[1] == pytest.approx(np.corrcoef(labels.ravel(), preds.ravel())[0, 1])
+
+
+@pytest.mark.gpu
+@walks(CASES)
+def test_gpu_equals_cpu(name):
+    case, results = CASES[name], []
+    for device in ("cpu", "cuda"):
+        one = make(case)
+        for i in range(3):
+            label, pred = (torch.tensor(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
+            one.update([label], [pred.to(device)])
+        results.append(one.get()[1])
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)

@@ -197,3 +197,17 @@ def test_shared_states_take_loaded_ones_and_refuse_others(name, params, refused)
 
     with Workers(1, case, mod.store, plain) as workers, pytest.raises(StateError, match=refused):
         workers.ask(0, state_of)
+
+
+@pytest.mark.gpu
+@walks(VARIANTS)
+def test_gpu_equals_cpu(name, extra):
+    here, there = updaters(name, extra, torch.float32)
+    cpu = [nd(t.clone()) for t in draw(0)]
+    gpu = [mx.nd.NDArray(t.clone().cuda(), mx.Context("gpu", 0)) for t in draw(0)]
+    for t in range(4):
+        grads = draw(1 + t)
+        here.update_all(list(NAMES), [nd(g) for g in grads], cpu)
+        there.update_all(list(NAMES), [mx.nd.NDArray(g.cuda(), mx.Context("gpu", 0)) for g in grads], gpu)
+    for a, b in zip(cpu, gpu):
+        torch.testing.assert_close(a.tensor, b.tensor.cpu(), rtol=1e-5, atol=1e-6)

@@ -85,3 +85,28 @@ def test_autobatch():
         dy.configure(autobatch=False, dtype="float32", engine="auto", device=CPU)
     for one, other in zip(found[0] + found[1], found[2] + found[3], strict=True):
         np.testing.assert_allclose(one, other, 1e-9, 1e-9)
+
+
+def pushed(kind, contexts, compression=None):
+    store = mx.kv.create(kind)
+    if compression:
+        store.set_gradient_compression(compression)
+    source = np.random.RandomState(0)
+    store.init("w", mx.nd.array(source.randn(3, 4), ctx=contexts[0]))
+    store.set_optimizer(mx.optimizer.create("sgd", learning_rate=0.1, momentum=0.9))
+    out = [mx.nd.zeros((3, 4), ctx=ctx) for ctx in contexts]
+    for _ in range(3):
+        store.push("w", [mx.nd.array(source.randn(3, 4), ctx=ctx) for ctx in contexts])
+        store.pull("w", out)
+    return [each.asnumpy() for each in out]
+
+
+BITS = {"type": "2bit", "threshold": 0.5}
+
+
+@pytest.mark.parametrize("contexts", [[GPU], [GPU, GPU], [GPU, CPU], [CPU, GPU]], ids=str)
+@pytest.mark.parametrize(("kind", "compression"), [("local", None), ("device", None), ("device", BITS)])
+def test_stores(kind, contexts, compression):
+    wanted = pushed(kind, [mx.cpu(i) for i in range(len(contexts))], compression)
+    for one, other in zip(pushed(kind, contexts, compression), wanted, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5, 1e-6)

@@ -152,3 +152,13 @@ def test_small_lstms_run_by_our_own_kernel(layers, bidirectional, monkeypatch):
     np.testing.assert_allclose(found, wide, 1e-5, 1e-6)
     one_layer = (layers, bidirectional) == (1, False)
     assert len(calls) == (one_layer and hasattr(native.core, "lstm_forward"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+def test_gpu_gives_what_the_cpu_gives(mode):
+    given = [torch.from_numpy(each) for each in inputs(mode, 2, True, "float32")]
+    on_cpu = call("RNN", *given, **attrs(mode, 2, True, state_outputs=True))
+    on_gpu = call("RNN", *(each.cuda() for each in given), **attrs(mode, 2, True, state_outputs=True))
+    for one, other in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_allclose(other.cpu(), one, 1e-3, 1e-4)
