@@ -153,6 +153,22 @@ def optimizer_schedules():
     yield "optimizer_schedules/recorded.json", rows
 
 
+def rnn_chains():
+    """Unrolled recurrent networks: outputs and gradients of the saved symbols."""
+    for name in ("cells", "by_hand", "gluon"):
+        found = read("rnn_chains/%s.json" % name)
+        args = {key: array(value) for key, value in found["inputs"].items()}
+        bound, grads = bind(mx.sym.load_json(json.dumps(found["symbol"])), args, sorted(set(args) - {"lengths"}))
+        found["outputs"] = [numbers(out) for out in bound.forward(is_train=True)]
+        bound.backward([array(head) for head in found["heads"]])
+        found["gradients"] = {key: numbers(value) for key, value in grads.items()}
+        yield "rnn_chains/%s.json" % name, found
+
+
+def numbers(value):
+    return value.asnumpy().astype(np.float64).round(7).tolist()
+
+
 def control_flow():
     """Loops and branches: no arrays of a graph that MXNet cannot run, no gradients where it cannot differentiate."""
     from helpers.control_flow_cases import BUILDERS
@@ -485,7 +501,7 @@ def star_imports():
 
 
 PARTS = [
-    star_imports, any_keyword, ops, update, optimizer_schedules, control_flow, symbols, detection, chain,
+    star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
     sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]
 
