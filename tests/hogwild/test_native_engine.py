@@ -15,6 +15,7 @@ import dpmodule as mx
 from dpmodule import native
 from dpmodule import symbol as sym
 from dpmodule.base import ArgumentError, BoundsError, FileFormatError, NonFiniteError
+from helpers.both_backends import descriptors
 from helpers.hogwild import BAGS, WORDS, bag_net, described, parameters, rows_of, write_bags
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no extension")
@@ -405,3 +406,12 @@ def test_snapshots_are_taken_between_batches(tmp_path):
             files *= 4
             run.run_from_files(net, feed, files, 2, mode="native", callback=look, callback_s=0.02)
     assert set(mx.nd.load(f"{prefix}-0000.params")) == {"arg:fc_bias", "arg:fc_weight", "arg:table_weight"}
+
+
+def test_files_are_closed_and_one_byte_is_a_line(tmp_path):
+    files, before = write_bags(tmp_path, files=8), descriptors()
+    trained(bag_net(), FEED, files, "native")
+    assert descriptors() == before
+    (tmp_path / "short").write_bytes(b"x")
+    with pytest.raises(FileFormatError, match="short.*line 1"):
+        trained(bag_net(), FEED, [str(tmp_path / "short")], "native")
