@@ -247,14 +247,17 @@ def test_an_epoch_in_both_formats_has_to_be_the_same(prefix):
             checkpoint.load_checkpoint(prefix, 1)
 
 
-def test_a_save_replaces_the_graph_of_a_killed_one(prefix):
+def test_a_save_finishes_a_killed_one_of_another_epoch(prefix):
     checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {})
-    folder, temporary = Path(prefix).parent, ".net-symbol.json.0123abcd.tmp"
-    (folder / temporary).write_text(network(5).tojson())
-    moves = {"version": 1, "moves": {"net-symbol.json": temporary}}
-    (folder / ".net-0001.89abcdef.commit").write_text(json.dumps(moves))
-    checkpoint.save_checkpoint(prefix, 2, network(2), params(1), {})
+    checkpoint.save_checkpoint(prefix + "x", 1, network(5), params(2), {})
+    folder, moves = Path(prefix).parent, {}
+    for target in ("net-0001.params", "net-symbol.json"):
+        moves[target] = f".{target}.0123abcd.tmp"
+        (folder / target.replace("net", "netx")).rename(folder / moves[target])
+    (folder / ".net-0001.89abcdef.commit").write_text(json.dumps({"version": 1, "moves": moves}))
+    checkpoint.save_checkpoint(prefix, 2, network(2), params(3), {})
     assert checkpoint.load_checkpoint(prefix, 2)[0].tojson() == network(2).tojson()
+    assert checkpoint.load_checkpoint(prefix, 1)[1]["fc_bias"].asnumpy()[0] == 2
 
 
 def test_casts_of_mixed_precision_are_not_saved_unless_wanted(prefix):

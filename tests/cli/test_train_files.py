@@ -129,13 +129,13 @@ def test_load_epoch_resumes_with_the_optimizers_states(run):
 
 
 def test_epochs_are_saved_at_intervals_and_patterns_reach_subfolders(run, tmp_path):
-    (tmp_path / "part" / "of").mkdir(parents=True)
+    (tmp_path / "part" / "of" / "day").mkdir(parents=True)
     for path in tmp_path.glob("bag-*"):
-        path.rename(tmp_path / "part" / "of" / path.name)
-    files = ("--files", "part/**/bag-*", "--epochs", 5, "--save-every", 2)
+        path.rename(tmp_path / "part" / "of" / "day" / path.name)
+    files = ("--files", "part/**/bag-*", "--epochs", 7, "--save-every", 3)
     assert run(*QUICK, *files).code == 0
     found = sorted(path.name for path in tmp_path.glob("model-*.params"))
-    assert found == [f"model-{epoch:04d}.params" for epoch in (2, 4, 5)]
+    assert found == [f"model-{epoch:04d}.params" for epoch in (3, 6, 7)]
 
 
 def test_a_feed_of_floats_needs_no_sizes(run, tmp_path):

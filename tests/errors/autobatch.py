@@ -352,6 +352,7 @@ SHAPES = [
         *[("", lambda f=f: f(batch(), [0, 1, 2]).value()) for f in (dy.pickneglogsoftmax_batch, dy.hinge_batch)],
         ("", lambda: dy.sum_dim(M(), [0, 0])), ("", lambda: dy.inputVector([])),
         ("log_softmax: .*a vector is needed to restrict", lambda: dy.log_softmax(M(), [0])),
+        ("reduction dimension must be", lambda: dy.softmax(X(), 1)),
         ("poisson_loss: .*one number is needed", lambda: dy.poisson_loss(X(), 1)),
         ("PairwiseRankLoss", lambda: dy.pairwise_rank_loss(X(), X())), ("0 numbers", lambda: dy.scalarInput([])),
         *[("6 values", lambda v=v: dy.inputTensorTranspose(np.arange(6.0), *v)) for v in (((2, 2), 1), (None, 2))],

@@ -60,6 +60,12 @@ def keep(value):
         assert not file.getvalue()
 
 
+def array_of_objects(folder):
+    run_format.write(file := io.BytesIO(), {"a": np.zeros(2, "<f4")})
+    (folder / "a.run").write_bytes(file.getvalue().replace(b"<f4", b"|O "))
+    run_format.read(folder / "a.run")
+
+
 ENDLESS = []
 ENDLESS.append(ENDLESS)
 ROWS = [
@@ -93,4 +99,5 @@ ROWS = [
     (lambda: keep(mx.nd.ones((2, 2)).tostype("csr")), ArgumentError, r"state\.a is a CSRNDArray"),
     (lambda: keep(defaultdict(print)), ArgumentError, "state.a is a defaultdict of <built-in function"),
     (lambda: keep(ENDLESS), ArgumentError, "contains itself"),
+    (array_of_objects, FileFormatError, r"a\.run"),
 ]

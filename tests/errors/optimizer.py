@@ -121,5 +121,6 @@ ROWS = [
         (lambda d=d: updater().set_states(d), FileFormatError, "optimizer states|no optimizer")
         for d in (b"garbage", b"\x80\x09N.")
     ],
+    (lambda: updater().set_states(pickle.dumps([1])), FileFormatError, "states are a list"),
     (loop, FileFormatError, "contain themselves"),
 ]

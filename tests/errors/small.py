@@ -39,6 +39,7 @@ def registered(name):
 
 ROWS = [
     (lambda: lr.FactorScheduler(0), ArgumentError, "step is 0"),
+    (lambda: lr.CosineScheduler(1.5), ArgumentError, "max_update is 1.5, expected an integer"),
     (lambda: lr.FactorScheduler(2, 1.1), ArgumentError, "factor is 1.1"),
     (lambda: lr.FactorScheduler(2, 0.5, warmup_steps=-1), ArgumentError, "warmup_steps is -1"),
     (lambda: lr.FactorScheduler(2, 0.5, warmup_steps=2, warmup_begin_lr=1), ArgumentError, "warmup_begin_lr"),
