@@ -29,6 +29,12 @@ def test_a_state_dictionary(path):
     assert found["1.num_batches_tracked"].shape == ()
 
 
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
+def test_dictionaries_around_it(key, path):
+    torch.save({key: {"a": torch.ones(2)}, "epoch": 3, "optimizer": {}}, path)
+    assert load(str(path))["a"].asnumpy().tolist() == [1, 1]
+
+
 def test_arrays_have_memory_of_their_own(path):
     weight = torch.nn.Parameter(torch.zeros(4, 3))
     torch.save({"a": weight, "b": weight, "row": weight[1], "turned": weight.t()}, path)

@@ -285,3 +285,11 @@ def test_gpu_equals_cpu(name):
             one.update([label], [pred.to(device)])
         results.append(one.get()[1])
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
+def test_reset_discards_results_that_wait():
+    one = metric.Loss()
+    for values in ([1.0, 5.0], [3.0]):
+        one.reset()
+        one.update(None, [torch.tensor(values)])
+    assert one.get() == ("loss", 3.0)

@@ -71,3 +71,4 @@ def test_a_search_ends_before_the_loss_explodes():
     found = module.lr_find(lines, start_lr=1e-4, end_lr=1e4, num_batches=80)
     assert 22 < len(found.losses) == len(found.rates) < 80
     assert found.losses[-1] < 2 * min(found.losses)
+    assert len(module.lr_find(lines, start_lr=1e-4, end_lr=1e-3, num_batches=22).losses) == 22

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import StateError
+from dpmodule.base import FileFormatError, StateError
 from helpers.pictures import FORMATS
 
 INFO = json.loads((FORMATS / "files_index.json").read_text())
@@ -153,3 +153,6 @@ def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monke
 def test_a_file_may_end_with_the_payload(tmp_path):
     write(tmp_path / "a.rec", [b"abcd", b"efghijkl"])
     assert list(mx.recordio.RecordDataset(tmp_path / "a.rec")) == [b"abcd", b"efghijkl"]
+    (tmp_path / "a.rec").write_bytes((tmp_path / "a.rec").read_bytes()[:-3])
+    with pytest.raises(FileFormatError, match="8 bytes of payload"):
+        mx.recordio.RecordDataset(tmp_path / "a.rec")
