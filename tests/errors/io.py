@@ -348,7 +348,11 @@ ROWS = [
     (lambda folder: images(path_imglist=file(folder, "0\t1\n"), label_width=2), FileFormatError, "number, 2"),
     # ImageDetRecordIter
     (lambda folder: csv(folder, batch_size="many"), ArgumentError, "batch_size is 'many', expected"),
-    (lambda folder: objects(folder, [[2, 5, 0, 0, 0, 1, 1, 9]]).next(), FileFormatError, "objects of 5; expected"),
+    (
+        lambda folder: objects(folder, [[2, 5, 0, 0, 0, 1, 1, 9]]).next(),
+        FileFormatError,
+        "objects of 5; expected",
+    ),
     (lambda folder: objects(folder, label_pad_width=5), ArgumentError, "is 5, but an image has 12 labels"),
     (lambda folder: objects(folder, min_crop_scales=(0.1, 0.2, 0.3)), ArgumentError, "expected 1 or 1"),
     (lambda folder: objects(folder, min_crop_overlaps=0.9, max_crop_overlaps=0.5), ArgumentError, "is above"),
