@@ -136,3 +136,27 @@ def test_worlds_with_their_own_execute_and_observe():
     world.parley()
     assert [each["text"] for each in student.seen] == ["(a 0.0)", "(a 1.0 x x)"]
     assert [row.said for row in world.worlds] == [["a 0.0", "0.0"], ["a 1.0 x x", "1.0"]]
+
+
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("rows", [2, 3, 4, 7, 10, 11])
+def test_rows_past_the_end_are_observed_and_not_counted(rows, sort):
+    given = opt_of(rows, batch_sort=sort)
+    world, student, parleys = epoch(given, NotingBatch(given))
+    late = [each for each in student.seen if "text" not in each]
+    assert all(each == {"episode_done": True, "id": TASK} for each in late)
+    assert len(student.seen) == parleys * rows == world.get_total_exs()
+    assert world.report()["total"] == 10
+    if sort:
+        assert (parleys, len(late)) == (-(-10 // rows), -10 % rows)
+    world.parley()
+    assert world.report()["total"] == 10
+
+
+def test_of_more_messages_than_rows_the_first_ones_count():
+    given = opt_of(3, batch_sort=True)
+    student = NotingBatch(given)
+    student.batch_act = lambda rows: (*map(student.answer, rows), {"text": "more"}, None)
+    world = epoch(given, student)[0]
+    assert world.report() == {"total": 10, "accuracy": 1.0, "f1": 1.0}
+    assert len(world.acts[1]) == 3

@@ -60,7 +60,7 @@ ROWS = [
     (lambda: A.reshape((3,)), ArgumentError, "ragged"),
     (lambda: A.tostype("default"), ArgumentError, "ragged"),
     (lambda: mx.nd.save("never.params", {"a": A}), ArgumentError, "ragged"),
-    (lambda: S.sequence_expand(S.Variable("a"), X).infer_shape(a=(3, 2), x=(2,)), ShapeError, "rows of x and y disagree"),
+    (lambda: S.sequence_expand(S.Variable("a"), X).infer_shape(a=(3, 2), x=(2,)), ShapeError, "rows of x and y"),
     (lambda: mx.nd.sequence_expand(made([[1], [2]]), made([[1], [2], [3]])), ShapeError, "3 rows"),
     (lambda: made([[1, 2], [3]]) + made([[1], [2, 3]]), ShapeError, r"add.*different row lengths"),
     (lambda: mx.nd.contrib.SparseEmbedding(IDS, mx.nd.ones((4, 2)), input_dim=4, output_dim=2), BoundsError, "0 to 3"),
