@@ -123,7 +123,9 @@ except mx.base.LostWorkerError as error:
 def test_rank_0_is_stopped_while_the_others_join_it():
     with ranks(STOPPED, 2) as programs:
         assert programs[1].wait(30) == 0
-        assert "within 0.5 s" in programs[1].output()[0]  # how far a busy machine comes decides the words before
+        assert (
+            "within 0.5 s" in programs[1].output()[0]
+        )  # how far a busy machine comes decides the words before
 
 
 def test_parts_are_distributed():
