@@ -308,7 +308,6 @@ NUMBERS = [  # out of range
         ("", lambda: M()[-4]), ("", lambda: X()[1:1]), ("select_rows: 3", lambda: dy.select_rows(M(), [3])),
         *[("3 out of bounds", lambda f=f: f(batch(), [0, 3])) for f in (dy.pickneglogsoftmax_batch, dy.pick_batch)],
         ("", lambda: dy.one_hot(3, 3)), ("requested element 2", lambda: dy.pick_batch_elems(batch(), [0, 2])),
-        ("at least one element", lambda: dy.pick_batch_elems(batch(), [])),
         *[("", lambda v=v: dy.strided_select(M(), *v)) for v in ([[0]], [[1], [3], [3]], [[1], [0], [4]])],
         ("dim", lambda: dy.tanh(X()).tensor_value().argmax(1)),
         ("num", lambda: dy.tanh(X()).tensor_value().topk(0, 4)),

@@ -170,3 +170,13 @@ def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):
     nd.save(here, nd.ones((2,)))
     nd.save(there, nd.ones((2,), ctx=mx.cpu(1)))
     assert here.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [struct.pack("<I", 0), struct.pack("<Ii", 0xF993FAC8, 0), struct.pack("<Iii", 0xF993FAC9, 0, 0)]
+    + [struct.pack("<Iii", 0xF993FACA, 0, -1)],
+    ids=["v0", "v1", "v2", "v3"],
+)
+def test_an_array_without_shape_is_empty(record):
+    assert nd.load_frombuffer(one_array(record))[0].shape == (0,)

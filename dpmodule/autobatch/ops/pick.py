@@ -124,8 +124,6 @@ def _strided_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
 
 def _elements_shape(attrs: Attrs, dims: Dims) -> Dim:
     _, indices = attrs
-    if not indices:
-        fail("pick_batch_elems", dims, "at least one element is needed")
     for index in indices:
         if not 0 <= index < dims[0].batch:
             raise BoundsError(
