@@ -25,15 +25,15 @@ Parts:
   way        functions of dpmodule that a steady batch calls, and their files
   cuda       training on a GPU, if there is one
 
-Without names, all parts run, in about 20 minutes. They write RESULTS.md, its picture and its tables, and update the
-marked figures on pages (see figures.py). With names, they write only with --write, and the figures of other parts are
-kept. Other systems run under the interpreters of --against: "mxnet=PYTHON" has MXNet 1.9.1, "lightning=PYTHON"
-Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON" PaddlePaddle 3; missing ones are
-skipped. "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
-bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of every ratio of its
-time over ours must be at least 1. Between equal revisions one row in eight fails by chance with 7 rounds, one in 200
-with 30: pass --rounds 30. Before anything is timed, all sides must compute the same results. Exit status 1: they do
-not, or a figure misses its target or contradicts a page (targets are not checked with --quick).
+Without names, all parts run; without operators, in about 20 minutes. They write RESULTS.md, its picture and its tables,
+and update the marked figures on pages (see figures.py). With names, they write only with --write, and the figures of
+other parts are kept. Other systems run under the interpreters of --against: "mxnet=PYTHON" has MXNet 1.9.1,
+"lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON" PaddlePaddle 3;
+missing ones are skipped. "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its
+extension built: fit, bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile
+of every ratio of its time over ours must be at least 1. Between equal revisions one row in eight fails by chance with 7
+rounds, one in 200 with 30: pass --rounds 30. Before anything is timed, all sides must compute the same results. Exit
+status 1: they do not, or a figure misses its target or contradicts a page (targets are not checked with --quick).
 
 ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing,
 kernels and autobatch are also kept in machines/, a file for each processor and setting, each a column in the tables.

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FAMILIES", "Function", "draw"]
+__all__ = ["FAMILIES", "Function", "describe", "draw"]
 
 Inputs = list[Tensor]
 Drawn = tuple[nn.Module, Inputs]

@@ -368,7 +368,7 @@ def transformer(causal: bool) -> nn.Module:
 
 def wide_deep() -> nn.Module:
     deep = nn.Sequential(
-        nn.Flatten(), nn.Linear(8 * 16 + 0, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 1)
+        nn.Flatten(), nn.Linear(8 * 16, 256), nn.ReLU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 1)
     )
     parts = nn.Embedding(50_000, 1), nn.Embedding(50_000, 16), deep
     return Steps(lambda wide, table, deep, x: torch.sigmoid(wide(x).sum(1) + deep(table(x))), *parts)

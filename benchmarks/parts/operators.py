@@ -15,10 +15,10 @@ from ..report import Section
 __all__ = ["run"]
 
 _ABOUT = """\
-Layers of 24 families, drawn by a seed of the day, and thirty networks that nothing is tuned to, at batch 1, 8 and 64.
-A cell is the time of the other over ours: above 1, ours is faster. Prediction by `Module.forward`, training steps by
-`forward`, `backward` and, for networks, `update`; torch runs eagerly in the usual layout and in channels_last, and
-`torch.compile` compiles each network once."""
+Layers of 24 families, drawn by a new seed in every run, and thirty networks that nothing is tuned to, at batch 1, 8
+and 64. A cell is the time of the other over ours: above 1, ours is faster. Prediction by `Module.forward`, training
+steps by `forward`, `backward` and, for networks, `update`; torch runs eagerly in the usual layout and in
+channels_last, and `torch.compile` compiles each network once."""
 
 LAYERS, BATCHES = 120, (1, 8, 64)
 LONG_MS = 0.05
@@ -29,9 +29,6 @@ MEDIAN, TENTH, LEAST = (1.0, 1.0), (0.9, 0.9), (0.8, 0.8)
 OVERHEAD_US = {"module": (15.0, 5.0), "executor": (5.0, 2.0)}
 NETWORK_TORCH, NETWORK_ORT_MEDIAN, NETWORK_ORT_LEAST = (1.1, 1.1), (1.0, 1.15), (0.8, 1.0)
 FIT_LEAST, FIT_MEDIAN = (1.05, 1.05), (1.2, 1.2)
-
-Found = dict[str, list[float]]
-"""Milliseconds by side, one for each round."""
 
 
 def run(session: Session) -> Section:
@@ -74,8 +71,8 @@ def _measured(
     return {"family": known["torch"]["family"], "text": known["torch"]["text"], **runs}
 
 
-def _share(found: Mapping[str, Sequence[float]], other: str, ours: str = "module") -> float:
-    return ratio(found[other], found[ours]).median
+def _share(found: Mapping[str, Sequence[float]], other: str) -> float:
+    return ratio(found[other], found["module"]).median
 
 
 def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> None:

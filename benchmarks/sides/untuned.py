@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..drawn_layers import describe, draw
@@ -68,8 +67,10 @@ def of_torch(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind
     optimizer = None if layer or not parameters else torch.optim.SGD(parameters, 1e-6, momentum=0.9)
 
     def predict() -> torch.Tensor:
+        if run.training:
+            run.eval()
         with torch.inference_mode():
-            return run.eval()(*inputs) if run.training else run(*inputs)
+            return run(*inputs)
 
     def fit() -> torch.Tensor:
         if not run.training:
@@ -86,14 +87,23 @@ def of_torch(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind
     return {"predict": predict, "fit": fit}
 
 
+def imported(net: torch.nn.Module, inputs: list[torch.Tensor]) -> tuple[Any, Any, Any, list[str]]:
+    """Return the symbol, its arguments and states, and the names of the inputs in their order."""
+    import dpmodule as mx
+
+    symbol, arguments, states = mx.sym.from_torch(net, *inputs)
+    names = [name for name in symbol.list_arguments() if name not in arguments]
+    # "inputs", "inputs_1", ...: a network may read them in another order
+    names.sort(key=lambda name: [int(part) for part in name.split("_") if part.isdigit()])
+    return symbol, arguments, states, names
+
+
 def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind: str) -> Calls:
     """Return the calls of a Module, or of an executor."""
     import dpmodule as mx
 
     gradient = mx.nd.NDArray(head(net, inputs), mx.cpu())
-    symbol, arguments, states = mx.sym.from_torch(net.eval(), *inputs)
-    every = [name for name in symbol.list_arguments() if name not in arguments]
-    names = sorted(every, key=lambda name: [int(part) for part in name.split("_") if part.isdigit()])
+    symbol, arguments, states, names = imported(net, inputs)
     arrays = [mx.nd.NDArray(x, mx.cpu()) for x in inputs]
     shapes = [mx.io.DataDesc(n, a.shape, a.dtype) for n, a in zip(names, arrays)]
     if kind == "executor":
@@ -137,14 +147,13 @@ def of_file(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind:
     """Return the prediction of ONNX Runtime or OpenVINO, from the file that dpmodule exports."""
     import dpmodule as mx
 
-    symbol, arguments, states = mx.sym.from_torch(net.eval(), *inputs)
-    every = [name for name in symbol.list_arguments() if name not in arguments]
-    names = sorted(every, key=lambda name: [int(part) for part in name.split("_") if part.isdigit()])
+    symbol, arguments, states, names = imported(net, inputs)
     values = {name: x.numpy() for name, x in zip(names, inputs)}
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "net.onnx")
-        shapes, types = ({n: f(values[n]) for n in every} for f in (np.shape, lambda x: x.dtype))
-        mx.onnx.export_model(symbol, [arguments, states], shapes, [types[n] for n in every], path)
+        types = [values[name].dtype for name in symbol.list_arguments() if name in values]
+        shapes = {name: value.shape for name, value in values.items()}
+        mx.onnx.export_model(symbol, [arguments, states], shapes, types, path)
         one = os.environ.get(OWN_THREADS) != "default"
         if kind == "onnxruntime":
             import onnxruntime
