@@ -63,8 +63,8 @@ CHANGES = {
     ),
     "FbDialogTeacher": (acts, {"datafile": "other.txt", "cands_datafile": "cands.txt", "cloze": True}),
     "ConversationTeacher": (acts, {"label_turns": ["firstspeaker", "secondspeaker"]}),
-    "ReverseTeacher": (acts, {"task_arguments": "size=3 shortest=4 length=9 letters=3 seed=1".split()}),
-    "NoCandidateTeacher": (acts, {"task_arguments": "size=3 length=6 tokens=9 seed=1".split()}),
+    "ReverseTeacher": (acts, {"task_arguments": ["size=3", "shortest=4", "length=9", "letters=3", "seed=1"]}),
+    "NoCandidateTeacher": (acts, {"task_arguments": ["size=3", "length=6", "tokens=9", "seed=1"]}),
     "RepeatLabelAgent": (
         answers,
         {"cantAnswerPercent": 1.0, ("cantAnswerPercent", "cantAnswerMessage"): (1.0, "no idea")},
