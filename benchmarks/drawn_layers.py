@@ -183,8 +183,11 @@ class Draw:
             )
         )
         batch, count, side = self._image((16, 64, 128))
+        data = torch.randn(batch, count, side, side)
         other = self._pick(((batch, count, side, side), (1, count, 1, 1), (batch, 1, side, side)))
-        return Function(kind), [torch.randn(batch, count, side, side), torch.randn(other)]
+        if other[0] != batch:
+            return Function(kind, other), [data]
+        return Function(kind), [data, torch.randn(other)]
 
     def concatenation(self) -> Drawn:
         batch, count, side = self._image((16, 32, 64))
