@@ -8,15 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "differences"
-PAGES = re.findall(
-    r"^differences/(\w+)$", FOLDER.with_suffix(".md").read_text(encoding="utf-8"), re.MULTILINE
-)
+PAGES = re.findall(r"^differences/(\w+)$", FOLDER.with_suffix(".md").read_text(encoding="utf-8"), re.M)
 STATEMENTS = [
     " ".join(found.split())
     for page in PAGES
-    for found in re.findall(
-        r"^- (.+(?:\n  .+)*)", (FOLDER / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    for found in re.findall(r"^- (.+(?:\n  .+)*)", (FOLDER / f"{page}.md").read_text(encoding="utf-8"), re.M)
 ]
 ROWS = json.loads((ROOT / "tests" / "data" / "differences.json").read_text(encoding="utf-8"))
 
@@ -27,13 +23,8 @@ def defined_in(file):
     path = ROOT / file
     body = ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
     every = [*body, *(node for each in body if isinstance(each, ast.ClassDef) for node in each.body)]
-    made = {
-        name.id
-        for node in body
-        if isinstance(node, ast.Assign)
-        for name in node.targets
-        if hasattr(name, "id")
-    }
+    targets = [name for node in body if isinstance(node, ast.Assign) for name in node.targets]
+    made = {name.id for name in targets if hasattr(name, "id")}
     return made | {node.name for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

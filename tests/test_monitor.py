@@ -44,9 +44,8 @@ def test_outputs_arguments_and_states():
 
 def test_every_interval_th_step():
     monitor, exe = watched(2, pattern="fc_output")
-    assert [step(monitor, exe) for _ in range(5)] == [
-        [(n, "fc_output", "2.0\t")] if n % 2 else [] for n in range(1, 6)
-    ]
+    wanted = [[(n, "fc_output", "2.0\t")] if n % 2 else [] for n in range(1, 6)]
+    assert [step(monitor, exe) for _ in range(5)] == wanted
     assert monitor.step == 5
     assert not monitor.activated
 

@@ -20,19 +20,11 @@ from dpmodule.test_utils import datasets
 from helpers.walk import walks
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
-NAN, OTHER_NAN = (
-    np.array([[np.nan, 2.0], [3.0, 4.0]], np.float32),
-    np.array([[7, 2], [3, np.nan]], np.float32),
-)
+NAN, OTHER_NAN = np.float32([[np.nan, 2.0], [3.0, 4.0]]), np.float32([[7, 2], [3, np.nan]])
 NEST = (mx.nd.array(X), (mx.nd.array(X), None))
 A, B, DATA = mx.sym.Variable("a"), mx.sym.Variable("b"), mx.sym.Variable("x")
 PRODUCT = A * B
-F8, F2, ARRAY, VALUES = (
-    np.zeros(1, np.float64),
-    np.zeros(1, np.float16),
-    mx.nd.array(X),
-    np.arange(24.0).reshape(2, 3, 4),
-)
+F8, F2, ARRAY, VALUES = np.zeros(1), np.zeros(1, np.float16), mx.nd.array(X), np.arange(24.0).reshape(2, 3, 4)
 
 
 @pytest.fixture(autouse=True)

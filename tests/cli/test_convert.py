@@ -135,11 +135,8 @@ SCORES = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
 LOSS = mx.sym.MakeLoss(mx.sym.square(SCORES - mx.sym.Variable("label")), name="loss")
 
 
-FIXED = mx.sym.Embedding(
-    mx.sym.Reshape(mx.sym.Variable("data", dtype="int32"), shape=(2, 3)), input_dim=5, output_dim=2
-)
-
-
+ROWS = mx.sym.Reshape(mx.sym.Variable("data", dtype="int32"), shape=(2, 3))
+FIXED = mx.sym.Embedding(ROWS, input_dim=5, output_dim=2)
 SPECIAL = {
     "words": (WORDS, "data:3,6", ["words.safetensors"], "among 36 numbers"),
     "loss": (mx.sym.Group([SCORES, LOSS]), "data=1,5", ["folder/", "a.onnx", "a.pt2"], "label (1, 3).*among 6 numbers"),
@@ -192,13 +189,8 @@ def test_content_tells_kinds(convert, tmp_path):
         convert("net", target)
     torch.save({"a": torch.ones(2)}, "old.bin", _use_new_zipfile_serialization=False)
     (tmp_path / "m").write_bytes(b"\x08\x07\x12\x04test")
-    kinds = {
-        "a.safetensors": "safetensors",
-        "net-symbol.json": "mxnet",
-        "net-0007.params": "mxnet",
-        "b.pt": "pt",
-    }
-    for old, kind in {**kinds, "old.bin": "pt", "m": "onnx", "folder": "folder"}.items():
+    kinds = {"a.safetensors": "safetensors", "net-symbol.json": "mxnet", "net-0007.params": "mxnet"}
+    for old, kind in {**kinds, "b.pt": "pt", "old.bin": "pt", "m": "onnx", "folder": "folder"}.items():
         shutil.move(old, f"x-{old[0]}{len(old)}")
         assert find(f"x-{old[0]}{len(old)}").kind == kind, old
 

@@ -1,7 +1,5 @@
 """Stores of one's own: registration, what they must give, and training with them."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 
@@ -73,9 +71,3 @@ def test_registration(register):
     with pytest.warns(UserWarning, match="replaces"):
         after = register(type("Mine", (Base,), {}))
     assert type(mx.kv.create("MINE")) is after is not before
-
-
-def test_the_packages_stores_get_all_keys_at_once():
-    with mock.patch.object(mx.kv.KVStore, "push", autospec=True, side_effect=mx.kv.KVStore.push) as push:
-        trained("local")
-    assert [call.args[1] for call in push.call_args_list] == [["fc_weight", "fc_bias"]]

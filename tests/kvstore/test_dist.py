@@ -51,9 +51,8 @@ def run_torchrun(*arguments, **options):
 @pytest.mark.slow
 def test_torchrun_restarts_all_after_a_kill_and_they_end_in_the_same_bits(tmp_path):
     for name, kills in ("whole", ()), ("killed", (5, 9, 14)):
-        run_torchrun(
-            "--max-restarts", 3, PROGRAMS / "dist_restarted.py", tmp_path / name, *kills, cwd=tmp_path
-        )
+        program = PROGRAMS / "dist_restarted.py"
+        run_torchrun("--max-restarts", 3, program, tmp_path / name, *kills, cwd=tmp_path)
     whole, killed = (np.load(tmp_path / f"{name}-end.npz") for name in ("whole", "killed"))
     assert len(whole.files) == 8
     for name in whole.files:

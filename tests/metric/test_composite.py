@@ -48,9 +48,8 @@ class Everything:
 def test_fit_and_score_take_them():
     mx.random.seed(1)
     module = mx.mod.Module(classifier())
-    history = module.fit(
-        blobs(90), blobs(seed=4), eval_metric=[Right(), "acc"], num_epoch=2, initializer="xavier"
-    )
+    options = {"num_epoch": 2, "initializer": "xavier"}
+    history = module.fit(blobs(90), blobs(seed=4), eval_metric=[Right(), "acc"], **options)
     assert history["train-right"] == pytest.approx(history["train-accuracy"], abs=1e-6)
     assert history["validation-right"] == pytest.approx(history["validation-accuracy"], abs=1e-6)
     found = dict(module.score(blobs(90), [Everything(), "ce", "acc"]))
@@ -90,9 +89,8 @@ def test_a_resumed_run_goes_on_with_their_sums(kind, tmp_path):
         mx.random.seed(1)
         module = mx.mod.Module(classifier())
         every = mx.callback.Checkpoint(tmp_path / prefix, every_n_batches=5)
-        return module.fit(
-            blobs(), eval_metric=kind(), num_epoch=2, initializer="xavier", checkpoint=every, **options
-        )
+        options |= {"num_epoch": 2, "initializer": "xavier", "checkpoint": every}
+        return module.fit(blobs(), eval_metric=kind(), **options)
 
     whole = run("whole")
     run("part", max_batches=8)

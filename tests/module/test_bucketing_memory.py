@@ -57,7 +57,7 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(600)]
 @both_contexts
 @pytest.mark.parametrize("switches", [200, pytest.param(10_000, marks=SLOW)])
 @pytest.mark.parametrize(
-    "visit", [lambda module, length: step(module, batch(length)), switch], ids=["step", "switch"]
+    "visit", [lambda mod, length: step(mod, batch(length)), switch], ids=["step", "switch"]
 )
 def test_switching_does_not_grow(visit, switches, contexts):
     module, found = trained(contexts=contexts), []

@@ -37,19 +37,6 @@ def test_one_two_and_uneven_contexts_give_the_same_parameters(kvstore):
         same(fitted(batches(), None, TWO, workload, kvstore=kvstore), fitted(batches()), 1e-5)
 
 
-@both_contexts
-def test_two_runs_with_one_seed_are_equal_bit_for_bit(contexts):
-    def run(seed=42):
-        mx.random.seed(seed)
-        mod = mx.mod.Module(mlp(dropout=0.5), context=contexts)
-        data = mx.io.NDArrayIter(*blobs(50), batch_size=16, shuffle=True)
-        mod.fit(data, num_epoch=3, optimizer_params=SGD, initializer=mx.init.Xavier())
-        return parameters(mod)
-
-    same(run(), run())
-    assert not np.array_equal(run()["fc1_weight"], run(1)["fc1_weight"])
-
-
 def test_fit_over_contexts_binds_again_and_keeps_parameters():
     """The optimizer's states survive, too."""
     moved = fitted(batches())

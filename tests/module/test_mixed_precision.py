@@ -140,10 +140,3 @@ def test_gradients_too_small_for_float16_are_not_lost():
     plain, half = (gradients(net, one, amp, None)["f_weight"] for amp in (False, "fp16"))
     assert 0 < np.abs(plain).max() < 6e-7
     np.testing.assert_allclose(half, plain, rtol=2e-3)
-
-
-def test_what_is_saved_is_the_plain_network(tmp_path):
-    ready(mx.mod.Module(classifier(), amp="bf16")).save_checkpoint(str(tmp_path / "net"), 1)
-    assert "amp_cast" not in (tmp_path / "net-symbol.json").read_text()
-    loaded = mx.mod.Module.load(str(tmp_path / "net"), 1)
-    assert loaded.symbol.list_arguments() == classifier().list_arguments()

@@ -410,15 +410,6 @@ def test_epochs_that_are_kept(tmp_path):
     assert sorted(contents(tmp_path)) == [*sets, "a-symbol.json"]
 
 
-def test_mxnets_functions_read_what_is_saved(tmp_path):
-    module, _ = run(tmp_path, num_epoch=2)
-    loaded = mx.mod.Module.load(str(tmp_path / "run"), 2, load_optimizer_states=True)
-    loaded.bind(blobs().provide_data, blobs().provide_label)
-    loaded.init_optimizer(optimizer_params={"learning_rate": 0.1})
-    same(module, loaded)
-    assert mx.checkpoint.epochs(str(tmp_path / "run")) == [1, 2]
-
-
 def rate_at_batches(rates):
     return lambda param: rates.append(float(param.locals["module"].optimizer.learning_rate))
 

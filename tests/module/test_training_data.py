@@ -57,10 +57,3 @@ def test_data_without_labels_are_named():
     with pytest.raises(ArgumentError, match=f"fit: DataLoader {message}"):
         mod.fit(loader(x, y), eval_data=loader(x), num_epoch=1)
     assert mod.predict(loader(x)).shape == (16, 4)
-
-
-def test_a_network_that_takes_no_labels_needs_none():
-    x = torch.from_numpy(blobs(16)[0])
-    data = mx.sym.Variable("data")
-    loss = mx.sym.MakeLoss(mx.sym.square(mx.sym.FullyConnected(data, num_hidden=6) - data), name="loss")
-    mx.mod.Module(loss, label_names=[]).fit(loader(x), num_epoch=1, eval_metric="loss")

@@ -36,9 +36,7 @@ def test_param_dict_goes_first():
     class Parameter:
         lr_mult, wd_mult = 0.5, 0.0
 
-    made = optimizer.SGD(
-        learning_rate=1.0, wd=1.0, param_dict={0: Parameter()}, param_idx2name={0: "a_weight"}
-    )
+    made = optimizer.SGD(1.0, wd=1.0, param_dict={0: Parameter()}, param_idx2name={0: "a_weight"})
     made.set_lr_mult({"a_weight": 9.0})
     assert (made._get_lr(0), made._get_wd(0)) == (0.5, 0.0)
 

@@ -24,9 +24,8 @@ def rows(values, indices, shape):
 @walks(product(KINDS, ["default", "row_sparse"], [False, True]))
 def test_results_are_mxnets(case, stype, at_once):
     name, kwargs = KINDS[case]
-    update = optimizer.get_updater(
-        optimizer.create(name, param_idx2name={0: "w_weight"}, learning_rate=0.1, **kwargs)
-    )
+    made = optimizer.create(name, param_idx2name={0: "w_weight"}, learning_rate=0.1, **kwargs)
+    update = optimizer.get_updater(made)
     weight = mx.nd.array(GOLDENS["weight"]).tostype(stype)
     other, step = mx.nd.ones((2,)), mx.nd.ones((2,))
     for t in range(4):
@@ -38,9 +37,8 @@ def test_results_are_mxnets(case, stype, at_once):
         np.testing.assert_allclose(weight.asnumpy(), GOLDENS[f"{case}/{stype}/w"][t], rtol=1e-5, atol=2e-6)
     assert weight.stype == stype
     for i, array in enumerate(slots_of(update.states[0])):
-        np.testing.assert_allclose(
-            array.asnumpy(), GOLDENS[f"{case}/{stype}/state/{i}"], rtol=1e-5, atol=2e-6
-        )
+        want = GOLDENS[f"{case}/{stype}/state/{i}"]
+        np.testing.assert_allclose(array.asnumpy(), want, rtol=1e-5, atol=2e-6)
 
 
 ONE_ROW = rows([[2, 2]], [1], (3, 2))

@@ -87,6 +87,5 @@ def test_other_contexts_keep_parameters_and_states():
         assert mod._ctx_len == len(contexts or [0])
         results.append(mod.get_params()[0])
     for name in results[0]:
-        np.testing.assert_allclose(
-            results[1][name].asnumpy(), results[0][name].asnumpy(), rtol=1e-5, atol=1e-6
-        )
+        one, other = (found[name].asnumpy() for found in results)
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
