@@ -69,8 +69,7 @@ def test_docstring_examples_run(name, tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     module = importlib.import_module(name)
-    runner = doctest.DocTestRunner(optionflags=FLAGS)
-    report = []
+    runner, report = doctest.DocTestRunner(optionflags=FLAGS), []
     for docstring in doctest.DocTestFinder().find(module, name):
         if docstring.examples:
             docstring.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)

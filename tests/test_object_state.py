@@ -2,34 +2,15 @@
 
 import logging
 import random
-import tempfile
 from collections import Counter, OrderedDict, defaultdict, deque
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
 from dpmodule.checkpoint import run_format
-
-
-def described(value):
-    """Return a value as plain text that tells types, dtypes, shapes and bits apart."""
-    name = type(value).__name__
-    if isinstance(value, dict):
-        return name, [(described(key), described(item)) for key, item in value.items()]
-    if isinstance(value, (list, tuple, deque)):
-        return name, [described(item) for item in value]
-    if isinstance(value, torch.Tensor):
-        return name, str(value.dtype), tuple(value.shape), repr(value.tolist())
-    if isinstance(value, (np.ndarray, np.generic)):
-        return name, value.dtype.str, value.shape, value.tobytes()
-    return name, repr(value)
 
 
 class Meter:
@@ -132,53 +113,3 @@ def test_attributes_that_the_program_sets_stay_its_own():
     second.load_state_dict(first.state_dict())
     assert second.threshold == 2
     assert first.state_dict().keys().isdisjoint({"hook", "threshold"})
-
-
-NUMBERS = st.one_of(
-    *(
-        arrays(dtype, array_shapes(min_dims=0, max_dims=2, max_side=3))
-        for dtype in ("bool", "int8", "int64", "uint16", "float16", "float32", "float64")
-    )
-)
-SIMPLE = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(),
-    NUMBERS,
-    NUMBERS.map(lambda array: array.reshape(-1)[0]),
-    NUMBERS.filter(lambda array: array.dtype != "uint16").map(torch.from_numpy),
-)
-VALUES = st.recursive(
-    SIMPLE,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.tuples(inner, inner),
-        st.dictionaries(st.one_of(st.text(), st.integers(), st.floats(allow_nan=False)), inner, max_size=3),
-        st.lists(inner, max_size=3).map(deque),
-    ),
-    max_leaves=6,
-)
-
-
-class Kept(mx.metric.EvalMetric):
-    """A metric whose update stores what it is given."""
-
-    value = None
-
-    def update(self, labels, preds):
-        self.value, self.num_inst = preds, self.num_inst + 1
-
-
-@given(VALUES)
-@settings(max_examples=200)
-def test_any_value_comes_back_with_its_type(value):
-    first, second = Kept("kept"), Kept("kept")
-    first.update(None, value)
-    with tempfile.TemporaryDirectory() as folder:
-        with open(Path(folder, "a.run"), "wb") as file:
-            run_format.write(file, {"metric": first.state_dict(), "value": value})
-        state = run_format.read(Path(folder, "a.run"))
-    second.load_state_dict(state["metric"])
-    assert described(state["value"]) == described(second.value) == described(value)

@@ -256,8 +256,7 @@ def test_retry():
 def test_dummy_iter():
     real = mx.io.NDArrayIter(np.arange(6).reshape(6, 1), np.zeros(6), batch_size=2)
     dummy = tu.DummyIter(real)
-    assert dummy.provide_data == real.provide_data
-    assert dummy.batch_size == 2
+    assert (dummy.provide_data, dummy.batch_size) == (real.provide_data, 2)
     for _, batch in zip(range(5), dummy):
         assert batch.data[0].asnumpy().tolist() == [[0], [1]]
 
@@ -329,8 +328,7 @@ def test_mnist(fetched):
     assert found["test_label"].tolist() == [0, 1, 2, 3, 4]
     _, validation = tu.get_mnist_iterator(2, (784,), num_parts=2, part_index=1)
     (batch,) = list(validation)
-    assert batch.data[0].shape == (2, 784)
-    assert batch.label[0].asnumpy().tolist() == [2, 3]
+    assert (batch.data[0].shape, batch.label[0].asnumpy().tolist()) == ((2, 784), [2, 3])
     assert fetched[1] == []
 
 
@@ -342,8 +340,7 @@ def test_packed_data(fetched):
     for _ in range(2):
         tu.get_zip_data("data", "http://host/a.zip", "a.zip")
         tu.get_bz2_data("data", "b.txt", "http://host/b.bz2", "b.bz2")
-    assert Path("data/a.txt").read_text() == "in zip"
-    assert Path("data/b.txt").read_text() == "in bz2"
+    assert (Path("data/a.txt").read_text(), Path("data/b.txt").read_text()) == ("in zip", "in bz2")
     assert not os.path.exists("data/b.bz2")
     assert len(fetched[1]) == 2
 

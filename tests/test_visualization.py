@@ -124,12 +124,3 @@ def test_equal_names_in_a_drawing_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mx.viz.plot_network(net)
-
-
-def test_a_weight_counts_where_it_is_first_read(capsys):
-    weight = mx.sym.Variable("w", shape=(6, 4))
-    net = mx.sym.dot(mx.sym.Variable("data"), mx.sym.transpose(weight, name="turned"), name="dot")
-    mx.viz.print_summary(net, {"data": (2, 4)})
-    text = capsys.readouterr().out
-    assert rows(text)["turned"][76:88].split() == ["24"]
-    assert "Total params: 24" in text

@@ -56,8 +56,7 @@ def test_round_trip(prefix, kind):
     assert symbol.tojson() == network().tojson()
     np.testing.assert_array_equal(arg_params["fc_weight"].asnumpy(), np.ones((2, 3)))
     np.testing.assert_array_equal(aux_params["moving_mean"].asnumpy(), [1, 2])
-    assert checkpoint.load_states(prefix, 3) == b"state"
-    assert checkpoint.epochs(prefix) == [3]
+    assert (checkpoint.load_states(prefix, 3), checkpoint.epochs(prefix)) == (b"state", [3])
     assert [os.path.basename(path) for path in checkpoint.files(prefix)] == names(prefix)
 
 

@@ -276,8 +276,7 @@ def test_all_in_one_file(run, folder):
     done = run("im2rec", folder, "out/a")
     classes = ["class 0: cats, 4 pictures", "class 1: cats/wild, 2 pictures", "class 2: dogs, 4 pictures"]
     assert (done.code, done.out.splitlines()[:3]) == (0, classes)
-    assert sorted(os.listdir("out")) == ["a.idx", "a.lst", "a.rec"]
-    assert listed("out/a") == WANTED
+    assert (sorted(os.listdir("out")), listed("out/a")) == (["a.idx", "a.lst", "a.rec"], WANTED)
     assert read("out/a") == [row[:2] for row in WANTED]
     dataset = mx.recordio.RecordDataset("out/a.rec", transform=mx.recordio.unpack)
     assert [dataset[i][1] for i in range(4)] == [file_of(NAMES[i % 3]) for i in range(4)]
@@ -324,8 +323,7 @@ def test_pictures_that_cannot_be_used_are_skipped(run, folder):
     assert done.code == 1
     assert all(told in done.err for told in ("skipped: ", "1.png", "rename the file"))
     left = [row for row in WANTED if row[0] != 1]
-    assert listed("a") == left
-    assert read("a") == [row[:2] for row in left]
+    assert (listed("a"), read("a")) == (left, [row[:2] for row in left])
     assert run("im2rec", folder, "a", "--overwrite").code == 1
     for path in folder.rglob("*.png"):
         path.write_bytes(b"none")

@@ -82,8 +82,7 @@ def rows(text):
 
 
 def test_predictions_of_the_digits_kept_for_validation(run):
-    trained = run(*QUICK)
-    done = run("predict", "--batch-size", "100")
+    trained, done = run(*QUICK), run("predict", "--batch-size", "100")
     table = rows(done.out)
     assert len(table) == 360  # with the header
     scores = np.array(table[1:], float)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from helpers.small_fits import TWO, batch, parameters, ready, step
 
 Base = mx.kv.KVStoreBase
-TWO = [mx.cpu(0), mx.cpu(1)]
 
 
 @pytest.fixture
@@ -17,15 +17,11 @@ def register(monkeypatch):
 
 def trained(kvstore, lr=0.1):
     """Return the weight after one step of a small net on two contexts."""
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=TWO)
-    mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
-    mod.init_params(mx.init.One())
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc")
+    mod = ready(mx.sym.SoftmaxOutput(net, name="softmax"), TWO, init="ones")
     mod.init_optimizer(kvstore, "sgd", {"learning_rate": lr})
-    data = mx.nd.array(np.arange(12).reshape(4, 3) / 10)
-    mod.forward_backward(mx.io.DataBatch([data], [mx.nd.array([0, 1, 1, 0])]))
-    mod.update()
-    return mod.get_params()[0]["fc_weight"].asnumpy()
+    step(mod, batch())
+    return parameters(mod)["fc_weight"]
 
 
 def test_a_store_of_ones_own_trains_a_module(register):

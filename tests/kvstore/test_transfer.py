@@ -55,8 +55,7 @@ def test_full_buckets_go_at_once_in_their_order():
         tensors[4] += 9  # has gone
         sums.put(1, tensors[1])
         found = sums.finish(tensors)
-        assert others.sizes == [5, 4, 6]
-        assert others.waits == 3
+        assert (others.sizes, others.waits) == ([5, 4, 6], 3)
         tensors[4] -= 9
         assert [one.tolist() for one in found] == [(2 * one).tolist() for one in tensors]
 

@@ -75,8 +75,7 @@ def test_values_before_any_batch_and_of_several_outputs():
     inner = Pairs()
     metric = mx.metric.create(inner)
     metric.update([mx.nd.array([1.0]), mx.nd.array([2.0])], [mx.nd.array([3.0]), mx.nd.array([4.0])])
-    assert inner.seen == [(3.0, 1.0), (4.0, 2.0)]
-    assert metric.get_name_value() == [("pairs", 7.0)]
+    assert (inner.seen, metric.get_name_value()) == ([(3.0, 1.0), (4.0, 2.0)], [("pairs", 7.0)])
     metric.reset_local()
     assert metric.get_name_value() == [("pairs", 7.0)]
     metric.reset()

@@ -177,7 +177,7 @@ SCORES = {
 }
 LABELS = {"classes": [1, 0, 1], "fractions": [1.7, -0.5, 0.9], "none": [2, -1, 5], "odd": [math.nan] * 3}
 KNOWN_TO_NUMPY = classification._NUMPY_DTYPES
-INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
+INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none")]
 
 
 @walks(
@@ -187,16 +187,14 @@ INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
 )
 def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monkeypatch):
     label = torch.tensor(LABELS[labels]).to(getattr(torch, dtype))
-    pred = torch.tensor(SCORES[scores]).to(getattr(torch, dtype))
-    found = []
+    pred, found = torch.tensor(SCORES[scores]).to(getattr(torch, dtype)), []
     for known in (KNOWN_TO_NUMPY, frozenset()):
         monkeypatch.setattr(classification, "_NUMPY_DTYPES", known)
         one = metric.Accuracy(axis=axis)
         one.update([label], [pred])
         one.update([label.repeat(2)], [pred.repeat(2, 1)])
         found.append((one.sum_metric, one.num_inst, one.global_sum_metric, one.get()))
-    assert found[0] == found[1]
-    assert found[0][1] == 9
+    assert (found[0], found[0][1]) == (found[1], 9)
 
 
 def test_many_results_wait():

@@ -73,12 +73,10 @@ def test_switching_does_not_grow(visit, switches, contexts):
 
 @pytest.mark.parametrize("order", [LENGTHS, LENGTHS[::-1], (8, 12, 4, 6)])
 def test_all_buckets_hold_no_more_than_the_largest_alone(order):
-    before = live_bytes()
-    alone = trained(LENGTHS[:1])
+    before, alone = live_bytes(), trained(LENGTHS[:1])
     wanted = live_bytes() - before
     del alone
-    before = live_bytes()
-    module = trained((*order, LENGTHS[0]))
+    before, module = live_bytes(), trained((*order, LENGTHS[0]))
     assert live_bytes() - before <= 1.05 * wanted
     places = set()
     for length in order:

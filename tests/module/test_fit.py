@@ -58,7 +58,6 @@ def pairs():
 SOURCES = {
     "DataLoader": loader,
     "pairs": pairs,
-    "tensors": lambda: [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in pairs()],
     "dicts": lambda: [{"data": x, "softmax_label": y} for x, y in pairs()],
     "DataBatch": lambda: [mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)]) for x, y in pairs()],
 }

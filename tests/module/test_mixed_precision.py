@@ -48,14 +48,13 @@ def softmax(net, **options):
     return S.SoftmaxOutput(net, name="softmax", **options)
 
 
-W, NORM = S.Variable("f_weight"), S.LayerNorm(S.Activation(dense(), act_type="relu"), name="ln")
+W = S.Variable("f_weight")
 LABEL = "softmax_label", (8,)
 NETS = {
     "regression": (S.LinearRegressionOutput(dense(1), S.Variable("label")), "label", (8, 1)),
     "make_loss": (S.MakeLoss(S.mean(S.square(dense())), grad_scale=3.0), None, None),
     "heads": (S.Group([dense(), S.tanh(DATA)]), None, None),
     "reshaped_loss": (S.Reshape(softmax(dense()), shape=(-1,)), *LABEL),
-    "norm": (softmax(S.FullyConnected(NORM, num_hidden=3, name="g")), *LABEL),
     "penalty": (S.Group([softmax(dense(6, W)), S.MakeLoss(S.sum(S.square(W)) * 1e-3)]), *LABEL),
 }
 

@@ -165,14 +165,11 @@ RUNS = {
     "compression": ((7,), points, CODES),
     "average of updates": ((7, 15), points, {"callbacks": lambda: mx.callback.EMA(0.8), "accumulate": 3}),
     "rolled over after the last batch was saved": ((15,), lambda: ROLLING(0, 1), {"every": 11, "every_n_epochs": 9}),
-    "list": ((4, 16), lambda: [(each.data[0].asnumpy(), each.label[0].asnumpy()) for each in blobs()], OWN),
-    "loader": ((7, 13, 20), lambda: loader(shuffle=True), {}),
     "dataset and workers": ((4, 13), lambda: mx.io.DataLoaderIter(
         datasets.Drawn(40), batch_size=4, num_workers=2, start_method="fork", shuffle=True), DRAWN),
     # killed twice within an epoch, and at the beginning of one
     **{f"own data {name}": ((6, 8, 13, 22), make, OWN) for name, make in {
         "of a closure": held_by_a_closure,
-        "of a method": held_by_a_method,
         "of globals": of_globals,
         "of a generator": lambda: loader(shuffle=True, generator=torch.Generator().manual_seed(5)),
         "of workers": lambda: mx.io.ProcessPrefetchingIter(held_by_a_method, 1, start_method="fork")}.items()},

@@ -213,8 +213,7 @@ def test_a_module_that_changes_its_input_leaves_the_batch_alone():
 def test_modes_that_the_owner_set_stay():
     module = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 4))
     module[0].eval()  # frozen statistics
-    before = module[0].running_mean.clone()
-    mod = ready(module)
+    before, mod = module[0].running_mean.clone(), ready(module)
     for grad in (GRAD, None) * 2:
         run(mod, X, grad)
     assert torch.equal(module[0].running_mean, before)

@@ -66,8 +66,7 @@ def test_gradients_are_clipped_as_torch_does(contexts):
 def test_a_callback_that_returns_true_ends_training():
     seen, epochs = [], []
     _, history = trained(batch_end_callback=lambda p: seen.append(p.nbatch) or p.nbatch == 2, num_epoch=5)
-    assert seen == [0, 1, 2]
-    assert [(row["epoch"], row["batch"]) for row in history] == [(0, 3)]
+    assert (seen, [(row["epoch"], row["batch"]) for row in history]) == ([0, 1, 2], [(0, 3)])
     assert "batch 2 of epoch 0" in history.ended
     _, history = trained(epoch_end_callback=lambda epoch, *_: epochs.append(epoch) or epoch == 1, num_epoch=5)
     assert (epochs, len(history)) == ([0, 1], 2)

@@ -11,8 +11,7 @@ from dpmodule import optimizer
 def test_a_rate_of_zero_moves_nothing(name):
     """MXNet makes NaN of it, for instance in the first step of a warm-up from 0."""
     made = optimizer.create(name, learning_rate=0.0)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.ones((2,))
+    update, weight = optimizer.get_updater(made), mx.nd.ones((2,))
     update(0, mx.nd.ones((2,)), weight)
     np.testing.assert_array_equal(weight.asnumpy(), 1.0)
     made.set_learning_rate(0.1)

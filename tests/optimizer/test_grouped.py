@@ -45,12 +45,10 @@ ONE_ROW = rows([[2, 2]], [1], (3, 2))
 
 
 MOVES = [
-    ("sgd", {}, [1, 0, 1]),
     ("nag", {"wd": 0.5}, [1, -0.25, 1]),
     ("adam", {"multi_precision": True, "wd": 0.5}, [1, None, 1]),
     ("sgd", {"multi_precision": True, "wd": 0.5}, [0.75, -0.25, 0.75]),
     ("adagrad", {}, [1, 0.5, 1]),
-    ("adagrad", {"wd": 0.1}, [1, None, 1]),
     ("lars", {"wd": 0.1, "momentum": 0.9, "eta": 0.1}, [None, None, None]),
     ("lbsgd", {"wd": 0.1, "momentum": 0.9}, [None, None, None]),
 ]

@@ -22,10 +22,7 @@ CLASSES = [
     (torch.optim.Adam, {"amsgrad": True}),
     (torch.optim.Adam, {"fused": True}),
     (torch.optim.AdamW, {"betas": (0.8, 0.9)}),
-    (torch.optim.Adagrad, {}),
     (torch.optim.RMSprop, {"centered": True}),
-    (torch.optim.RAdam, {}),
-    (torch.optim.ASGD, {}),
 ]
 
 
