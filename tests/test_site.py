@@ -91,8 +91,7 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_files_that_pages_name_exist():
-    root = DOCS.parent
-    start = r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests|tools)/"
+    root, start = DOCS.parent, r"(?:\.ci|benchmarks|docs|dpmodule|examples|notebooks|tests|tools)/"
     missing = [
         f"{page.relative_to(root)}: {name}"
         for page in (*PAGES, *(root / "notebooks").glob("*.ipynb"))

@@ -1,6 +1,6 @@
 """print_summary and plot_network."""
 
-import builtins
+import sys
 import warnings
 from xml.etree import ElementTree
 
@@ -77,14 +77,7 @@ def elements(svg, name):
 
 @pytest.fixture
 def without_graphviz(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "graphviz":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "graphviz", None)
 
 
 def test_drawing_without_graphviz(without_graphviz, tmp_path):

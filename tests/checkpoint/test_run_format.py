@@ -83,8 +83,7 @@ def test_values_come_back_as_they_were(tmp_path, name):
     path = written(tmp_path, state)
     if name in ("strided tensors", "gradients"):
         state = {"value": [v.detach() for v in VALUES[name]]}
-    assert described(run_format.read(path)) == described(state)
-    assert run_format.peek(path).keys() == {"value"}
+    assert (described(run_format.read(path)), run_format.peek(path).keys()) == (described(state), {"value"})
 
 
 def test_row_sparse_arrays_and_numbers_at_hand(tmp_path):

@@ -74,8 +74,7 @@ def empty(mode, layers, inputs, hidden, both):
 def test_constants_of_recurrent_layers(layout, own):
     mode, layers, _, hidden, both = layout
     inner = mx.init.Constant(2.0) if own else None
-    init = mx.init.FusedRNN(inner, hidden, layers, mode, both, forget_bias=5.0)
-    vector = empty(*layout)
+    init, vector = mx.init.FusedRNN(inner, hidden, layers, mode, both, forget_bias=5.0), empty(*layout)
     mx.init.Constant(7.0)(Desc("net_parameters", {"__init__": init.dumps()}), vector)
     for suffix, piece in pieces(vector, *layout).items():
         bias = 5.0 if mode == "lstm" and suffix.endswith("_f_bias") else 0.0

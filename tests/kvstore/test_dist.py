@@ -128,8 +128,7 @@ def test_rank_0_is_stopped_while_the_others_join_it():
 
 
 def test_parts_are_distributed():
-    module = mx.mod.Module(mlp())
-    batches = [(np.zeros((4, 5), np.float32), np.zeros(4, np.float32))]
+    module, batches = mx.mod.Module(mlp()), [(np.zeros((4, 5), np.float32), np.zeros(4, np.float32))]
     assert (
         len(module.fit(batches, num_epoch=1, shard=True)) == 1
     )  # an iterator without parts; one part is all

@@ -47,8 +47,7 @@ class Everything:
 
 def test_fit_and_score_take_them():
     mx.random.seed(1)
-    module = mx.mod.Module(classifier())
-    options = {"num_epoch": 2, "initializer": "xavier"}
+    module, options = mx.mod.Module(classifier()), {"num_epoch": 2, "initializer": "xavier"}
     history = module.fit(blobs(90), blobs(seed=4), eval_metric=[Right(), "acc"], **options)
     assert history["train-right"] == pytest.approx(history["train-accuracy"], abs=1e-6)
     assert history["validation-right"] == pytest.approx(history["validation-accuracy"], abs=1e-6)

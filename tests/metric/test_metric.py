@@ -198,8 +198,9 @@ def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monk
 
 
 def test_many_results_wait():
-    one, rng = metric.Loss(), np.random.RandomState(0)
-    values = rng.rand(600, 3)
+    one, values = metric.Loss(), np.random.RandomState(0).rand(600, 3)
+    one.update(None, [torch.ones(2)])
+    one.reset()  # discards what waits
     for row in values:
         one.update(None, [torch.from_numpy(row)])
     assert one.get()[1] == pytest.approx(values.mean(), rel=1e-12)
@@ -277,11 +278,3 @@ def test_gpu_equals_cpu(name):
             one.update([label], [pred.to(device)])
         results.append(one.get()[1])
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
-
-
-def test_reset_discards_results_that_wait():
-    one = metric.Loss()
-    for values in ([1.0, 5.0], [3.0]):
-        one.reset()
-        one.update(None, [torch.tensor(values)])
-    assert one.get() == ("loss", 3.0)

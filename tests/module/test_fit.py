@@ -72,8 +72,7 @@ def test_fit_takes_any_source_of_batches(source, contexts):
 def test_padding_counts_only_if_asked_for():
     mod, data = fitted(batches(10, size=4), contexts=TWO), batches(10, size=4)
     right = mod.predict(data).asnumpy().argmax(1) == blobs(10)[1]
-    assert len(right) == 10
-    assert dict(mod.score(data, "acc"))["accuracy"] == pytest.approx(right.mean())
+    assert (len(right), dict(mod.score(data, "acc"))["accuracy"]) == (10, pytest.approx(right.mean()))
     padded = np.append(right, right[:2])
     assert dict(mod.score(data, "acc", count_padding=True))["accuracy"] == pytest.approx(padded.mean())
 

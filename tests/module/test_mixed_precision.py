@@ -105,14 +105,12 @@ def test_the_scale_grows_again_and_stops_at_one():
     scale = mixed_precision.LossScale(4, window=3)
     for _ in range(3):
         scale.note_update()
-    assert scale.value == 8
-    assert [scale.note_overflow() for _ in range(4)] == [True, True, True, False]
+    assert (scale.value, [scale.note_overflow() for _ in range(4)]) == (8, [True, True, True, False])
     assert scale.value == 1
 
 
 def test_buckets_share_their_scale_and_members_of_a_chain_have_their_own():
-    module = ready(mx.mod.BucketingModule(mean_of_bucket, 6, amp="fp16"), optimizer={})
-    values = []
+    module, values = ready(mx.mod.BucketingModule(mean_of_bucket, 6, amp="fp16"), optimizer={}), []
     for length in (6, 2, 6):
         step(module, bucket_batch(length, np.ones((8, length)), np.zeros(8)))
         module.loss_scales()[0].note_overflow()

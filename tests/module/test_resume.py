@@ -16,7 +16,7 @@ from dpmodule.base import ArgumentError, FileFormatError, NonFiniteError, StateE
 from dpmodule.checkpoint import run_format
 from dpmodule.ndarray import safetensors
 from helpers import datasets, resumable
-from helpers.small_fits import TWO, blobs, classifier, fixed, same
+from helpers.small_fits import TWO, blobs, classifier, fixed, ready, same
 
 # Python 3.12 warns of what forked workers do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -374,9 +374,7 @@ def test_the_last_finite_state_is_saved(tmp_path, at, accumulate):
 
 
 def test_a_spoilt_state_is_not_saved(tmp_path):
-    module = mx.mod.Module(classifier())
-    module.bind(blobs().provide_data, blobs().provide_label)
-    module.init_params()
+    module = ready(classifier(), shapes=(blobs().provide_data, blobs().provide_label))
     values = module.get_params()[0]
     module.set_params({**values, "scores_bias": values["scores_bias"] * np.nan}, {})
     with pytest.raises(NonFiniteError, match="not finite in scores_bias"):
@@ -407,30 +405,33 @@ def test_epochs_that_are_kept(tmp_path):
     assert sorted(contents(tmp_path)) == [*sets, "a-symbol.json"]
 
 
-def rate_at_batches(rates):
-    return lambda param: rates.append(float(param.locals["module"].optimizer.learning_rate))
+SCHEDULES = {
+    "a rate": lambda: {"learning_rate": 0.2},
+    "a schedule": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.5, base_lr=0.4)},
+    "its like": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.7, base_lr=0.4)},
+    "another": lambda: {"lr_scheduler": mx.lr_scheduler.CosineScheduler(20, 0.3, final_lr=0.01)},
+}
 
 
 def test_another_learning_rate_or_schedule_is_taken_and_logged(tmp_path, caplog):
     """The run goes on as one whose optimizer was given the other rate at that moment."""
-    schedules = {
-        "a rate": lambda: {"learning_rate": 0.2},
-        "a schedule": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.5, base_lr=0.4)},
-        "its like": lambda: {"lr_scheduler": mx.lr_scheduler.FactorScheduler(5, 0.7, base_lr=0.4)},
-        "another": lambda: {"lr_scheduler": mx.lr_scheduler.CosineScheduler(20, 0.3, final_lr=0.01)},
-    }
+
+    def rates(prefix, name):
+        found, options = [], {"prefix": prefix, "num_epoch": 2, "optimizer_params": SCHEDULES[name]}
+        run(
+            tmp_path,
+            batch_end_callback=lambda p: found.append(p.locals["module"].optimizer.learning_rate),
+            **options,
+        )
+        return found
+
     caplog.set_level(logging.INFO)
-    wholes, names = {}, [*schedules]
-    for name in names:
-        options = {"batch_end_callback": rate_at_batches(wholes.setdefault(name, [])), "num_epoch": 2}
-        run(tmp_path, prefix=name, optimizer_params=schedules[name], **options)
+    wholes, names = {name: rates(name, name) for name in SCHEDULES}, [*SCHEDULES]
     for first, second in [*zip(names, names), *zip(names, names[1:] + names[:1]), ("another", "a schedule")]:
         caplog.clear()
-        prefix, rates = f"{first}, {second}", []
-        run(tmp_path, prefix=prefix, kill=12, num_epoch=2, optimizer_params=schedules[first])
-        options = {"batch_end_callback": rate_at_batches(rates), "num_epoch": 2}
-        run(tmp_path, prefix=prefix, optimizer_params=schedules[second], **options)
-        assert rates == wholes[second][10:], prefix
+        prefix = f"{first}, {second}"
+        run(tmp_path, prefix=prefix, kill=12, num_epoch=2, optimizer_params=SCHEDULES[first])
+        assert rates(prefix, second) == wholes[second][10:], prefix
         assert (" of the saved run becomes " in caplog.text) is (first != second), prefix
 
 

@@ -168,8 +168,7 @@ class Halves(mx.mod.BaseModule):
 
 
 def test_modules_written_for_mxnet_work():
-    own = Halves()
-    chain = mx.mod.SequentialModule().add(mx.mod.Module(low(width=4), label_names=None))
+    own, chain = Halves(), mx.mod.SequentialModule().add(mx.mod.Module(low(width=4), label_names=None))
     chain.add(own, take_labels=True)
     metric = mx.metric.create("acc")
     chain.fit(mx.io.NDArrayIter(*blobs(10), 8), eval_metric=metric, num_epoch=1)

@@ -46,8 +46,7 @@ def test_numbers_of_words_and_halves_keep_their_types():
 
 def test_data_without_labels_are_named():
     x, y = (torch.from_numpy(each) for each in blobs(16))
-    mod = mx.mod.Module(mlp())
-    message = "gives no labels, and the network takes softmax_label"
+    mod, message = mx.mod.Module(mlp()), "gives no labels, and the network takes softmax_label"
     for data in (loader(x), DataLoader(x, batch_size=8), mx.io.NDArrayIter(x.numpy(), None, 8)):
         with pytest.raises(ArgumentError, match=f"fit: {type(data).__name__} {message}"):
             mod.fit(data, num_epoch=1)

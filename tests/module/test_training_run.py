@@ -109,8 +109,7 @@ def test_bad_batches_are_skipped(caplog):
 
     def run(rows=slice(None), **options):
         mx.random.seed(1)
-        module = mx.mod.Module(classifier())
-        points = mx.io.NDArrayIter(data[rows], label[rows], 8)
+        module, points = mx.mod.Module(classifier()), mx.io.NDArrayIter(data[rows], label[rows], 8)
         module.fit(points, num_epoch=1, initializer=mx.init.Xavier(), **options)
         return module
 

@@ -25,8 +25,7 @@ def rows(values, indices, shape):
 def test_results_are_mxnets(case, stype, at_once):
     name, kwargs = KINDS[case]
     made = optimizer.create(name, param_idx2name={0: "w_weight"}, learning_rate=0.1, **kwargs)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.array(GOLDENS["weight"]).tostype(stype)
+    update, weight = optimizer.get_updater(made), mx.nd.array(GOLDENS["weight"]).tostype(stype)
     other, step = mx.nd.ones((2,)), mx.nd.ones((2,))
     for t in range(4):
         grad = rows(GOLDENS[f"values{t}"], GOLDENS[f"rows{t}"], (6, 3))

@@ -37,8 +37,7 @@ def draw(seed):
 
 def by_torch(klass, options, steps):
     """Return the parameters after some steps of torch, at the rates that Module's conventions give."""
-    params = [torch.nn.Parameter(w) for w in draw(0)]
-    rates = [(0.5, 0.1), (1.0, 0.0), (1.0, 0.1)]
+    params, rates = [torch.nn.Parameter(w) for w in draw(0)], [(0.5, 0.1), (1.0, 0.0), (1.0, 0.1)]
     groups = [{"params": [p], "lr": 0.05 * lr, "weight_decay": wd} for p, (lr, wd) in zip(params, rates)]
     made = klass(groups, lr=0.05, **options)
     for t in range(steps):
@@ -106,13 +105,11 @@ def test_steps_are_torchs(klass, options, way):
 
 
 def test_states_are_arrays_by_name_that_follow_every_step():
-    update = optimizer.get_updater(optimizer.create(torch.optim.Adam))
-    weight = mx.nd.ones((2,))
+    update, weight = optimizer.get_updater(optimizer.create(torch.optim.Adam)), mx.nd.ones((2,))
     for count in (1, 2):
         update(0, mx.nd.array([1.0, 2.0]), weight)
         state = update.states[0]
-        assert sorted(state) == ["exp_avg", "exp_avg_sq", "step"]
-        assert state["step"].asscalar() == count
+        assert (sorted(state), state["step"].asscalar()) == (["exp_avg", "exp_avg_sq", "step"], count)
         np.testing.assert_allclose(state["exp_avg"].asnumpy(), np.array([1, 2]) * (1 - 0.9**count), rtol=1e-6)
         assert state["exp_avg"].pinned
     state["exp_avg"][:] = 0.0

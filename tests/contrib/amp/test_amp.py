@@ -73,8 +73,7 @@ def test_buckets():
     for key in (8, 5):
         shapes = {"provide_data": [("data", (2, key, 4))], "provide_label": [("softmax_label", (2,))]}
         data = mx.nd.array(np.random.RandomState(key).rand(2, key, 4))
-        batch = mx.io.DataBatch([data], [mx.nd.zeros(2)], bucket_key=key, **shapes)
-        outputs = []
+        batch, outputs = mx.io.DataBatch([data], [mx.nd.zeros(2)], bucket_key=key, **shapes), []
         for each in (module, low):
             each.forward(batch, is_train=False)
             outputs.append(each.get_outputs()[0].asnumpy())

@@ -37,8 +37,7 @@ def data(rows=8, count=16):
 @pytest.mark.parametrize("case", cases.SVRG)
 def test_fit_gives_what_mxnet_recorded(case, where):
     contexts, kvstore = (None, "local") if where == "one" else (TWO, None)
-    found = cases.train_svrg(mx, SVRGModule, case, contexts, kvstore)
-    start = f"{case}/{where}/"
+    found, start = cases.train_svrg(mx, SVRGModule, case, contexts, kvstore), f"{case}/{where}/"
     wanted = {key[len(start) :]: GOLDENS[key] for key in GOLDENS.files if key.startswith(start)}
     assert set(found) == set(wanted)
     for key in wanted:
@@ -78,8 +77,7 @@ def test_both_modules_are_bound_and_reshaped():
 def test_other_contexts_keep_parameters_and_states():
     results = []
     for contexts in (None, TWO):
-        mod = made()
-        start = {"fc_weight": mx.nd.array([[0.3, -0.2]]), "fc_bias": mx.nd.array([0.1])}
+        mod, start = made(), {"fc_weight": mx.nd.array([[0.3, -0.2]]), "fc_bias": mx.nd.array([0.1])}
         options = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 0.01, "momentum": 0.5}}
         mod.fit(data(), arg_params=start, num_epoch=2, **options)
         mod.fit(data(), contexts=contexts, begin_epoch=2, num_epoch=4, **options)
