@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import pickle
 
 import numpy as np
@@ -58,10 +59,7 @@ class NoRepr:
 
 
 def deep(levels):
-    value = None
-    for _ in range(levels):
-        value = [value]
-    return value
+    return functools.reduce(lambda value, _: [value], range(levels), None)
 
 
 IN_DICT, IN_DATACLASS = {}, Pair(None, None)

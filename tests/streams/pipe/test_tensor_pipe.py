@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import threading
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpmodule._core import torch_private
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, StructureError
+from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, StructureError, nested
 from dpmodule.streams.pipe.layout import CODES
 from helpers.machines import examples, play
 from helpers.pipes import make, pipe, same, structures
@@ -37,11 +38,7 @@ STRUCTURES = structures(st.one_of(st.none(), any_tensor()), 6)
 
 
 def holds_memory(value):
-    if isinstance(value, torch.Tensor):
-        return value.numel() > 0
-    if dataclasses.is_dataclass(value):
-        value = [getattr(value, each.name) for each in dataclasses.fields(value)]
-    return any(map(holds_memory, value.values() if isinstance(value, dict) else value or ()))
+    return any(leaf.numel() for leaf in nested.flatten(value)[1])
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -137,12 +134,10 @@ class AnyOrder(RuleBasedStateMachine):
         if how == "release":
             self.leased = self.writer.release()
             return
-        x = self.leased["x"]
-        values = {
-            "parts": {"x": x[::2, 1:], "y": [torch.full((3,), 7), None]},
-            "other": {"other": x, "big": torch.ones(9000)},
-        }
-        value = values.get(how, self.leased)
+        value, x = self.leased, self.leased["x"]
+        if how in ("parts", "other"):
+            parts = {"x": x[::2, 1:], "y": [torch.full((3,), 7), None]}
+            value = parts if how == "parts" else {"other": x, "big": torch.ones(9000)}
         expected = torch.utils._pytree.tree_map(lambda x: x if x is None else x.clone(), value)
         self.writer.commit(None if how == "whole" else value)
         self.sent.append(("value", expected))
@@ -368,19 +363,13 @@ def test_parts_may_change_places(core):
 # --- refusals
 
 
-def deep(levels):
-    value = torch.ones(1)
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
 LOOP = []
 LOOP.append(LOOP)
+DEEP = functools.reduce(lambda value, _: [value], range(100_000), None)
 AT_ONCE = [
     (LOOP, "contains itself"),
     ([torch.ones(1).to_sparse()], "sparse"),
-    (deep(100_000), "(?s)^.{,200}nested deeper than 200 levels.{,100}$"),
+    (DEEP, "(?s)^.{,200}nested deeper than 200 levels.{,100}$"),
 ]
 UNSENDABLE = [
     *AT_ONCE,
