@@ -67,9 +67,8 @@ IN_DICT["a"], IN_DATACLASS.left = [IN_DICT], (IN_DATACLASS,)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
+def test_what_is_no_structure_is_refused_with_its_place():
+    for make, text in (
         (lambda: [None, {"a": (torch.ones(1), "x")}], r"structure\[1\]\['a'\]\[1\] is str 'x'"),
         (lambda: Pair(None, Pair(1.5, None)), r"structure.right.left is float 1.5"),
         (lambda: {"a": {2.5: None}}, r"structure\['a'\] has the key float 2.5; expected str or int"),
@@ -85,13 +84,11 @@ IN_DICT["a"], IN_DATACLASS.left = [IN_DICT], (IN_DATACLASS,)
         (lambda: IN_DICT, "contains itself"),
         (lambda: IN_DATACLASS, "contains itself"),
         (lambda: deep(nested.MAX_DEPTH + 1), "deeper than"),
-    ],
-)
-def test_what_is_no_structure_is_refused_with_its_place(make, text):
-    with pytest.raises(StructureError, match=text) as caught:
-        nested.flatten(make())
-    assert isinstance(caught.value, TypeError)
-    nested.flatten(deep(nested.MAX_DEPTH))
+    ):
+        with pytest.raises(StructureError, match=text) as caught:
+            nested.flatten(make())
+        assert isinstance(caught.value, TypeError)
+        nested.flatten(deep(nested.MAX_DEPTH))
 
 
 # --- objects with arrays in them

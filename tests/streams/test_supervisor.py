@@ -228,26 +228,23 @@ def test_an_exception_that_is_not_like_others():
         assert "in fail" in str(caught.value.__cause__)
 
 
-@pytest.mark.parametrize(
-    ("how", "code", "text"),
-    [
+def test_a_death_names_worker_pid_signal_and_work():
+    for how, code, text in (
         ("exit", 0, "ended on its own with exit code 0"),
         ("os_exit", 5, "ended on its own with exit code 5"),
         ("signal", signal.SIGKILL, "killed by SIGKILL.*memory"),
         ("signal", signal.SIGRTMIN + 2, f"killed by signal {signal.SIGRTMIN + 2}"),
         ("segfault", signal.SIGSEGV, "(?s)killed by SIGSEGV.*in fail"),
-    ],
-)
-def test_a_death_names_worker_pid_signal_and_work(how, code, text):
-    supervisor, child = forked(child_targets.fail, how, code)
-    with supervisor, pytest.raises(WorkerDied, match=text) as caught:
-        child.recv(SOON_S)
-    assert f"worker 0 'reader-0' (pid {child.pid})" in str(caught.value)
-    assert "working on step 3" in str(caught.value)
-    assert "in run" not in str(caught.value)
-    assert caught.value.exitcode == (code if "exit" in how else -code)
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert (again.index, again.pid) == (0, child.pid)
+    ):
+        supervisor, child = forked(child_targets.fail, how, code)
+        with supervisor, pytest.raises(WorkerDied, match=text) as caught:
+            child.recv(SOON_S)
+        assert f"worker 0 'reader-0' (pid {child.pid})" in str(caught.value)
+        assert "working on step 3" in str(caught.value)
+        assert "in run" not in str(caught.value)
+        assert caught.value.exitcode == (code if "exit" in how else -code)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert (again.index, again.pid) == (0, child.pid)
 
 
 def _close_the_channel(channel, then):

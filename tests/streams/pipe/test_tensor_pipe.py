@@ -261,22 +261,19 @@ def test_received_tensors_may_be_dropped_in_any_thread(core):
 # --- copies, no copies, new memory
 
 
-@pytest.mark.parametrize(
-    ("slots", "slack", "values", "queued"),
-    [
+def test_memory_is_new_only_where_the_old_does_not_fit(core):
+    for slots, slack, values, queued in (
         (1, 1.0, [torch.ones(n * 1024) for n in range(1, 11)], [10]),  # without slack each time
         (2, 1.5, [[torch.ones(3)], {"a": torch.ones(2)}] * 10, range(5)),  # a slot for each
         (2, 1.5, [torch.ones(64 + 3 * n, 8) for n in [*range(200), 1, 150]], range(11)),  # a few times
         (1, 1.5, [torch.ones(24), torch.ones(4, 6).double()[:2], torch.ones(24) > 0, torch.ones(2, 3)], [1]),
-    ],
-)
-def test_memory_is_new_only_where_the_old_does_not_fit(core, slots, slack, values, queued):
-    with pipe(core, slots=slots, slack=slack) as (reader, writer):
-        for value in values:
-            writer.send(value)
-            assert same(value, reader.recv())
-        assert writer.stats.queued in queued
-        assert writer.stats.sent == len(values)
+    ):
+        with pipe(core, slots=slots, slack=slack) as (reader, writer):
+            for value in values:
+                writer.send(value)
+                assert same(value, reader.recv())
+            assert writer.stats.queued in queued
+            assert writer.stats.sent == len(values)
 
 
 def test_shared_memory_is_seen_without_copies(core):
@@ -472,26 +469,23 @@ def test_a_failure_has_its_traceback_and_failures_do_not_pile_up(core):
         writer.throw(ValueError("again"))
 
 
-@pytest.mark.parametrize(
-    ("error", "received"),
-    [
+def test_leaving_the_block_tells_the_reader_how(core):
+    for error, received in (
         (None, [PipeClosed]),
         (ZeroDivisionError, [ZeroDivisionError, PipeClosed]),
         (KeyboardInterrupt, [PipeBroken]),
-    ],
-)
-def test_leaving_the_block_tells_the_reader_how(core, error, received):
-    reader, writer = make(core)
-    with pytest.raises(error) if error else contextlib.nullcontext(), writer:
-        writer.send(None)
-        if error:
-            raise error("in the producer")
-    assert reader.recv() is None
-    for each in received:
-        with pytest.raises(each):
-            reader.recv()
-    reader.close()
-    assert issubclass(PipeClosed, EOFError)
+    ):
+        reader, writer = make(core)
+        with pytest.raises(error) if error else contextlib.nullcontext(), writer:
+            writer.send(None)
+            if error:
+                raise error("in the producer")
+        assert reader.recv() is None
+        for each in received:
+            with pytest.raises(each):
+                reader.recv()
+        reader.close()
+        assert issubclass(PipeClosed, EOFError)
 
 
 # --- threads and loops
