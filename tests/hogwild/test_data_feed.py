@@ -223,20 +223,17 @@ def test_no_shell_sees_the_command(tmp_path):
 LONG = r"sys.stderr.write('x' * 9999 + ' no such column\n'); print(sys.stdin.read()); sys.exit(3)"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_a_program_that_fails_is_shown_and_ended(tmp_path, monkeypatch):
+    path, before = put(tmp_path / "a", GOOD), descendants()
+    for text, told in (
         (LONG, "ended with exit status 3; it .* no such column$"),
         ("os.kill(os.getpid(), 9)", "was killed by signal 9; it wrote nothing to stderr"),
         ("os.close(0); os.close(1); time.sleep(100)", "closed its output but did not end within 0.1 s"),
-    ],
-)
-def test_a_program_that_fails_is_shown_and_ended(text, told, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpmodule.hogwild.data_files._EXIT_TIMEOUT_S", 0.1 if "close" in text else 60)
-    path, before = put(tmp_path / "a", GOOD), descendants()
-    with pytest.raises(FileError, match=f"^{path}: pipe_command .* {told}"):
-        list(batches_of(feed_of(2, program(tmp_path, text)), [path]))
-    until(lambda: descendants() <= before)
+    ):
+        monkeypatch.setattr("dpmodule.hogwild.data_files._EXIT_TIMEOUT_S", 0.1 if "close" in text else 60)
+        with pytest.raises(FileError, match=f"^{path}: pipe_command .* {told}"):
+            list(batches_of(feed_of(2, program(tmp_path, text)), [path]))
+        until(lambda: descendants() <= before)
 
 
 @pytest.mark.parametrize("way", ["close", "drop", "error"])

@@ -117,8 +117,8 @@ def test_a_subclass_may_shuffle_the_rows_itself():
     class Reversed(mx.io.NDArrayIter):
         def reset(self):
             self.idx[:] = self.idx[::-1].copy()
-            for each in (self.data, self.label):
-                each[:] = [(name, mx.nd.array(rows.asnumpy()[self.idx])) for name, rows in each]
+            self.data = [(name, mx.nd.array(rows.asnumpy()[self.idx])) for name, rows in self.data]
+            self.label = [(name, mx.nd.array(rows.asnumpy()[self.idx])) for name, rows in self.label]
             self.cursor = -self.batch_size
 
     it = Reversed(*arrays(5), batch_size=2, shuffle=True)  # calls reset, and shuffles nothing by itself

@@ -1,7 +1,6 @@
 """Datasets and loaders of torch as iterators for modules."""
 
 from functools import partial
-from multiprocessing import resource_tracker
 
 import numpy as np
 import pytest
@@ -11,20 +10,12 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 import dpmodule as mx
 from dpmodule._core import torch_private
 from helpers import datasets
-from helpers.processes import resources
 
 # Python 3.12 warns of forked workers
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+ignored = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+pytestmark = [ignored, pytest.mark.usefixtures("nothing_stays")]
 
 Iter = partial(mx.io.DataLoaderIter, start_method="fork")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_stays():
-    resource_tracker.ensure_running()  # Python starts this once, and keeps it
-    before = resources()
-    yield
-    assert resources() == before
 
 
 def table(count=11):

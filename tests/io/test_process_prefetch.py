@@ -8,7 +8,6 @@ import random
 import signal
 import threading
 import time
-from multiprocessing import resource_tracker
 
 import numpy as np
 import pytest
@@ -24,20 +23,13 @@ from helpers.processes import SOON_S, await_gone, mostly_within, resources, runn
 # Python 3.12 warns of forked workers
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning"),
+    pytest.mark.usefixtures("nothing_stays"),
     pytest.mark.timeout(120),  # many processes, which take their time on a busy machine
 ]
 
 Iter = functools.partial(mx.io.ProcessPrefetchingIter, start_method="fork")
 partial = functools.partial
 SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_stays():
-    resource_tracker.ensure_running()  # Python starts this once, and keeps it
-    before = resources()
-    yield
-    assert resources() == before
 
 
 def labels(batches):

@@ -1,7 +1,6 @@
 """Nested structures: taking apart, putting together, and refusing with the place of the fault."""
 
 import collections
-import dataclasses
 import functools
 import pickle
 
@@ -43,19 +42,7 @@ def test_the_order_of_keys_counts_and_a_tensor_may_stand_in_several_places():
     assert again.indices.tolist() == [1]
 
 
-@dataclasses.dataclass
-class WithProperty:
-    x: object = None
-
-    def __getattribute__(self, name):
-        if name == "x":
-            raise KeyError("no x today")
-        return object.__getattribute__(self, name)
-
-
-class NoRepr:
-    def __repr__(self):
-        raise ValueError
+UNREADABLE = type("Unreadable", (Pair,), {"left": property(lambda self: {}["not today"])})
 
 
 def deep(levels):
@@ -74,9 +61,12 @@ def test_what_is_no_structure_is_refused_with_its_place():
         (lambda: {"a": {2.5: None}}, r"structure\['a'\] has the key float 2.5; expected str or int"),
         (lambda: {True: None}, "has the key bool True"),
         (lambda: collections.defaultdict(list), "structure is defaultdict"),
-        (lambda: [NoRepr()], "its repr fails"),
+        (lambda: [type("NoRepr", (), {"__repr__": lambda self: 1 / 0})()], "its repr fails"),
         (lambda: Pair, "structure is type"),
-        (lambda: [WithProperty()], r"structure\[0\].x cannot be read: KeyError: 'no x today'"),
+        (
+            lambda: [UNREADABLE.__new__(UNREADABLE)],
+            r"structure\[0\].left cannot be read: KeyError: 'not today'",
+        ),
         (lambda: [torch.ones(2).to_sparse()], r"structure\[0\] is a sparse_coo tensor.*to_dense"),
         (lambda: {"m": torch.ones(1, device="meta")}, r"structure\['m'\] is a tensor on meta"),
         (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "quantised"),

@@ -2,13 +2,13 @@
 
 import asyncio
 import collections
-import dataclasses
 import os
 import pickle
 import random
 import signal
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 
@@ -43,13 +43,6 @@ def forked(target, *args, **options):
 # --- any order of calls
 
 
-@dataclasses.dataclass(eq=False)
-class Sister:
-    child: object
-    sent: collections.deque
-    error: tuple = ()
-
-
 class AnyOrder(RuleBasedStateMachine):
     """A supervisor, and beside it what each of its children has to send back, and the error it has come to."""
 
@@ -71,7 +64,7 @@ class AnyOrder(RuleBasedStateMachine):
         child = self.supervisor.start(child_targets.echo)
         child.send("begun")
         assert child.recv(SOON_S) == "begun"
-        self.sisters.append(Sister(child, collections.deque()))
+        self.sisters.append(types.SimpleNamespace(child=child, sent=collections.deque(), error=()))
         self.pids.append(child.pid)
 
     @precondition(lambda self: self.sisters)

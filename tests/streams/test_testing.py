@@ -110,8 +110,10 @@ def wrong(base, **methods):
 
 DROPS_ON_STOP = wrong(ByHooks, stop=lambda self: (self.queue.clear(), ByHooks.stop(self)))
 TAKES_AFTER_STOP = wrong(ByHooks, put=lambda self, data: self._stopped or ByHooks.put(self, data))
+REVERSED = wrong(ByHooks, _async_iterator_next_impl=lambda self: asyncio.sleep(0, self.queue.pop()))
 TWICE = wrong(ByHooks, __aiter__=lambda self: self)
 LOSES_THREADS = wrong(ByHooks, put_threadsafe=lambda self, data: None)
+GREEDY = wrong(Sleepers, _wait_for_worker=lambda self: asyncio.sleep(0, Sleeper([])))
 LEAVES_EARLY = wrong(Sleepers, _wait_for_jobs=lambda self: asyncio.sleep(0))
 OTHER_RESULT = wrong(Sleepers, assign_job=lambda self, each: Sleepers.assign_job(self, each + 0.001))
 
@@ -137,11 +139,6 @@ class Loses(ByHooks):
         return item
 
 
-class Reversed(ByHooks):
-    async def _async_iterator_next_impl(self):
-        return self.queue.pop()
-
-
 def test_a_wrong_stream_is_found():
     for kind, trial in (
         (DROPS_ON_STOP, "gives_all_items_and_then_ends: lost 3"),
@@ -151,10 +148,10 @@ def test_a_wrong_stream_is_found():
         (TWICE, "is_its_own_iterator_and_iterated_once: a second iteration did not raise"),
         (Loses, "a_cancelled_consumer_loses_nothing: lost"),
         (LOSES_THREADS, "takes_items_of_other_threads: "),
-        (Reversed, "gives_all_items_and_then_ends: gave"),
+        (REVERSED, "gives_all_items_and_then_ends: gave"),
     ):
         with pytest.raises(ConformanceError, match="of 12 trials failed") as error:
-            streams.check_stream(kind, NUMBERS, NUMBERS if kind is Reversed else None, timeout_s=0.2)
+            streams.check_stream(kind, NUMBERS, NUMBERS if kind is REVERSED else None, timeout_s=0.2)
         assert trial in str(error.value)
 
 
@@ -178,11 +175,6 @@ class Copies(Sleepers):
         if self._error is not None:
             raise type(self._error)(*self._error.args)
         super()._refuse()
-
-
-class Greedy(Sleepers):
-    async def _wait_for_worker(self):
-        return Sleeper([])
 
 
 class Again(Sleepers):
@@ -210,7 +202,7 @@ def test_a_wrong_pool_is_found():
         (Forgets, "a_failure_is_raised_everywhere: "),
         (Prints, "printed: Future exception was never retrieved (KeyError('not retrieved'))"),
         (Copies, "a_failure_is_raised_everywhere: assign_job raised"),
-        (Greedy, "waits_for_a_free_worker: assign_job returned while the only worker was busy"),
+        (GREEDY, "waits_for_a_free_worker: assign_job returned while the only worker was busy"),
         (LEAVES_EARLY, "leaving_waits_for_running_jobs: "),
         (Again, "is_entered_once: entering it again raises None"),
         (LosesWorker, "a_cancelled_assigner_loses_no_worker: it hangs"),

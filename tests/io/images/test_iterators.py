@@ -143,11 +143,8 @@ def test_a_batch_that_is_held_stays_as_it_is():
     it = images(batch_size=1, prefetch_buffer=1)
     first = [data.copy() for data in pixels(it)]
     it.reset()
-    held, views = [], []
-    for batch in it:
-        held.append(batch)
-        views.append(batch.data[0].asnumpy()[0, :, 2:5])
-        del batch
+    held = list(it)
+    views = [batch.data[0].asnumpy()[0, :, 2:5] for batch in held]
     for _ in range(2):
         for _ in range(3):
             it.reset()

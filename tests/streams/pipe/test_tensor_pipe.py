@@ -16,7 +16,7 @@ from dpmodule.base import ArgumentError, StateError
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, StructureError, nested
 from dpmodule.streams.pipe.layout import CODES
 from helpers.machines import examples, play
-from helpers.pipes import make, pipe, same, structures
+from helpers.pipes import Pair, make, pipe, same, structures
 from helpers.walk import walks
 
 # --- any order of calls
@@ -391,22 +391,13 @@ def test_what_cannot_be_sent_is_refused_and_costs_no_slot(core, number):
 
 
 def test_a_structure_that_changes_while_it_is_sent_is_refused(core, monkeypatch):
-    @dataclasses.dataclass
-    class Growing:
-        x: object
-
-        def __getattribute__(self, name):
-            if name == "x":
-                sizes.append(2 * sizes[-1])
-                return torch.ones(sizes[-1])
-            return object.__getattribute__(self, name)
-
     sizes = [1024]
-    Growing.__qualname__ = "Fickle"
-    monkeypatch.setitem(globals(), "Fickle", Growing)
+    growing = property(lambda self: torch.ones(sizes.append(2 * sizes[-1]) or sizes[-1]))
+    fickle = type("Fickle", (Pair,), {"left": growing, "right": None})
+    monkeypatch.setitem(globals(), "Fickle", fickle)
     with pipe(core, slack=1.0) as (reader, writer):
         with pytest.raises(StructureError, match="changed while it was being sent"):
-            writer.send(Growing(None))
+            writer.send(fickle.__new__(fickle))
         writer.send(None)
         assert reader.recv() is None
 
