@@ -113,7 +113,6 @@ TAKES_AFTER_STOP = wrong(ByHooks, put=lambda self, data: self._stopped or ByHook
 REVERSED = wrong(ByHooks, _async_iterator_next_impl=lambda self: asyncio.sleep(0, self.queue.pop()))
 TWICE = wrong(ByHooks, __aiter__=lambda self: self)
 LOSES_THREADS = wrong(ByHooks, put_threadsafe=lambda self, data: None)
-GREEDY = wrong(Sleepers, _wait_for_worker=lambda self: asyncio.sleep(0, Sleeper([])))
 LEAVES_EARLY = wrong(Sleepers, _wait_for_jobs=lambda self: asyncio.sleep(0))
 OTHER_RESULT = wrong(Sleepers, assign_job=lambda self, each: Sleepers.assign_job(self, each + 0.001))
 
@@ -177,6 +176,11 @@ class Copies(Sleepers):
         super()._refuse()
 
 
+class Greedy(Sleepers):
+    async def _wait_for_worker(self):
+        return Sleeper([])
+
+
 class Again(Sleepers):
     async def __aenter__(self):
         self._state = "new"
@@ -202,7 +206,7 @@ def test_a_wrong_pool_is_found():
         (Forgets, "a_failure_is_raised_everywhere: "),
         (Prints, "printed: Future exception was never retrieved (KeyError('not retrieved'))"),
         (Copies, "a_failure_is_raised_everywhere: assign_job raised"),
-        (GREEDY, "waits_for_a_free_worker: assign_job returned while the only worker was busy"),
+        (Greedy, "waits_for_a_free_worker: assign_job returned while the only worker was busy"),
         (LEAVES_EARLY, "leaving_waits_for_running_jobs: "),
         (Again, "is_entered_once: entering it again raises None"),
         (LosesWorker, "a_cancelled_assigner_loses_no_worker: it hangs"),
