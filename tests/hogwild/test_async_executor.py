@@ -121,7 +121,7 @@ def test_inference_is_in_the_order_of_the_files_and_changes_nothing(run, dense):
     assert places == [("0", 1), ("0", 9), ("0", 17), ("1", 1), ("1", 9), ("2", 1)]
     assert np.array_equal(np.concatenate([arrays[1].asnumpy() for _, _, arrays in found]), x)
     assert all(np.array_equal(before[name], value) for name, value in parameters(module).items())
-    assert module.optimizer.num_update == 6
+    assert module.optimizer.num_update == 5
     expected = module.predict(mx.io.NDArrayIter(x, batch_size=8, data_name="x")).asnumpy()
     assert np.allclose(np.concatenate([arrays[0].asnumpy() for _, _, arrays in found]), expected, atol=1e-6)
 
