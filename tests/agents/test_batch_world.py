@@ -112,8 +112,7 @@ def test_reset_drops_what_waits_and_begins_again():
 
 def test_parley_init_chooses_the_tasks_of_each_row():
     given = opt_of(2, task=f"{spec(Texts, 'a-1-1-1-1')},{spec(Texts, 'b-1-1-1-1')}")
-    world = create_task(given, Noting(given))
-    firsts = []
+    world, firsts = create_task(given, Noting(given)), []
     for _ in range(4):
         world.parley()
         firsts.append("".join(row.get_acts()[0]["text"][0] for row in world.worlds))
@@ -158,5 +157,4 @@ def test_of_more_messages_than_rows_the_first_ones_count():
     student = NotingBatch(given)
     student.batch_act = lambda rows: (*map(student.answer, rows), {"text": "more"}, None)
     world = epoch(given, student)[0]
-    assert world.report() == {"total": 10, "accuracy": 1.0, "f1": 1.0}
-    assert len(world.acts[1]) == 3
+    assert (world.report(), len(world.acts[1])) == ({"total": 10, "accuracy": 1.0, "f1": 1.0}, 3)

@@ -147,8 +147,7 @@ ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\
 def test_damaged_files_are_read_or_refused(tmp_path, count):
     rng = random.Random(count)
     seeds = {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
-    path = tmp_path / "talk.txt"
-    refused = 0
+    path, refused = tmp_path / "talk.txt", 0
     for _ in range(count):
         kind = rng.choice((FB, PARLAI, TALK))
         path.write_bytes(damaged(rng, seeds[kind].encode(), ODD))

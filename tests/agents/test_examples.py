@@ -38,13 +38,11 @@ def test_squashed_examples():
 @pytest.mark.parametrize("labels", [True, False])
 def test_an_episode_reads_as_its_squashed_examples_do(length, labels):
     history = DialogHistory({"context_length": length, "include_labels": labels})
-    before = [dict(each) for each in TALK]
-    found = []
+    before, found = [dict(each) for each in TALK], []
     for _ in range(2):  # nothing of an episode is left for the next
         for place, each in enumerate(TALK):
             found.append(history.extended({**each, "episode_done": place == len(TALK) - 1})["text"])
-    assert found == [each["text"] for each in flatten([TALK, TALK], length, labels)]
-    assert before == TALK
+    assert (found, before) == ([each["text"] for each in flatten([TALK, TALK], length, labels)], TALK)
 
 
 def test_one_label_drawn_at_random_goes_into_the_context():

@@ -71,8 +71,7 @@ def test_training_in_a_sorted_batch_world_equals_fit_on_the_same_batches():
         world.parley()
 
     class Batches(list):
-        provide_data = batches[0].provide_data
-        provide_label = batches[0].provide_label
+        provide_data, provide_label = batches[0].provide_data, batches[0].provide_label
 
         def reset(self):
             pass

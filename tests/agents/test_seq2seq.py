@@ -114,8 +114,7 @@ class Chain:
     """A model whose next token depends on the last one, and on the row, which it finds by following origins."""
 
     def __init__(self, rows, width, tokens, seed=1):
-        draw = np.random.RandomState(seed)
-        self.tables = np.log(draw.dirichlet(np.full(tokens, 0.5), (rows, 10)))
+        self.tables = np.log(np.random.RandomState(seed).dirichlet(np.full(tokens, 0.5), (rows, 10)))
         self.rows = np.repeat(np.arange(rows), width)
 
     def __call__(self, origins, tokens):
@@ -129,8 +128,7 @@ class Chain:
 
 def test_greedy_search_takes_the_likeliest_token_at_each_step():
     chain = Chain(3, 1, 4)
-    found = seq2seq.beam_search(chain, 3, 1, 5, START, END)
-    for row, sequence in enumerate(found):
+    for row, sequence in enumerate(seq2seq.beam_search(chain, 3, 1, 5, START, END)):
         last = START
         for token in [*sequence, *([END] if len(sequence) < 5 else [])]:
             assert token == chain.tables[row, last].argmax()

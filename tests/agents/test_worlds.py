@@ -198,8 +198,7 @@ def test_everyone_hears_all_others_or_what_the_world_says():
     people = three()
     world = Room({}, people)
     world.parley()
-    assert world.opt["log"] == ["a0", "b0", "c2"]
-    assert people[1].heard == []
+    assert (world.opt["log"], people[1].heard) == (["a0", "b0", "c2"], [])
     assert people[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
     for rows in (1, 2):
         opt = {**VALID, "batchsize": rows}

@@ -50,8 +50,7 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
     loss = dy.esum([dy.squared_norm(normed(dy.tanh(x))) for x in inner])
     loss.backward()
     value, averages = loss.value(), norm.running_mean.clone()
-    assert inner[1].gradient().shape == (3,)
-    assert norm.num_batches_tracked == 1
+    assert (inner[1].gradient().shape, norm.num_batches_tracked) == ((3,), 1)
     assert torch.equal(norm.running_mean, averages)
     assert loss.value() == value
 

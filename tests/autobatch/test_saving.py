@@ -101,8 +101,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize(("before", "after"), DAMAGES)
 def test_a_damaged_file_changes_nothing(tmp_path, before, after):
-    other = collection()[0]
-    whole = (DATA / "dynet.model").read_bytes()
+    other, whole = collection()[0], (DATA / "dynet.model").read_bytes()
     (tmp_path / "model").write_bytes(whole.replace(before, after, 1))
     for tensor in other.tensors().values():
         tensor.zero_()

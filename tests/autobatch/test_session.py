@@ -106,8 +106,7 @@ class Session(Machine):
 
     @rule(row=st.integers(0, 3), constant=st.booleans())
     def look_up(self, row, constant):
-        values = self.values["e"]
-        expression = dy.lookup(self.p["e"], row, not constant)
+        values, expression = self.values["e"], dy.lookup(self.p["e"], row, not constant)
         self.add(expression, lambda: (values.detach().requires_grad_() if constant else values)[row] * 1.0)
 
     @has_nodes

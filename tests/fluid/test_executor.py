@@ -108,8 +108,7 @@ def test_files_and_batches_train_the_same_parameters_and_states(net, files, feed
 @pytest.mark.filterwarnings("error")
 def test_the_other_executors_take_programs_too(net, files, feed):
     started()
-    program = fluid.default_main_program()
-    before = values("fc_0_weight")[0]
+    program, before = fluid.default_main_program(), values("fc_0_weight")[0]
     with fluid.AsyncExecutor(fluid.CPUPlace()) as executor:
         first = executor.run(program, feed, files, 1, [net[1]])
     with mx.AsyncExecutor() as executor:

@@ -175,7 +175,6 @@ def test_losses_of_each_element():
 
 
 def test_a_batch_of_empty_sequences():
-    x = declared(8)
-    states, _ = layers.dynamic_lstm(x, 8)
+    states, _ = layers.dynamic_lstm(declared(8), 8)
     (found,) = run({"x": [np.zeros((0, 8))] * 2}, [layers.sequence_pool(states, "max")])
     np.testing.assert_array_equal(found, np.zeros((2, 2)))

@@ -72,8 +72,7 @@ def test_what_is_done_to_the_data_and_the_card(folder):
     told = {"mean": [1.0, 2.0], "scale": 0.5, "labels": ["a", "ä"]}
     module.save_pretrained(folder, preprocessor={**told, "mean": np.float32([1, 2])})
     assert mx.interop.load_pretrained(folder).preprocessor == told
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    assert "| `data` | (4, 5) | float32 |" in card
+    assert "| `data` | (4, 5) | float32 |" in (folder / "README.md").read_text(encoding="utf-8")
 
     (folder / "README.md").write_text("mine")
     module.save_pretrained(folder)  # neither card nor preprocessing are told, so both stay

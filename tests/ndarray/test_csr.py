@@ -22,9 +22,7 @@ def matrices(draw):
 
 
 def check(array, values):
-    assert array.stype == "csr"
-    assert array.shape == values.shape
-    assert array.dtype == values.dtype
+    assert (array.stype, array.shape, array.dtype) == ("csr", values.shape, values.dtype)
     np.testing.assert_array_equal(array.asnumpy(), values)
     starts, columns = array.indptr.asnumpy(), array.indices.asnumpy()
     rows, want = values.nonzero()

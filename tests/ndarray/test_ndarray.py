@@ -167,8 +167,7 @@ def test_split_v2():
 def test_scalars():
     one = nd.array([3.5])
     assert type(one.asscalar()) is np.float32
-    assert (one.item(), float(one), int(one)) == (3.5, 3.5, 3)
-    assert nd.array([[1, 2]]).tolist() == [[1, 2]]
+    assert (one.item(), float(one), int(one), nd.array([[1, 2]]).tolist()) == (3.5, 3.5, 3, [[1, 2]])
     assert (bool(nd.array([2])), bool(nd.zeros((1,))), bool(nd.empty((0,)))) == (True, False, False)
     scalar = nd.array(np.float32(3))
     scalar[:] = np.ones(())

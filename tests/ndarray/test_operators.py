@@ -91,8 +91,7 @@ def test_in_place_writes_into_the_same_memory(name, dtype):
     function, plain = getattr(operator, name), getattr(operator, name[1:])
     for other in (2, nd.array([[1, 2, 3], [2, 1, 2]], dtype=dtype), nd.array([1, 2, 3], dtype=dtype)):
         array = nd.array([[3, 4, 5], [6, 7, 8]], dtype=dtype)
-        want = plain(array, other)
-        view, memory = array[1], array.tensor.data_ptr()
+        want, view, memory = plain(array, other), array[1], array.tensor.data_ptr()
         result = function(array, other)
         assert result is array
         assert array.tensor.data_ptr() == memory

@@ -30,8 +30,7 @@ def check(array, values, rows=None, dtype=None):
     np.testing.assert_array_equal(found, values)
     assert np.dtype(array.dtype) == np.dtype(dtype or found.dtype)
     if rows is not None:
-        assert array.indices.asnumpy().tolist() == list(rows)
-        assert array.indices.dtype == np.int64
+        assert (array.indices.asnumpy().tolist(), array.indices.dtype) == (list(rows), np.int64)
         assert array.data.shape == (len(rows), *array.shape[1:])
 
 

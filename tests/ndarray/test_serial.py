@@ -126,8 +126,7 @@ def mutated(content, rng):
 def fuzz(count, seed):
     rng = random.Random(seed)
     seeds = [(FILES / name).read_bytes() for name in (*RECORDED, "empty.nd")]
-    seeds = [s for s in seeds if len(s) < 1100]
-    refused = 0
+    seeds, refused = [s for s in seeds if len(s) < 1100], 0
     for _ in range(count):
         content = mutated(rng.choice(seeds), rng)
         try:
@@ -161,8 +160,7 @@ def test_saving_replaces_a_file_in_one_step(tmp_path):
     old = target.stat().st_ino
     nd.save(target, {"b": nd.zeros((3,))})
     assert target.stat().st_ino != old
-    assert list(nd.load(target)) == ["b"]
-    assert os.listdir(tmp_path) == ["net.params"]
+    assert (list(nd.load(target)), os.listdir(tmp_path)) == (["b"], ["net.params"])
 
 
 def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):

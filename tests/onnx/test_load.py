@@ -41,8 +41,7 @@ def same(got, expected):
     assert len(got) == len(expected)
     for one, other in zip(got, expected):
         other = np.asarray(other)
-        assert one.shape == (other.shape or (1,))
-        assert one.dtype == other.dtype
+        assert (one.shape, one.dtype) == (other.shape or (1,), other.dtype)
         size = max(1.0, float(np.abs(other.astype(np.float64)).max(initial=0)))
         np.testing.assert_allclose(one, other.reshape(one.shape), rtol=1e-4, atol=1e-5 * size)
 
@@ -105,8 +104,7 @@ def dense(tmp_path, shape="[n,3]"):
 def test_names_and_metadata_of_the_file(tmp_path):
     path = dense(tmp_path)
     symbol, arg_params, aux_params = mx.onnx.import_model(path)
-    assert symbol.list_arguments() == ["x", "w", "b", "g", "s"]
-    assert symbol.list_outputs() == ["y_output"]
+    assert (symbol.list_arguments(), symbol.list_outputs()) == (["x", "w", "b", "g", "s"], ["y_output"])
     assert (sorted(arg_params), sorted(aux_params)) == (["b", "g", "s", "w"], ["m", "v"])
     found = mx.onnx.get_model_metadata(str(path))
     assert found == {"input_tensor_data": [("x", (0, 3))], "output_tensor_data": [("y", (0, 4))]}
@@ -182,8 +180,7 @@ class TestElementTypes:
         assert module.output_names == ["y_output"]
         data = mx.nd.array([[3, 2**32 - 1]] * 4, dtype="uint32")
         got = module.predict(mx.io.NDArrayIter(data, batch_size=2)).asnumpy()
-        assert got.dtype == np.uint32
-        assert got.tolist() == [[2, 4]] * 4
+        assert (got.dtype, got.tolist()) == (np.uint32, [[2, 4]] * 4)
 
     @pytest.mark.parametrize(
         ("kind", "saturate", "values"),
@@ -217,8 +214,7 @@ class TestElementTypes:
             aa = Cast<to = 6>(a)  bb = Cast<to = 6>(b)"""
         outputs = ["int32[3] aa", "int32[5] bb"]
         got, quantized = results(tmp_path, nodes, inputs, outputs, one=np.array([1], "f4"))
-        assert got.tolist() == wrapped
-        assert quantized.tolist() == [2, high, low, high, 4]
+        assert (got.tolist(), quantized.tolist()) == (wrapped, [2, high, low, high, 4])
 
     def test_mod_and_round_at_infinities_and_zeros(self, tmp_path):
         x = np.array([-0.0, 3.5, -3.5, 3.5, np.inf, 2.5, -7.25], "f4")
@@ -286,8 +282,7 @@ class TestLimits:
         arrays = {"count": np.array(2), "yes": np.array(True), "zero": np.array(0, np.float32)}
         symbol, params, _ = imported(tmp_path, f"(float[2] x) => (float[2] y) {{ {inner} }}", **arrays)
         symbol.infer_shape_partial()
-        network = symbol.to_torch(params)
-        assert network(torch.tensor([1.0, -2.0])).tolist() == [1, 0]
+        assert symbol.to_torch(params)(torch.tensor([1.0, -2.0])).tolist() == [1, 0]
 
     def test_lengths_that_a_file_only_states_take_no_memory(self, tmp_path):
         text = """(float[2] x) => (float[2] y) { y = Loop<

@@ -54,8 +54,7 @@ class Tied(nn.Module):
 def test_parameters_buffers_and_constants():
     net = Tied()
     symbol, args, states = mx.sym.from_torch(net, torch.zeros(2, 3, dtype=torch.long))
-    assert sorted(args) == ["embed.weight", "order", "out.bias", "scale", "shift"]
-    assert states == {}
+    assert (sorted(args), states) == (["embed.weight", "order", "out.bias", "scale", "shift"], {})
     rates = {n: a.get("__lr_mult__") for n, a in symbol.attr_dict().items() if n in args}
     assert rates == {"embed.weight": None, "out.bias": None, "scale": "0.0", "shift": "0.0", "order": "0.0"}
     decays = {n: symbol.attr_dict()[n]["__wd_mult__"] for n in ("embed.weight", "out.bias", "shift")}
@@ -115,8 +114,7 @@ def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
     assert {
         kinds.count(k) for k in ["Convolution", "BatchNorm", "LayerNorm", "LeakyReLU", "FullyConnected"]
     } == {1}
-    assert kinds.count("Dropout") == 2
-    assert sorted(states) == ["norm.running_mean", "norm.running_var"]
+    assert (kinds.count("Dropout"), sorted(states)) == (2, ["norm.running_mean", "norm.running_var"])
     assert not nodes[kinds.index("BatchNorm")].a.use_global_stats
     x = torch.randn(3, 2, 5, 5)
     executor = symbol.bind(mx.cpu(), {"x": array(x), **args}, aux_states=states)

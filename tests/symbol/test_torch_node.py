@@ -33,8 +33,7 @@ def test_names_shapes_and_types():
     shapes = [(7, 5), (6, 5), (6,), (6,), (6,)], [(7, 6)], [(6,), (6,), (1,)]
     assert net.infer_shape(data=(7, 5)) == shapes
     types = net.infer_type(data="float32")
-    assert types[0] == [np.float32] * 5
-    assert types[2][2] == np.int64
+    assert (types[0], types[2][2]) == ([np.float32] * 5, np.int64)
     assert mx.sym.torch_module(nn.Linear(2, 2).double(), data()).infer_type()[0] == [np.float64] * 3
 
 
@@ -107,8 +106,7 @@ def test_nothing_keeps_a_module_alive():
 
 def test_values_of_a_module_that_is_gone_are_refused():
     net = mx.sym.torch_module(nn.Linear(3, 3), data(), name="x")
-    text = net.attr_dict()["x_weight"]["__init__"]
-    weight = mx.nd.zeros((3, 3))
+    text, weight = net.attr_dict()["x_weight"]["__init__"], mx.nd.zeros((3, 3))
     mx.init.Zero()(mx.init.InitDesc("x_weight", {"__init__": text}), weight)
     assert not (weight.asnumpy() == 0).all()
     del net

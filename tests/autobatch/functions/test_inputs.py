@@ -93,8 +93,7 @@ def test_numbers_by_columns():
 
 def test_sparse_inputs():
     x = dy.sparse_inputTensor(([0, 0], [0, 1], [0, 2], [0, 0]), [5.0, 6.0], (3, 3, 3, 3), batched=True)
-    assert x.dim() == ((3, 3, 3), 3)
-    assert (x.npvalue()[0, 1, 2, 0], x.npvalue().sum()) == (6, 11)
+    assert (x.dim(), x.npvalue()[0, 1, 2, 0], x.npvalue().sum()) == (((3, 3, 3), 3), 6, 11)
     x = dy.sparse_inputTensor(([0, 1], [1, 1]), np.array([2, 3]), (2, 2), defval=np.float32(1.0))
     np.testing.assert_array_equal(x.npvalue(), [[1, 2], [1, 3]])
 

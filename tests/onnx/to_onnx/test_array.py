@@ -125,8 +125,7 @@ def test_picking(dtype):
 @pytest.mark.parametrize("opset", [13, 16, 21])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_scattered_elements_add_up(opset, dtype):
-    index = np.array([[0, 3, 0], [2, 0, 2]], "int64")
-    part = DATA[:3, 0].astype(dtype)
+    index, part = np.array([[0, 3, 0], [2, 0, 2]], "int64"), DATA[:3, 0].astype(dtype)
     check_op("_backward_gather_nd", part, index, shape=(4, 3, 2), opset=opset)
     check_op("_backward_gather_nd", part[:, 0], index, shape=(4, 3), opset=opset)
     check_op("_scatter_add_nd", DATA.astype(dtype), part, index, opset=opset)

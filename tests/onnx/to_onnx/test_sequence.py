@@ -18,8 +18,7 @@ STEPS, ROWS, FEATURES, UNITS = 5, 3, 2, 4
 
 def network(mode, layers=1, both=False, lengths=False, states=True, rows=ROWS, steps=STEPS):
     """Return an RNN and values of its inputs."""
-    rng = np.random.RandomState(0)
-    state = (layers * (1 + both), rows, UNITS)
+    rng, state = np.random.RandomState(0), (layers * (1 + both), rows, UNITS)
     arrays = {"data": rng.randn(steps, rows, FEATURES)}
     arrays["parameters"] = 0.5 * rng.randn(vector_size(mode, layers, FEATURES, UNITS, both))
     arrays["state"] = rng.randn(*state)
@@ -102,11 +101,9 @@ OPERATORS = ("SequenceMask", "SequenceLast", "SequenceReverse")
 @pytest.mark.parametrize("opset", [13, 17, 21])
 @pytest.mark.parametrize("name", RUN)
 def test_loops_and_branches_give_what_mxnet_gives(name, opset):
-    symbol = BUILDERS[name][0](mx)
-    arrays = recorded(name, "in")
+    symbol, arrays = BUILDERS[name][0](mx), recorded(name, "in")
     params = [key for key in arrays if key.endswith(("weight", "bias"))]
-    model = check_same(symbol, arrays, params, opset=opset)
-    for i, found in enumerate(runtime_outputs(model, arrays)):
+    for i, found in enumerate(runtime_outputs(check_same(symbol, arrays, params, opset=opset), arrays)):
         np.testing.assert_allclose(found, recorded(name, "out")[str(i)], rtol=1e-5, atol=1e-6)
 
 

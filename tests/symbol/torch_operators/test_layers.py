@@ -94,8 +94,7 @@ def test_convolution_of_one_image():
 def test_batch_norm_moves_its_statistics_by_the_biased_variance():
     layer = nn.BatchNorm1d(3).train()
     symbol, args, states = mx.sym.from_torch(layer, torch.zeros(4, 3))
-    x = torch.randn(8, 3) * 3 + 1
-    grads = {n: mx.nd.zeros(args[n].shape) for n in args}
+    x, grads = torch.randn(8, 3) * 3 + 1, {n: mx.nd.zeros(args[n].shape) for n in args}
     executor = symbol.bind(mx.cpu(), {"input": array(x), **args}, args_grad=grads, aux_states=states)
     executor.forward(is_train=True)
     executor.backward([mx.nd.zeros((8, 3))])
