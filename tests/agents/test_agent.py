@@ -96,12 +96,10 @@ def test_agents_that_repeat():
     for kind, opt, seen, text in (
         (label, {}, {"text": "q", "labels": ["a"]}, "a"),
         (label, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
-        (label, {}, {"text": "q"}, "I don't know."),
-        (label, {}, {"episode_done": True}, None),
+        *((label, {}, {"text": "q"}, "I don't know."), (label, {}, {"episode_done": True}, None)),
         (label, {"returnOneRandomAnswer": False}, both, "a, b"),
         (label, {"cantAnswerPercent": 1, "cantAnswerMessage": "?"}, both, "?"),
-        (query, {}, {"text": "q"}, "q"),
-        (query, {}, {}, "Nothing to repeat yet."),
+        *((query, {}, {"text": "q"}, "q"), (query, {}, {}, "Nothing to repeat yet.")),
     ):
         agent = kind(opt)
         agent.observe(seen)

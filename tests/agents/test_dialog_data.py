@@ -30,9 +30,7 @@ def test_equal_texts_and_candidates_are_stored_once_for_all_copies():
 
 def test_candidates_of_all_examples():
     entries = [
-        ("a", "b"),
-        ("c", "d", None, ["d", "e"]),
-        ("e", ["d", "a", "f"]),
+        *(("a", "b"), ("c", "d", None, ["d", "e"]), ("e", ["d", "a", "f"])),
         {"text": "f", "eval_labels": "g"},
         ("a", ["b", "z"], None, ["b"]),  # only the first label has to be a candidate
         ("c", [], None, ["b"]),

@@ -76,11 +76,9 @@ def test_numbered_lines(read, datatype):
 @pytest.mark.parametrize(
     ("lines", "candidates"),
     [
-        ("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")),
-        ("1 yes\n2 no way\n", ("yes", "no way")),
+        *(("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")), ("1 yes\n2 no way\n", ("yes", "no way"))),
         ("1 first\n2 where is it\there\n3 and now\tthere|here\t1\n1 nowhere\t\n", ("here", "there|here")),
-        ("a\nb\tc\nd\n", ("b\tc", "d")),
-        ("", None),
+        *(("a\nb\tc\nd\n", ("b\tc", "d")), ("", None)),
     ],
 )
 def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lines, candidates):

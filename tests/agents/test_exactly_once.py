@@ -14,11 +14,9 @@ CASES = st.fixed_dictionaries(
     {
         "batchsize": st.integers(1, 33),
         "datatype": st.sampled_from(["valid", "test", "valid:stream", "train:evalmode"]),
-        "batch_sort": st.booleans(),
-        "context_length": st.sampled_from([-1, 1, 3]),
+        **{"batch_sort": st.booleans(), "context_length": st.sampled_from([-1, 1, 3])},
         "max_batch_tokens": st.sampled_from([None, None, 1, 5, 60]),
-        "batch_buffer": st.sampled_from([3, 100]),
-        "workers": st.sampled_from([1] * 9 + [2, 3]),
+        **{"batch_buffer": st.sampled_from([3, 100]), "workers": st.sampled_from([1] * 9 + [2, 3])},
         "hogwild_mode": st.sampled_from(["fork", "thread"]),
     }
 )

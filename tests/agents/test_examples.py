@@ -22,10 +22,8 @@ def test_squashed_examples():
     for opt, texts in (
         ({"context_length": -1, "include_labels": False}, ["x1", "x1\nx2", "x1\nx2\nx3", "x1\nx2\nx3\nx4"]),
         ({"context_length": 3, "include_labels": True}, ["x1", "x1\ny1\nx2", "x2\ny2\nx3", "x3\ny3\nx4"]),
-        ({"context_length": 0}, ["x4"]),
-        ({"context_length": 1}, ["x4"]),
-        ({"context_length": 4}, ["y2\nx3\ny3\nx4"]),
-        ({}, ["x1\ny1\nx2\ny2\nx3\ny3\nx4"]),
+        *(({"context_length": 0}, ["x4"]), ({"context_length": 1}, ["x4"])),
+        *(({"context_length": 4}, ["y2\nx3\ny3\nx4"]), ({}, ["x1\ny1\nx2\ny2\nx3\ny3\nx4"])),
     ):
         rows = rows_of(**opt)
         assert [each["text"] for each in rows][-len(texts) :] == texts

@@ -21,10 +21,7 @@ def accuracy(name, workers, seed, batchsize):
     mx.random.seed(seed)
     kind, task, count = TASKS[name]
     opt = {
-        "task": task,
-        "datatype": "train",
-        "numthreads": workers,
-        "batchsize": batchsize,
+        **{"task": task, "datatype": "train", "numthreads": workers, "batchsize": batchsize},
         "learningrate": 0.1,
     }
     agent = kind({**opt, "seed": seed})

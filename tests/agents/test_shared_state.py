@@ -139,12 +139,8 @@ def test_processes_add_to_columns_of_their_own():
 
 def test_infinite_and_huge_numbers_are_summed_too():
     for given, total in (
-        ([1.0, math.inf], math.inf),
-        ([-math.inf] * 2, -math.inf),
-        ([1e308, 1e308], math.inf),
-        ([2**80, 2**80], 2.0**81),
-        ([-0.0, -0.0], 0.0),
-        ([math.inf, -math.inf], math.nan),
+        *(([1.0, math.inf], math.inf), ([-math.inf] * 2, -math.inf), ([1e308, 1e308], math.inf)),
+        *(([2**80, 2**80], 2.0**81), ([-0.0, -0.0], 0.0), ([math.inf, -math.inf], math.nan)),
     ):
         tally = SumColumns(2)
         for index, number in enumerate(given):

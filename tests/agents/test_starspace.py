@@ -29,11 +29,7 @@ def trained(parleys, **more):
 @pytest.mark.parametrize(
     "more",
     [
-        {},
-        {"similarity": "dot"},
-        {"share_embeddings": False},
-        {"pool": "mean"},
-        {"numthreads": 2},
+        *({}, {"similarity": "dot"}, {"share_embeddings": False}, {"pool": "mean"}, {"numthreads": 2}),
         {"contexts": "cpu(0),cpu(1)"},
     ],
 )

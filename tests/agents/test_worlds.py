@@ -22,14 +22,10 @@ TASK = spec(Texts, "a-3-1-2")
 VALID = {"task": TASK, "datatype": "valid"}
 QUESTIONS = "helpers.hogwild_agents:Questions"
 KINDS = [
-    {},
-    {"batchsize": 3, "batch_sort": False},
-    {"batchsize": 2, "batch_sort": True},
-    {"max_batch_tokens": 8},
-    {"task": f"{QUESTIONS},{QUESTIONS}:base"},
+    *({}, {"batchsize": 3, "batch_sort": False}, {"batchsize": 2, "batch_sort": True}),
+    *({"max_batch_tokens": 8}, {"task": f"{QUESTIONS},{QUESTIONS}:base"}),
     {"task": f"{QUESTIONS},{QUESTIONS}:base", "batchsize": 2},
-    {"numthreads": 2, "hogwild_mode": "thread"},
-    {"numthreads": 2, "hogwild_mode": "fork"},
+    *({"numthreads": 2, "hogwild_mode": "thread"}, {"numthreads": 2, "hogwild_mode": "fork"}),
     {"numthreads": 3, "hogwild_mode": "fork", "batchsize": 2},
 ]
 

@@ -118,9 +118,7 @@ TAKEN = {
 REFUSED = {
     *("dy.pickneglogsoftmax(X(3), 1.5)", "dy.pick(X(3), 1.5)", "dy.lookup_batch(T(5, 3), [1.5])"),
     *(
-        "dy.dropout(X(3), 2.0)",
-        "dy.noise(X(3), float('nan'))",
-        "dy.bmax(S(), X(3))",
+        *("dy.dropout(X(3), 2.0)", "dy.noise(X(3), float('nan'))", "dy.bmax(S(), X(3))"),
         "dy.kmh_ngram(X(3, 4), 0)",
     ),
     "dy.one_hot(2, [1, 3])",

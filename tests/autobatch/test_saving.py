@@ -146,13 +146,7 @@ def test_a_full_disk_is_told(append):
 
 
 ENTRIES = [
-    None,
-    (),
-    ("Parameters",),
-    ("Parameters", 3),
-    ("Other", "/W"),
-    ("Other", (1,), "/W"),
-    (int, 1, "/W"),
+    *(None, (), ("Parameters",), ("Parameters", 3), ("Other", "/W"), ("Other", (1,), "/W"), (int, 1, "/W")),
 ]
 
 

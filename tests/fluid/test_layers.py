@@ -27,14 +27,9 @@ def sigmoid(x):
 
 
 FEED = {
-    "x": numbers(4, 3),
-    "y": numbers(4, 3, seed=1),
-    "z": numbers(4, 2, seed=2),
-    "cube": numbers(4, 2, 3),
-    "row": numbers(4, 2, seed=1),
-    "column": numbers(4, 2, 1, seed=2),
-    "soft": softmax(numbers(4, 3, seed=1)),
-    "label": np.array([[0], [2], [1], [2]]),
+    **{"x": numbers(4, 3), "y": numbers(4, 3, seed=1), "z": numbers(4, 2, seed=2)},
+    **{"cube": numbers(4, 2, 3), "row": numbers(4, 2, seed=1), "column": numbers(4, 2, 1, seed=2)},
+    **{"soft": softmax(numbers(4, 3, seed=1)), "label": np.array([[0], [2], [1], [2]])},
     "hits": (numbers(4, 3, seed=2) > 0).astype("int64"),
 }
 A = SimpleNamespace(**FEED)
@@ -42,21 +37,12 @@ LOGS = np.log(softmax(A.x))
 HARD = -np.take_along_axis(LOGS, A.label, 1)
 SOFT = -(LOGS * A.soft).sum(1, keepdims=True)
 POINTWISE = {
-    "abs": np.abs(A.x),
-    "exp": np.exp(A.x),
-    "relu": np.maximum(A.x, 0),
-    "sigmoid": sigmoid(A.x),
-    "softmax": softmax(A.x),
-    "softsign": A.x / (1 + np.abs(A.x)),
-    "square": A.x**2,
+    **{"abs": np.abs(A.x), "exp": np.exp(A.x), "relu": np.maximum(A.x, 0), "sigmoid": sigmoid(A.x)},
+    **{"softmax": softmax(A.x), "softsign": A.x / (1 + np.abs(A.x)), "square": A.x**2},
     "tanh": np.tanh(A.x),
 }
 BINARY = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
+    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum},
     "min": np.minimum,
 }
 

@@ -40,16 +40,11 @@ def test_every_way_to_a_matrix(values, start, stop):
     file = io.BytesIO()
     nd.serial.write(file, [array])
     for found in (
-        array,
-        sparse.csr_matrix(values),
+        *(array, sparse.csr_matrix(values)),
         sparse.csr_matrix((array.data, array.indices, array.indptr), shape=values.shape),
         sparse.csr_matrix((values[values != 0], (rows, columns)), shape=values.shape),
-        sparse.csr_matrix(array),
-        nd.array(array),
-        pickle.loads(pickle.dumps(array)),
-        nd.load_frombuffer(file.getvalue())[0],
-        array.copyto(mx.cpu(1)),
-        array.tostype("csr"),
+        *(sparse.csr_matrix(array), nd.array(array), pickle.loads(pickle.dumps(array))),
+        *(nd.load_frombuffer(file.getvalue())[0], array.copyto(mx.cpu(1)), array.tostype("csr")),
     ):
         check(found, values)
     np.testing.assert_array_equal(array.tostype("default").asnumpy(), values)

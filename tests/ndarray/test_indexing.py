@@ -105,12 +105,9 @@ def test_what_is_a_mask():
 
 BAD_POSITIONS = [
     (2, "index 2 is out of bounds for axis 0 with size 2"),
-    ((0, 5), "index 5 is out of bounds for axis 1 with size 3"),
-    ((0, 1, 2), "too many indices"),
-    ((Ellipsis, Ellipsis), "more than one ellipsis"),
-    (nd.array([0, -3]), "index -3 is out of bounds"),
-    (np.array([True, False, True]), "mask of shape"),
-    (([0, 1], [0, 1, 2]), "do not broadcast"),
+    *(((0, 5), "index 5 is out of bounds for axis 1 with size 3"), ((0, 1, 2), "too many indices")),
+    *(((Ellipsis, Ellipsis), "more than one ellipsis"), (nd.array([0, -3]), "index -3 is out of bounds")),
+    *((np.array([True, False, True]), "mask of shape"), (([0, 1], [0, 1, 2]), "do not broadcast")),
 ]
 
 

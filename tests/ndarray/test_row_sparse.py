@@ -74,15 +74,12 @@ def test_types_follow_arrays_and_are_float32_for_lists():
 
 def test_empty_arrays():
     for array in (
-        sparse.zeros("row_sparse", (3, 2)),
-        sparse.empty("row_sparse", (3, 2)),
-        nd.zeros((3, 2), stype="row_sparse"),
-        nd.empty((3, 2), stype="row_sparse"),
+        *(sparse.zeros("row_sparse", (3, 2)), sparse.empty("row_sparse", (3, 2))),
+        *(nd.zeros((3, 2), stype="row_sparse"), nd.empty((3, 2), stype="row_sparse")),
         sparse.row_sparse_array((3, 2)),
         sparse.row_sparse_array((np.int32(3), np.int64(2)), shape=(3, 2)),
         sparse.row_sparse_array((np.zeros((0, 2), "f4"), []), shape=(3, 2)),
-        sparse.row_sparse_array(([], []), shape=(3, 2)),
-        nd.zeros((3, 2)).tostype("row_sparse"),
+        *(sparse.row_sparse_array(([], []), shape=(3, 2)), nd.zeros((3, 2)).tostype("row_sparse")),
     ):
         check(array, np.zeros((3, 2)), [], "float32")
     check(sparse.row_sparse_array((2, 3, 4)), np.zeros((2, 3, 4)), [], "float32")
@@ -155,12 +152,9 @@ def test_retain(values, ids, dtype):
 def test_arithmetic_in_place():
     for change, want in [
         (lambda a: a.__iadd__(two_rows()), TWO_ROWS * 2),
-        (lambda a: a.__isub__(nd.ones((4, 2))), TWO_ROWS - 1),
-        (lambda a: a.__imul__(2), TWO_ROWS * 2),
-        (lambda a: a.__itruediv__(2), TWO_ROWS / 2),
-        (lambda a: a.__iadd__(1), TWO_ROWS + 1),
-        (lambda a: a.__imod__(2), TWO_ROWS % 2),
-        (lambda a: a.__ipow__(2), TWO_ROWS**2),
+        *((lambda a: a.__isub__(nd.ones((4, 2))), TWO_ROWS - 1), (lambda a: a.__imul__(2), TWO_ROWS * 2)),
+        *((lambda a: a.__itruediv__(2), TWO_ROWS / 2), (lambda a: a.__iadd__(1), TWO_ROWS + 1)),
+        *((lambda a: a.__imod__(2), TWO_ROWS % 2), (lambda a: a.__ipow__(2), TWO_ROWS**2)),
     ]:
         array = two_rows()
         assert change(array) is array

@@ -76,12 +76,9 @@ ONE = v2((1,), 0, bytes(4))
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is empty"),
-        (b"\x12\x01", "truncated"),
-        (b"<!DOCTYPE html><html>404</html>", "HTML page"),
+        *((b"", "is empty"), (b"\x12\x01", "truncated"), (b"<!DOCTYPE html><html>404</html>", "HTML page")),
         (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-        (b"PK\x03\x04" + bytes(30), "zip archive"),
-        (bytes(64), "not an MXNet array file"),
+        *((b"PK\x03\x04" + bytes(30), "zip archive"), (bytes(64), "not an MXNet array file")),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),
         *((one_array(v2(shape)), "impossible") for shape in ((2**62, 2**62), (-4,), (0, 2**62, 2**62))),

@@ -74,11 +74,9 @@ def test_forms_of_arguments(options):
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"dynamic": True}, "batch"),
-        ({"dynamic": {"data": {-2: "rows"}}}, "rows"),
+        *(({"dynamic": True}, "batch"), ({"dynamic": {"data": {-2: "rows"}}}, "rows")),
         ({"dynamic": {"data": [0]}}, "data_0"),
-        ({"dynamic": True, "dynamic_input_shapes": [("N", 3)]}, "N"),
-        ({"in_shapes": [("N", 3)]}, "N"),
+        *(({"dynamic": True, "dynamic_input_shapes": [("N", 3)]}, "N"), ({"in_shapes": [("N", 3)]}, "N")),
         ({"in_shapes": [(None, 3)]}, "batch"),
     ],
 )

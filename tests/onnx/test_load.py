@@ -158,11 +158,9 @@ class TestElementTypes:
                 'BitShift<direction = "LEFT">(a, by)': np.left_shift(a, by),
                 'BitShift<direction = "RIGHT">(a, by)': np.right_shift(a, by),
                 **{f"Cast<to = {code_of(np.zeros(0, to))}>(a)": a.astype(to) for to in casts},
-                "BitwiseNot(a)": ~a,
-                "ReduceMax(a, axis)": a.max(1, keepdims=True),
+                **{"BitwiseNot(a)": ~a, "ReduceMax(a, axis)": a.max(1, keepdims=True)},
                 "ReduceSum(a, axis)": a.sum(1, keepdims=True, dtype=dtype),
-                "Sub(a, three)": a - np.array(3, dtype),
-                "Sum(a, b, a)": a + b + a,
+                **{"Sub(a, three)": a - np.array(3, dtype), "Sum(a, b, a)": a + b + a},
                 "MatMul(a, turned)": (a @ b.T).astype(dtype),
             }
         arrays = {"axis": np.array([1]), "three": np.array(3, dtype), "turned": b.T.copy()}

@@ -12,10 +12,8 @@ def fc():
 @pytest.mark.parametrize(
     ("grad_req", "written"),  # as MXNet 1.9.1 leaves x and y after backward of x * y
     [
-        ("null", ([7, 7], [8, 8])),
-        ({"y": "write"}, ([7, 7], [1, 2])),
-        (["write", "null"], ([3, 4], [8, 8])),
-        (["null", "add"], ([7, 7], [9, 10])),
+        *(("null", ([7, 7], [8, 8])), ({"y": "write"}, ([7, 7], [1, 2]))),
+        *((["write", "null"], ([3, 4], [8, 8])), (["null", "add"], ([7, 7], [9, 10]))),
         ({}, ([7, 7], [8, 8])),
     ],
 )

@@ -16,10 +16,8 @@ LAYERS = [
     ((2, 4, 7), "Convolution", {"kernel": (3,), "num_filter": 2, "no_bias": True}, 1),
     ((2, 4, 3, 3), "Deconvolution", {"kernel": (2, 3), "stride": (2, 2), "num_filter": 6, "num_group": 2}, 1),
     (
-        (2, 3, 3, 4),
-        "Deconvolution",
-        {"kernel": (2, 2), "num_filter": 3, "layout": "NHWC", "no_bias": False},
-        -1,
+        *((2, 3, 3, 4), "Deconvolution"),
+        *({"kernel": (2, 2), "num_filter": 3, "layout": "NHWC", "no_bias": False}, -1),
     ),
     ((2, 4, 3), "FullyConnected", {"num_hidden": 5}, 1),
     ((2, 4, 3), "FullyConnected", {"num_hidden": 5, "flatten": False, "no_bias": True}, -1),

@@ -44,9 +44,7 @@ def test_convolutions_of_all_layouts(layer, layout, groups):
     spatial = (7, 6, 5)[:rank]
     shape = (*spatial, 4) if layout.endswith("C") else (4, *spatial)
     attrs = {
-        "kernel": (3, 2, 2)[:rank],
-        "stride": (2, 1, 2)[:rank],
-        "pad": (1, 0, 1)[:rank],
+        **{"kernel": (3, 2, 2)[:rank], "stride": (2, 1, 2)[:rank], "pad": (1, 0, 1)[:rank]},
         "layout": layout,
     }
     attrs |= {"adj": (1, 0, 1)[:rank]} if layer == "Deconvolution" else {"dilate": (2, 1, 1)[:rank]}

@@ -10,12 +10,9 @@ COUNT = 40_000
 
 # parameters, mean and variance
 DISTRIBUTIONS = {
-    "uniform": ({"low": -1, "high": 3}, 1, 16 / 12),
-    "normal": ({"loc": 2, "scale": 3}, 2, 9),
-    "exponential": ({"lam": 4}, 1 / 4, 1 / 16),
-    "gamma": ({"alpha": 2.5, "beta": 2}, 5, 10),
-    "poisson": ({"lam": 7}, 7, 7),
-    "negative_binomial": ({"k": 3, "p": 0.4}, 4.5, 4.5 / 0.4),
+    **{"uniform": ({"low": -1, "high": 3}, 1, 16 / 12), "normal": ({"loc": 2, "scale": 3}, 2, 9)},
+    **{"exponential": ({"lam": 4}, 1 / 4, 1 / 16), "gamma": ({"alpha": 2.5, "beta": 2}, 5, 10)},
+    **{"poisson": ({"lam": 7}, 7, 7), "negative_binomial": ({"k": 3, "p": 0.4}, 4.5, 4.5 / 0.4)},
     "generalized_negative_binomial": ({"mu": 4, "alpha": 0.5}, 4, 4 + 0.5 * 16),
 }
 

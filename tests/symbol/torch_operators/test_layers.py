@@ -65,10 +65,7 @@ F.adaptive_max_pool2d(x[0, 0], (4, 5))
 
 
 SHAPED = [
-    (IMAGES, (4, 7, 8)),
-    (LINES, (3, 9)),
-    (VOLUMES, (2, 4, 4, 6)),
-    (NORMS, (6, 4, 5)),
+    *((IMAGES, (4, 7, 8)), (LINES, (3, 9)), (VOLUMES, (2, 4, 4, 6)), (NORMS, (6, 4, 5))),
     (RESIZED, (4, 4, 6)),
 ]
 SHAPED += [("nn.BatchNorm1d(4); nn.GroupNorm(2, 4)", (4,)), (UNEVEN, (2, 3, 7, 5))]

@@ -48,13 +48,9 @@ def test_scaled_dot_product_attention():
         return call
 
     functions = {
-        "plain": attention(),
-        "scale": attention(scale=0.1),
-        "causal": attention("y", is_causal=True),
-        "apart": attention(is_causal=True),
-        "mask": attention(attn_mask=keep),
-        "bias": attention(attn_mask=bias),
-        "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y),
+        **{"plain": attention(), "scale": attention(scale=0.1), "causal": attention("y", is_causal=True)},
+        **{"apart": attention(is_causal=True), "mask": attention(attn_mask=keep)},
+        **{"bias": attention(attn_mask=bias), "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y)},
         "shared": attention(enable_gqa=True),
     }
     compare(Functions(functions), lambda n: (torch.randn(n, 4, 8), torch.randn(n, 6, 8)))
