@@ -4,7 +4,7 @@ import pytest
 
 from dpmodule.agents import ExecutableWorld, create_task
 from dpmodule.agents.batch_world import best_window
-from helpers.talks import Noting, NotingBatch, Texts, epoch, finish, spec
+from helpers.talks import Noting, NotingBatch, Texts, epoch, spec
 
 TASK = spec(Texts, "a-3-1-2-1-1-2")
 
@@ -98,16 +98,6 @@ def test_the_window_is_the_fullest_there_is(seed):
         assert sum(lengths[first:end]) == max(windows)[0]
     else:
         assert (first, end) == (place, place + 1)
-
-
-def test_reset_drops_what_waits_and_begins_again():
-    student = NotingBatch(opt := tokens(12))
-    world = create_task(opt, student)
-    world.parley()
-    world.reset()
-    student.batches.clear()
-    finish(world)
-    assert sum(map(len, student.batches)) == world.num_examples()
 
 
 def test_parley_init_chooses_the_tasks_of_each_row():

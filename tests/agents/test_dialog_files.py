@@ -134,8 +134,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     data = (text if isinstance(text, bytes) else text.encode()) * 2 + good.encode()
     with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines skipped, the first: line") as warned:
         episodes = read(kind, data, datatype, on_bad_line="skip")
-    assert len(warned) == 1
-    assert (episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == ("good", ("yes",))
+    assert (len(warned), episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == (1, "good", ("yes",))
 
 
 ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
@@ -143,8 +142,7 @@ ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\
 
 @pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_damaged_files_are_read_or_refused(tmp_path, count):
-    rng = random.Random(count)
-    seeds = {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
+    rng, seeds = random.Random(count), {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
     path, refused = tmp_path / "talk.txt", 0
     for _ in range(count):
         kind = rng.choice((FB, PARLAI, TALK))

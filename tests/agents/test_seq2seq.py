@@ -98,8 +98,7 @@ def test_rows_do_not_depend_on_their_neighbours_nor_on_padding(learned):
 
 
 def test_long_texts_and_answers_are_cut():
-    agent = trained(2, truncate=6, hiddensize=8, longest_answer=3)
-    text = "a b c d e f g h"
+    agent, text = trained(2, truncate=6, hiddensize=8, longest_answer=3), "a b c d e f g h"
     batch = agent.vectorize([{"text": text, "labels": [text]}])
     end, begin = agent.dict.txt2vec("c d e f g h"), agent.dict.txt2vec("a b c d e")
     assert [array.asnumpy().tolist() for array in batch.data] == [[end], [6], [[1, *begin]]]

@@ -158,8 +158,7 @@ def test_a_failing_pass_leaves_the_gradients_as_they_were(make, counts, has_grad
     if has_gradients:
         dy.sum_elems(dy.cmult(w, table[0] + fixed[0])).backward()
     fixed.set_updated(False)
-    before = [each.grad_as_array() for each in (w, table, fixed)]
-    inner = w * 1.0
+    before, inner = [each.grad_as_array() for each in (w, table, fixed)], w * 1.0
     loss = make(inner, table, fixed)
     with pytest.raises(KeyError, match="broken"):
         loss.backward()
@@ -179,8 +178,7 @@ def test_parameters_that_are_not_updated_gather_no_gradients():
     table = collection.add_lookup_parameters((4, 3), init=1.0)
     for each in (w, table):
         each.set_updated(False)
-    rows = dy.lookup_batch(table, [1, 2])
-    dy.sum_elems(dy.sum_batches(dy.cmult(w, dy.cmult(table[1], rows)))).backward()
+    dy.sum_elems(dy.sum_batches(dy.cmult(w, dy.cmult(table[1], dy.lookup_batch(table, [1, 2]))))).backward()
     assert not w.grad_as_array().any()
     assert not table.grad_as_array().any()
     np.testing.assert_allclose(w.gradient(), 2.0)

@@ -135,8 +135,7 @@ def run(name, seed, dtype, engine, autobatch):
     drawn, found, losses = Operands(names, seed), [], []
     for number in range(EXAMPLES):
         size = 3 if name in BATCHED else int(drawn.draw.choice([1, 2, 3, 8]))
-        xs = [drawn.one(each, size) for each in names]
-        after = AFTER[drawn.draw.randint(len(AFTER))]
+        xs, after = [drawn.one(each, size) for each in names], AFTER[drawn.draw.randint(len(AFTER))]
         try:
             found.append(function(dy, *xs))
         except (dy.ShapeError, dy.BoundsError):

@@ -90,12 +90,10 @@ def test_drawn_numbers_stay_when_a_gradient_is_computed_again():
         masked[1] = dy.dropout(masked[1], 0.5)
         noisy = [dy.square(dy.noise(each, 0.5)) for each in masked]
         dy.esum([dy.sum_elems(each) for each in noisy]).backward(full=True)
-        before = dy.npvalues([*noise, *masked, *noisy])
-        gradients = [each.gradient() for each in inner]
+        before, gradients = dy.npvalues([*noise, *masked, *noisy]), [each.gradient() for each in inner]
         np.testing.assert_allclose(dy.npvalues([*noise, *masked, *noisy]), before, rtol=1e-6)
         for k, gradient in enumerate(gradients):
-            scale = (before[3 + k] != 0) * (4 if k == 1 else 2)
-            slope = 1 - np.tanh(x + before[k]) ** 2
+            scale, slope = (before[3 + k] != 0) * (4 if k == 1 else 2), 1 - np.tanh(x + before[k]) ** 2
             wanted = 2 * np.sqrt(before[6 + k]) * scale * slope
             np.testing.assert_allclose(np.abs(gradient), np.abs(wanted), rtol=1e-3, atol=1e-6)
         assert not np.array_equal(noisy[0].npvalue(recalculate=True), before[6]), "recalculated: drawn anew"

@@ -68,8 +68,7 @@ def test_what_is_saved_computes_the_same(folder):
 
 
 def test_what_is_done_to_the_data_and_the_card(folder):
-    module = bound()
-    told = {"mean": [1.0, 2.0], "scale": 0.5, "labels": ["a", "ä"]}
+    module, told = bound(), {"mean": [1.0, 2.0], "scale": 0.5, "labels": ["a", "ä"]}
     module.save_pretrained(folder, preprocessor={**told, "mean": np.float32([1, 2])})
     assert mx.interop.load_pretrained(folder).preprocessor == told
     assert "| `data` | (4, 5) | float32 |" in (folder / "README.md").read_text(encoding="utf-8")
@@ -87,8 +86,7 @@ def test_what_is_done_to_the_data_and_the_card(folder):
 def test_large_parameters_are_spread_and_old_files_go(folder):
     module = bound()
     module.save_pretrained(folder, max_shard_bytes=40)
-    shards = [name for name in listed(folder) if name.startswith("model-")]
-    assert len(shards) > 2
+    assert len([name for name in listed(folder) if name.startswith("model-")]) > 2
     assert "model.safetensors" not in listed(folder)
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     assert index["metadata"]["total_size"] == 4 * (3 * 5 + 3 + 4 * 3)

@@ -49,8 +49,7 @@ def test_fine_tuning_follows_torch():
 def test_a_module_predicts_at_once_and_is_fitted():
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
     net.eval()
-    x = np.random.randn(50, 4).astype(np.float32)
-    module = mx.mod.Module.from_torch(net, torch.zeros(1, 4))
+    x, module = np.random.randn(50, 4).astype(np.float32), mx.mod.Module.from_torch(net, torch.zeros(1, 4))
     assert (module.data_names, module.label_names) == (["input"], [])
     found = module.predict(mx.io.NDArrayIter({"input": x}, batch_size=7)).asnumpy()
     np.testing.assert_allclose(found, net(torch.from_numpy(x)).detach().numpy(), 1e-4, 1e-5)

@@ -33,8 +33,7 @@ def run(symbol, arg_params, aux_params, batch):
 def wanted(path, batch):
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session.run(None, batch)
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, batch)
 
 
 def same(got, expected):

@@ -93,5 +93,4 @@ def test_batchnorm_is_folded(name, left):
     net = model(name)
     found = exported(net.symbol, net.arrays, net.params, 17, fold_batchnorm=True)
     compare(net.symbol, found, net.arrays)
-    count = [node.op_type for node in found.graph.node].count("BatchNormalization")
-    assert count == left
+    assert [node.op_type for node in found.graph.node].count("BatchNormalization") == left

@@ -42,8 +42,7 @@ def test_simple_bind_ignores_names_that_are_not_there_with_a_warning():
 
 def test_parameters_gradients_and_states_are_borrowed():
     net = S.BatchNorm(fc(), name="bn")
-    first = net.simple_bind(mx.cpu(), data=(4, 5))
-    names = ["fc_weight", "fc_bias", "bn_gamma", "bn_beta"]
+    first, names = net.simple_bind(mx.cpu(), data=(4, 5)), ["fc_weight", "fc_bias", "bn_gamma", "bn_beta"]
     second = net.simple_bind(mx.cpu(), shared_arg_names=names, shared_exec=first, data=(2, 5))
     assert second.arg_dict["fc_weight"] is first.arg_dict["fc_weight"]
     assert second.grad_dict["fc_weight"] is first.grad_dict["fc_weight"]

@@ -77,16 +77,14 @@ def test_types_that_are_joined():
     check_op("amp_multicast", X.astype("float16"), X, num_outputs=2, cast_narrow=[True, False])
     check_op("amp_cast", X, types=["int32", "float32"], dtype="float16")
     check_op("Cast", np.array([0.0, 1.7, 3.2], "float32"), dtype=TYPES)
-    net = S.Cast(S.Cast(S.Variable("x"), dtype="bfloat16") * 3, dtype="float32")
-    model = exported(net, {"x": X})
+    model = exported(S.Cast(S.Cast(S.Variable("x"), dtype="bfloat16") * 3, dtype="float32"), {"x": X})
     assert onnx.TensorProto.BFLOAT16 in {each.i for node in model.graph.node for each in node.attribute}
 
 
 def test_a_chain_of_dynamic_shapes():
     tall = S.repeat(S.Variable("x"), repeats=3, axis=0)
     net = S.Reshape(S.broadcast_like(S.zeros_like(tall), tall) + tall, shape=(-4, -1, 3, -2))
-    model = check_same(net, {"x": X}, dynamic={"x": {0: "batch"}})
-    more = np.concatenate([X, X, X])
+    model, more = check_same(net, {"x": X}, dynamic={"x": {0: "batch"}}), np.concatenate([X, X, X])
     found = runtime_outputs(model, {"x": more})[0]
     np.testing.assert_array_equal(found, np.repeat(more, 3, 0).reshape(12, 3, 3, 4))
 

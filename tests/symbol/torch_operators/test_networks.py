@@ -27,8 +27,7 @@ class Recurrent(nn.Module):
 
 def test_recurrent_networks_and_cells():
     symbol, args, _ = compare(Recurrent(), lambda n: (torch.randn(n, 3, 3), torch.randn(n, 4)))
-    kinds = [n.op.name for n in symbol.graph.nodes if n.op is not None]
-    assert kinds.count("RNN") == 6
+    assert [n.op.name for n in symbol.graph.nodes if n.op is not None].count("RNN") == 6
     assert "gru.weight_hh_l1_reverse" in args
     assert symbol.list_outputs()[3] == "output3_out_output"
 
