@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from dpmodule.agents import ExecutableWorld, create_task
+from dpmodule.agents import create_task
 from dpmodule.agents.batch_world import best_window
 from helpers.talks import Noting, NotingBatch, Texts, epoch, spec
 
@@ -108,23 +108,6 @@ def test_parley_init_chooses_the_tasks_of_each_row():
         firsts.append("".join(row.get_acts()[0]["text"][0] for row in world.worlds))
     assert firsts == ["aa", "bb", "aa", "bb"]
     assert world.epoch_done()
-
-
-def test_worlds_with_their_own_execute_and_observe():
-    class Whispering(ExecutableWorld):
-        def execute(self, agent, act):
-            self.said = [*getattr(self, "said", ()), act.get("text")]
-
-        def observe(self, agent, act):
-            is_own = act["id"] == agent.getID()
-            return None if is_own else {**act, "text": f"({act.get('text')})"}
-
-    given = opt_of(2)
-    student = Noting(given)
-    world = create_task(given, student, default_world=Whispering)
-    world.parley()
-    assert [each["text"] for each in student.seen] == ["(a 0.0)", "(a 1.0 x x)"]
-    assert [row.said for row in world.worlds] == [["a 0.0", "0.0"], ["a 1.0 x x", "1.0"]]
 
 
 @pytest.mark.parametrize("sort", [False, True])

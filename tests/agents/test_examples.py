@@ -27,9 +27,7 @@ def test_squashed_examples():
     ):
         rows = rows_of(**opt)
         assert [each["text"] for each in rows][-len(texts) :] == texts
-        assert [(each["labels"], each["episode_done"]) for each in rows] == [
-            ([f"y{n}"], True) for n in range(1, 5)
-        ]
+        assert [(e["labels"], e["episode_done"]) for e in rows] == [([f"y{n}"], True) for n in range(1, 5)]
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 2, 3, 4])

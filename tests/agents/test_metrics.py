@@ -76,11 +76,8 @@ def test_reports_by_hand(opt, replies, report):
 
 
 def test_macro_and_micro_averages():
-    reports = {
-        "a": {"total": 10, "accuracy": 0.5, "loss": 3.0},
-        "b": {"total": 30, "accuracy": 0.1},
-        "c": {"total": 0},
-    }
+    reports = {"a": {"total": 10, "accuracy": 0.5, "loss": 3.0}, "b": {"total": 30, "accuracy": 0.1}}
+    reports["c"] = {"total": 0}
     found = aggregate_metrics(reports)
     assert (found["total"], found["accuracy"], found["loss"], found["tasks"]) == (40, 0.3, 3.0, reports)
     assert found["micro"] == {"accuracy": 0.2, "loss": 3.0}

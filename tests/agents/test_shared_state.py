@@ -115,10 +115,8 @@ def add_all(channel, tally, index, given):
 def test_a_sum_over_columns_is_the_exact_one_rounded_once(columns):
     for seed in range(20):
         draw = random.Random(seed)
-        parts = ((draw.random(), draw.randrange(99), 0), range(-20, 20), (-1, 1))
-        given = [
-            draw.choice(parts[0]) * 10.0 ** draw.choice(parts[1]) * draw.choice(parts[2]) for _ in range(200)
-        ]
+        first, powers, signs = ((draw.random(), draw.randrange(99), 0), range(-20, 20), (-1, 1))
+        given = [draw.choice(first) * 10.0 ** draw.choice(powers) * draw.choice(signs) for _ in range(200)]
         tally = SumColumns(columns)
         for index in range(columns):
             add_all(None, tally, index, given[index::columns])

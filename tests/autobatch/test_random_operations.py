@@ -23,9 +23,7 @@ def test_masks(is_batched, name):
     """The gradient has the mask of the value; some elements share one."""
     array = np.arange(1.0, 25.0).reshape(3, 4, 2)
     xs = [dy.inputTensor(array, batched=is_batched) for _ in range(12)]
-    nodes = [MASKS[name](x, 0.5) for x in xs] + [
-        MASKS[name](ones(3, n, batched=True), 0.5) for n in (1, 3, 9)
-    ]
+    nodes = [MASKS[name](x, 0.5) for x in [*xs, *(ones(3, n, batched=True) for n in (1, 3, 9))]]
     dy.esum([dy.sum_batches(dy.sum_elems(dy.square(y))) for y in nodes]).backward(full=True)
     ys = np.stack(dy.npvalues(nodes[:12])) / array
     assert set(ys.ravel().tolist()) == {0.0, 2.0}

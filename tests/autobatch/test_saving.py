@@ -145,9 +145,7 @@ def test_a_full_disk_is_told(append):
         collection()[0].save("/dev/full", append=append)
 
 
-ENTRIES = [
-    *(None, (), ("Parameters",), ("Parameters", 3), ("Other", "/W"), ("Other", (1,), "/W"), (int, 1, "/W")),
-]
+ENTRIES = [None, (), ("Parameters",), ("Parameters", 3), ("X", "/W"), ("X", (1,), "/W"), (int, 1, "/W")]
 
 
 def test_lists_of_objects_that_are_damaged_or_cut_off(tmp_path):

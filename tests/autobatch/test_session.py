@@ -238,8 +238,6 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
 QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(3000, marks=SLOW)])
-def test_any_order_of_calls(examples):
-    run_state_machine_as_test(
-        Session, settings=settings(max_examples=examples, stateful_step_count=30, **QUIET)
-    )
+@pytest.mark.parametrize("count", [25, pytest.param(3000, marks=SLOW)])
+def test_any_order_of_calls(count):
+    run_state_machine_as_test(Session, settings=settings(max_examples=count, stateful_step_count=30, **QUIET))

@@ -41,10 +41,7 @@ POINTWISE = {
     **{"softmax": softmax(A.x), "softsign": A.x / (1 + np.abs(A.x)), "square": A.x**2},
     "tanh": np.tanh(A.x),
 }
-BINARY = {
-    **{"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum},
-    "min": np.minimum,
-}
+BINARY = {n[:3]: getattr(np, n) for n in "add subtract multiply divide maximum minimum".split()}
 
 
 def elementwise(name, second, **more):

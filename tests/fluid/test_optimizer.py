@@ -125,10 +125,8 @@ def test_rows_that_no_line_has_stay_under_ftrl():
 
 
 def test_rates_and_decays_of_single_parameters():
-    decay = fluid.regularizer.L2Decay(0.25)
-    fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.5)).minimize(
-        line(learning_rate=3.0, regularizer=decay)
-    )
+    sgd = fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.5))
+    sgd.minimize(line(learning_rate=3.0, regularizer=fluid.regularizer.L2Decay(0.25)))
     (found,), batch = trained(1)
     w = np.array([[0.3, -0.2, 0.5]])
     np.testing.assert_allclose(found, w - 0.3 * (gradient(w, batch) + 0.25 * w), rtol=1e-5)

@@ -143,9 +143,3 @@ def test_slice_assign():
     assert array.slice_assign_scalar(9, (0,), (1,), None) is array
     array.slice_assign(nd.array([[7], [8]]), (None, 0), (None, 1), (1, 1))
     np.testing.assert_array_equal(array.asnumpy(), [[7, 9, 9], [8, 4, 5]])
-
-
-def test_index_arrays_beside_a_negative_step():
-    array, base = nd.array(counted((3, 4))), counted((3, 4))
-    array[::-1, [0, 2]] = base[::-1, [0, 2]] = [[-1, -2], [-3, -4], [-5, -6]]
-    np.testing.assert_array_equal(array.asnumpy(), base)

@@ -101,10 +101,7 @@ def test_other_results_are_copies(text):
 def test_results_live_where_the_first_input_does():
     left, right = nd.ones((2,), ctx=mx.cpu(1)), nd.ones((2,), ctx=mx.cpu(2))
     with mx.cpu(3):
-        made = [
-            *(left + right, nd.relu(right), right[0], left * 2, nd.array(left)),
-            nd.from_torch(torch.zeros(1)),
-        ]
+        made = left + right, nd.relu(right), right[0], left * 2, nd.array(left), nd.from_torch(torch.zeros(1))
     assert [array.context.device_id for array in made] == [1, 2, 2, 1, 3, 3]
 
 

@@ -33,12 +33,12 @@ def same(got, want, dtype):
     np.testing.assert_allclose(got.asnumpy(), want, rtol=rtol)
 
 
-@walks(product(ARITHMETIC, FLOATS + INTEGERS))
-def test_arithmetic(function, dtype):
+@walks(product([*ARITHMETIC, *COMPARISON], FLOATS + INTEGERS))
+def test_arithmetic_and_comparison_keep_the_type(function, dtype):
     left, right = values(dtype), values(dtype, (3,), 1)
     same(function(mine(left), mine(right)), function(left, right), dtype)
     same(function(mine(right), mine(left)), function(right, left), dtype)
-    for number in (2, 3, True):
+    for number in (2, 3, True, left.ravel()[0].item()):
         fixed = np.asarray(number, dtype)
         same(function(mine(left), number), function(left, fixed), dtype)
         same(function(number, mine(left)), function(fixed, left), dtype)
@@ -55,15 +55,6 @@ def test_integers_stay_integers():
     ):
         same(got, want, "int32")
     same(nd.array([0, 1, 2], dtype="uint8") - 2, [254, 255, 0], "uint8")
-
-
-@walks(product(COMPARISON, FLOATS + INTEGERS))
-def test_comparison_gives_0_and_1_in_the_operands_type(function, dtype):
-    left, right = values(dtype), values(dtype, (3,), 1)
-    same(function(mine(left), mine(right)), function(left, right), dtype)
-    number = left.ravel()[0].item()
-    same(function(mine(left), number), function(left, number), dtype)
-    same(function(number, mine(left)), function(number, left), dtype)
 
 
 def test_numpy_operands_take_the_type_of_the_array():

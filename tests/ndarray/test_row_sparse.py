@@ -178,16 +178,14 @@ def test_results_are_written_into_sparse_arrays():
     assert drawn.asnumpy().min() >= 1
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")]
-)
-def test_a_changed_storage_type_is_recorded(before, after):
-    array = nd.array(TWO_ROWS).tostype(before)
+@pytest.mark.parametrize(("old", "new"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")])
+def test_a_changed_storage_type_is_recorded(old, new):
+    array = nd.array(TWO_ROWS).tostype(old)
     array.attach_grad()
     with mx.autograd.record():
-        other = array.tostype(after)
+        other = array.tostype(new)
         loss = mx.nd.dot(other, mx.nd.ones((TWO_ROWS.shape[1], 1))).sum()
-    assert other.stype == after
+    assert other.stype == new
     loss.backward()
     assert (array.grad.asnumpy() == 1).all()
 

@@ -42,12 +42,10 @@ def test_recorded_files_load(name):
     for loaded in (nd.load(str(FILES / name)), nd.load_frombuffer((FILES / name).read_bytes())):
         got = by_name(loaded)
         assert sorted(got) == sorted(want)
-        for key, values in want.items():
+        for key, value in want.items():
             array = got[key].asnumpy()
-            assert (array.dtype, array.shape, got[key].context) == (values.dtype, values.shape, mx.cpu(0)), (
-                key
-            )
-            np.testing.assert_array_equal(array, values, err_msg=key)
+            assert (array.dtype, array.shape, got[key].context) == (value.dtype, value.shape, mx.cpu(0)), key
+            np.testing.assert_array_equal(array, value, err_msg=key)
 
 
 @pytest.mark.parametrize("name", [*AGAIN, "empty.nd", "v3_npshape.params"])

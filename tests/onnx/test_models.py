@@ -20,9 +20,7 @@ def folder(tmp_path_factory):
 def check(name, opset, folder):
     """Export a network with two rows, run it with two and with six, and let it come in again."""
     net = model(name)
-    axes = {
-        each: 1 if "begin_state" in each else 0 for each in net.arrays
-    }  # layers come first in begin states
+    axes = {each: int("begin_state" in each) for each in net.arrays}  # layers come first in begin states
     dynamic = {each: {axes[each]: "batch"} for each in net.inputs}
     found = exported(net.symbol, net.arrays, net.params, opset, dynamic)
     assert [out.name for out in found.graph.output] == net.symbol.list_outputs()

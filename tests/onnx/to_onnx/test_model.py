@@ -48,10 +48,7 @@ def test_layers(shape, layer, attrs, axis, fixed):
 
 @pytest.mark.parametrize("reason", ["axis", "statistics", "unknown", "read by another", "shared weight"])
 def test_what_stays(reason):
-    shape, layer, attrs, axis = LAYERS[0]
-    net = network(
-        shape, layer, attrs, 2 if reason == "axis" else axis, output_mean_var=reason == "statistics"
-    )
+    net = network(*LAYERS[0][:3], 2 if reason == "axis" else 1, output_mean_var=reason == "statistics")
     symbol, params = net.symbol, net.params
     if reason == "unknown":
         params = [name for name in params if name != "norm_beta"]

@@ -38,9 +38,7 @@ def test_scaled_dot_product_attention():
 
     def attention(query="x", key="y", **options):
         def call(x, y):
-            q, k = (
-                (x if each == "x" else y).view(x.shape[0], -1, 2, 4).transpose(1, 2) for each in (query, key)
-            )
+            q, k = ((x if e == "x" else y).view(x.shape[0], -1, 2, 4).transpose(1, 2) for e in (query, key))
             k = k[:, :1] if "enable_gqa" in options else k
             return F.scaled_dot_product_attention(q, k, k, **options)
 
