@@ -68,8 +68,7 @@ def check(first, second, is_double, opt, batched, as_teacher):
         world, _, parleys = epoch(opt, student)
     assert has_workers or seen_by(student) == expected  # other processes have lists of their own
     serial = {"task": opt["task"], "datatype": "valid"}
-    assert world.report() == epoch(serial, Half(serial))[0].report()
-    assert world.num_examples() == len(expected)
+    assert (world.report(), world.num_examples()) == (epoch(serial, Half(serial))[0].report(), len(expected))
     if has_workers:
         assert parleys <= len(expected) + 3 * opt["numthreads"]
     elif opt["max_batch_tokens"] and not as_teacher:

@@ -137,8 +137,7 @@ def _train(channel, shared, index):
 @pytest.mark.parametrize(
     ("kind", "more", "method"),
     [
-        ("smallest", {"momentum": 0.9}, "fork"),
-        ("smallest", {"contexts": "cpu(0),cpu(1)"}, "fork"),
+        *(("smallest", {"momentum": 0.9}, "fork"), ("smallest", {"contexts": "cpu(0),cpu(1)"}, "fork")),
         ("seq2seq", {"optimizer": "adam"}, "fork"),
         pytest.param("smallest", {"optimizer": "adam"}, "spawn", marks=pytest.mark.slow),
     ],

@@ -55,9 +55,7 @@ def test_it_learns_to_reverse_letters(learned):
 @pytest.mark.parametrize(
     ("more", "parleys", "accuracy"),
     [
-        ({}, 400, 0.99),
-        ({"numlayers": 2, "dropout": 0.1}, 400, 0.99),
-        ({"attention": "none"}, 400, 0.9),
+        *(({}, 400, 0.99), ({"numlayers": 2, "dropout": 0.1}, 400, 0.99), ({"attention": "none"}, 400, 0.9)),
         ({"numthreads": 2, "hiddensize": 64, "embeddingsize": 32, "learningrate": 0.01}, 600, 0.9),
     ],
 )

@@ -59,8 +59,7 @@ CHANGES = {
     "update": lambda collection, w: dy.SimpleSGDTrainer(collection).update(),
     "update_subset": lambda collection, w: dy.SimpleSGDTrainer(collection).update_subset([0], []),
     "set_value": lambda collection, w: w.set_value(np.array([1, 2, 3])),
-    "zero": lambda collection, w: w.zero(),
-    "scale": lambda collection, w: w.scale(2.0),
+    **{"zero": lambda collection, w: w.zero(), "scale": lambda collection, w: w.scale(2.0)},
     "clip_inplace": lambda collection, w: w.clip_inplace(0.15, 0.25),
     "load_tensors": lambda collection, w: collection.load_tensors({w.name(): torch.ones(3)}),
 }

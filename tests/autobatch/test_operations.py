@@ -33,8 +33,7 @@ VARIANTS = [
 STANDS_FOR = {
     **dict.fromkeys(["nobackprop", "round", "ceil", "argmax"], lambda dy, x: x * 0.0),
     **dict.fromkeys(["round_straight", "floor_straight", "argmax_straight"], lambda dy, x: x * 1.0),
-    "flip_gradient": lambda dy, x: -x,
-    "scale_gradient": lambda dy, x: x * 0.5,
+    **{"flip_gradient": lambda dy, x: -x, "scale_gradient": lambda dy, x: x * 0.5},
 }
 # what DyNet 2.1 gets wrong (finite differences below agree with us)
 WRONG_VALUES = {

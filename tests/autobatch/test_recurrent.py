@@ -79,8 +79,7 @@ def test_states_know_those_before_them(setting):
     state = builder.initial_state()
     assert (state.prev(), state.output(), state.h(), state.s()) == (None, None, (), ())
     after = state.add_input(vectors(1)[0])
-    assert (after.prev(), after.b(), len(after.s())) == (state, builder, 2 * LAYERS)
-    assert state.transduce([]) == []
+    assert (after.prev(), after.b(), len(after.s()), state.transduce([])) == (state, builder, 2 * LAYERS, [])
 
 
 @walks(product([1, 3], KINDS))

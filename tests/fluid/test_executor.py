@@ -42,8 +42,7 @@ def test_what_may_be_fed():
     words, _ = text_inputs()
     total = layers.cast(layers.sequence_pool(words, "sum"), "float32")
     ways = [
-        [[1, 2], [30], []],
-        [np.array([1, 2]), np.array([[30]]), []],
+        *([[1, 2], [30], []], [np.array([1, 2]), np.array([[30]]), []]),
         fluid.create_lod_tensor(np.array([[1], [2], [30]]), [[2, 1, 0]]),
         mx.nd.ragged_array([[1, 2], [30], []], dtype="int64"),
         mx.nd.ragged_array([[1, 2], [30], []], dtype="float32"),

@@ -28,8 +28,7 @@ def bound(net=None, shape=(4, 5)):
 
 
 def outputs(module):
-    batch = mx.io.DataBatch([mx.nd.array(np.random.RandomState(0).rand(4, 5))], None)
-    module.forward(batch, is_train=False)
+    module.forward(mx.io.DataBatch([mx.nd.array(np.random.RandomState(0).rand(4, 5))], None), is_train=False)
     return module.get_outputs()[0].asnumpy()
 
 

@@ -74,5 +74,4 @@ def test_while_loop_forms():
 )
 def test_cond(pred, want):
     a, b = mx.nd.array([1]), mx.nd.array([2])
-    found = mx.nd.contrib.cond(pred, lambda: (a + 5) * (b + 5), lambda: (a - 5) * (b - 5))
-    assert found.asscalar() == want
+    assert mx.nd.contrib.cond(pred, lambda: (a + 5) * (b + 5), lambda: (a - 5) * (b - 5)).asscalar() == want

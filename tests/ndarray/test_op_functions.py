@@ -98,8 +98,7 @@ def test_keywords_without_effect_are_taken_where_mxnet_takes_them():
     array = nd.array([[-1.0, 2.0]])
     for result in (
         nd.relu(array, shape=(3,), ctx="cpu(1)", attr={"a": "b"}, other=array, data_lr_mult=1),
-        array.relu(slope=[1]),
-        nd.broadcast_add(array, nd.array([[1.0, 0.0]]), axis=1),
+        *(array.relu(slope=[1]), nd.broadcast_add(array, nd.array([[1.0, 0.0]]), axis=1)),
         nd.clip(array, 0, 9, __mark__="x"),
     ):
         assert result.asnumpy().tolist() == [[0, 2]]

@@ -76,8 +76,7 @@ def test_empty_arrays():
     for array in (
         *(sparse.zeros("row_sparse", (3, 2)), sparse.empty("row_sparse", (3, 2))),
         *(nd.zeros((3, 2), stype="row_sparse"), nd.empty((3, 2), stype="row_sparse")),
-        sparse.row_sparse_array((3, 2)),
-        sparse.row_sparse_array((np.int32(3), np.int64(2)), shape=(3, 2)),
+        *(sparse.row_sparse_array((3, 2)), sparse.row_sparse_array((np.int32(3), np.int64(2)), shape=(3, 2))),
         sparse.row_sparse_array((np.zeros((0, 2), "f4"), []), shape=(3, 2)),
         *(sparse.row_sparse_array(([], []), shape=(3, 2)), nd.zeros((3, 2)).tostype("row_sparse")),
     ):

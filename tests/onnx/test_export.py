@@ -60,8 +60,7 @@ def results(found, size=3, rows=2):
     "options",
     [
         {"params": {f"arg:{name}": value for name, value in parameters().items()}},
-        {"params": [parameters(), {}]},
-        {"params": {**parameters(), "of_another": mx.nd.ones((2,))}},
+        *({"params": [parameters(), {}]}, {"params": {**parameters(), "of_another": mx.nd.ones((2,))}}),
         {"in_shapes": None, "input_shape": [(2, 3)]},
         *[{"in_types": types} for types in (np.float32, [np.float32], ["float32"])],
         {"input_type": np.dtype("float32")},

@@ -107,8 +107,7 @@ def test_names_and_metadata_of_the_file(tmp_path):
     assert (sorted(arg_params), sorted(aux_params)) == (["b", "g", "s", "w"], ["m", "v"])
     found = mx.onnx.get_model_metadata(str(path))
     assert found == {"input_tensor_data": [("x", (0, 3))], "output_tensor_data": [("y", (0, 4))]}
-    module = mx.mod.Module.from_onnx(dense(tmp_path, "[]"), shapes={"x": (5, 3)})
-    assert module.output_shapes[0][1] == (5, 4)
+    assert mx.mod.Module.from_onnx(dense(tmp_path, "[]"), shapes={"x": (5, 3)}).output_shapes[0][1] == (5, 4)
 
 
 class TestTraining:

@@ -69,8 +69,7 @@ def test_parameters_buffers_and_constants():
 
 
 NAMES = [
-    (lambda x: x * 2, ["mul"]),
-    (lambda x: x, ["output"]),
+    *((lambda x: x * 2, ["mul"]), (lambda x: x, ["output"])),
     (lambda x: (x * 2, x + 1), ["output0", "output1"]),
     (lambda x: [x * 2, {"inner": x}], ["output0", "output1_inner"]),
     (lambda x: {"mul": x * 3, "x": x, "again": x, "none": None, "number": 3}, ["mul", "x_1", "again"]),
