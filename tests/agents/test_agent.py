@@ -3,15 +3,9 @@ import sys
 
 import pytest
 
-from dpmodule.agents import (
-    Agent,
-    RandomCandidateAgent,
-    RepeatLabelAgent,
-    RepeatQueryAgent,
-    create_agent,
-    create_task,
-)
+from dpmodule.agents import Agent, create_agent, create_task
 from dpmodule.agents.agent import dump_options, load_options
+from dpmodule.agents.baselines import RandomCandidateAgent, RepeatLabelAgent, RepeatQueryAgent
 from dpmodule.base import ArgumentError
 from helpers.talks import Texts, spec
 

@@ -94,10 +94,7 @@ def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lin
 def test_a_cloze_file_asks_so_before_each_episode(read):
     episodes = read(FB, "1 a _\tb\n2 c\td\n1 e\tf\n", cloze=True)
     line = "Fill in the blank in the last sentence."
-    assert [[each["text"] for each in episode] for episode in episodes] == [
-        [f"{line}\na _", "c"],
-        [f"{line}\ne"],
-    ]
+    assert [[each["text"] for each in one] for one in episodes] == [[f"{line}\na _", "c"], [f"{line}\ne"]]
 
 
 def test_named_fields(read):

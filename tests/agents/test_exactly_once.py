@@ -51,12 +51,8 @@ def check(first, second, is_double, opt, batched, as_teacher):
     if as_teacher or has_workers:
         opt["max_batch_tokens"] = None
     student = (HalfBatch if batched and (opt["batchsize"] > 1 or opt["max_batch_tokens"]) else Half)(opt)
-    expected = sorted(
-        (name, f"{episode}.{entry}")
-        for name, lengths in tasks.items()
-        for episode, length in enumerate(lengths)
-        for entry in range(length)
-    )
+    episodes = [(name, place, m) for name, lengths in tasks.items() for place, m in enumerate(lengths)]
+    expected = sorted((name, f"{place}.{entry}") for name, place, m in episodes for entry in range(m))
     if as_teacher:
         world = DialogPartnerWorld(opt, [MultiTaskTeacher({**opt, "numthreads": 1}), student])
         if has_workers:

@@ -58,9 +58,7 @@ OURS = "ForeignValue|Shape|Bounds|NegativeIndex|EmptySequence|Argument|StaleExpr
 
 
 def test_errors_of_functions_are_of_the_package_and_name_the_line(engine):
-    calls = [
-        call for call in wrong_calls(CALLS, 1500, seed=6) if re.match(r"dy\.[a-z]\w*\((?!.*float)", call)
-    ]
+    calls = [c for c in wrong_calls(CALLS, 1500, seed=6) if re.match(r"dy\.[a-z]\w*\((?!.*float)", c)]
     told = re.compile(rf"TypeError|SyntaxError|OverflowError: int|({OURS})Error: .*\(at <call>:1\)", re.S)
     found = [(call, text) for call, (text, *_) in zip(calls, outcomes(calls, engine, True)) if text]
     assert len(found) > 500

@@ -41,7 +41,7 @@ POINTWISE = {
     **{"softmax": softmax(A.x), "softsign": A.x / (1 + np.abs(A.x)), "square": A.x**2},
     "tanh": np.tanh(A.x),
 }
-BINARY = {n[:3]: getattr(np, n) for n in "add subtract multiply divide maximum minimum".split()}
+BINARY = {n[:3]: getattr(np, n) for n in ("add", "subtract", "multiply", "divide", "maximum", "minimum")}
 
 
 def elementwise(name, second, **more):

@@ -107,9 +107,8 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
 def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
     x, given = declared(8), sequences(8)
     start = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.5))
-    outs = layers.dynamic_lstm(
-        x, 8, use_peepholes=peepholes, is_reverse=is_reverse, param_attr=start, bias_attr=start
-    )
+    more = {"param_attr": start, "bias_attr": start}
+    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, **more)
     found = run({"x": given}, list(outs), return_numpy=False)
     weight, bias = values("lstm_0_weight", "lstm_0_bias")
     assert (weight.shape, bias.shape) == ((8, 2), (14 if peepholes else 8,))

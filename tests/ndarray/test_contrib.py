@@ -20,9 +20,8 @@ def loop(kind, F, x, s, w):
         return F.contrib.foreach(lambda x, s: BODIES[kind](F, x, s, w), x, [s])
     start = [F.sum(s) * 0, F.sum(s)]
     step = lambda i, s: ([i * s, s + 2.5], [i + 1, s * 2.5])  # noqa: E731
-    return F.contrib.while_loop(lambda i, s: i <= 2.5, step, start, max_iterations=6), [
-        F.broadcast_mul(x, F.expand_dims(w, axis=0))
-    ]
+    product = F.broadcast_mul(x, F.expand_dims(w, axis=0))
+    return F.contrib.while_loop(lambda i, s: i <= 2.5, step, start, max_iterations=6), [product]
 
 
 def flat(value):
@@ -62,8 +61,7 @@ def test_while_loop_forms():
     out, last = repeat(lambda i: i < 3, lambda i: (i, i + 1), zero, 5)
     assert (out.asnumpy().tolist(), last.asscalar()) == ([[0], [1], [2], [0], [0]], 3)
     for go_on, step, total in (
-        (lambda i: i < 0, (lambda i: (i, i + 1)), 0),
-        (lambda i: 1, (lambda i: (None, (i + 2,))), 10),
+        *((lambda i: i < 0, (lambda i: (i, i + 1)), 0), (lambda i: 1, (lambda i: (None, (i + 2,))), 10)),
     ):
         out, last = repeat(go_on, step, [zero], 5)
         assert (out, last[0].asscalar()) == ([], total)

@@ -125,10 +125,7 @@ def test_large_models_keep_parameters_beside(tmp_path, monkeypatch):
 
 def test_all_operators_that_onnx_lacks_and_all_misfits_come_in_one_error():
     step = S.sgd_update(S.Variable("w"), S.Variable("g"), lr=0.1, name="step")
-    spectrum, large = (
-        S.linalg.syevd(S.Variable("m"), name="m")[0],
-        S.linalg.inverse(S.Variable("n"), name="n"),
-    )
+    spectrum, large = S.linalg.syevd(S.Variable("m"), name="m")[0], S.linalg.inverse(S.var("n"), name="n")
     own = S.Custom(S.Variable("data"), op_type="of_onnx", name="own")
     wanted = "Custom 'own'.*user-defined Python code", "sgd_update 'step'.*an optimizer's step"
     wanted += "_linalg_syevd 'm'.*computes eigenvalues", "_linalg_inverse 'n'.*the matrices have 9 rows"

@@ -12,11 +12,9 @@ def fc():
 
 
 def test_by_name_and_by_position():
-    net, want = fc(), ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
-    assert (
-        net.infer_shape(data=(2, 5)) == net.infer_shape((2, 5)) == net.infer_shape((2, 5), None, ()) == want
-    )
-    assert net.infer_shape(data=[np.int64(2), 5]) == want
+    infer, want = fc().infer_shape, ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
+    assert infer(data=(2, 5)) == infer((2, 5)) == infer((2, 5), None, ()) == want
+    assert infer(data=[np.int64(2), 5]) == want
 
 
 def test_unknown_shapes_give_nones_and_a_warning_that_names_them():

@@ -82,11 +82,8 @@ def test_every_input_can_be_set():
 def test_numbers_by_columns():
     holds(dy.inputVector(GRID.T), GRID.T.ravel())
     holds(dy.inputMatrix([1, 2, 3, 4, 5, 6], (2, 3)), [[1, 3, 5], [2, 4, 6]])
-    for dim, size, wanted in (
-        ((2, 3), 1, [[0, 2, 4], [1, 3, 5]]),
-        ((2,), 3, [[0, 2, 4], [1, 3, 5]]),
-        (None, 1, [0, 1, 2, 3, 4, 5]),
-    ):
+    rows = [[0, 2, 4], [1, 3, 5]]
+    for dim, size, wanted in (((2, 3), 1, rows), ((2,), 3, rows), (None, 1, [0, 1, 2, 3, 4, 5])):
         for numbers in (np.arange(6.0), [0, 1, 2, 3, 4, 5]):
             holds(dy.inputTensorTranspose(numbers, dim, size), wanted, size)
 

@@ -78,21 +78,14 @@ def test_interleaved_attention(opset):
     check_dynamic(symbol, {"x": floats(5, 2, 24)}, {"x": floats(7, 3, 24)}, {"x": ANY}, opset=opset)
     weights = mx.sym.softmax(contrib.interleaved_matmul_encdec_qk(x, kv, heads=2))
     symbol = contrib.interleaved_matmul_encdec_valatt(kv, weights, heads=2)
-    first, other = (
-        {"x": floats(steps, rows, 8), "kv": floats(source, rows, 16)}
-        for steps, rows, source in ((5, 2, 3), (4, 3, 9))
-    )
+    sizes = (5, 2, 3), (4, 3, 9)
+    first, other = ({"x": floats(n, rows, 8), "kv": floats(source, rows, 16)} for n, rows, source in sizes)
     check_dynamic(symbol, first, other, {"x": ANY, "kv": {0: "source", 1: "batch"}}, opset=opset)
 
 
 def test_scaling_by_a_length_that_is_not_known():
     symbol = mx.sym.contrib.div_sqrt_dim(mx.sym.Variable("x"))
     check_dynamic(symbol, {"x": floats(2, 4)}, {"x": floats(2, 9)}, {"x": {1: "width"}})
-
-
-# sequences of different lengths, with other numbers of steps and rows than at export
-
-OPERATORS = ("SequenceMask", "SequenceLast", "SequenceReverse")
 
 
 # loops and branches go out as Scan, Loop and If, with the outputs recorded from MXNet 1.9.1

@@ -61,9 +61,7 @@ x * torch.linspace(0, 1, 6)
 WRITTEN = Functions({"parts": written, "whole": relu_in_place, "view": changed_view})
 
 
-@pytest.mark.parametrize(
-    "functions", [*map(expressions, (VIEWS, PARTS, MADE)), WRITTEN], ids=str.split("views parts made written")
-)
+@pytest.mark.parametrize("functions", [*map(expressions, (VIEWS, PARTS, MADE)), WRITTEN])
 def test_arrays_of_boxes(functions):
     compare(functions, lambda n: (torch.randn(n, 4, 6),))
 
