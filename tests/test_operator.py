@@ -128,25 +128,6 @@ def test_executor_calls_as_mxnet_does():
     assert LOG[-1][:2] == ("forward", False)
 
 
-def test_loss_needs_no_head_gradient_and_others_do():
-    def begin(self):
-        mx.operator.CustomOpProp.__init__(self, need_top_grad=False)
-
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.assign(in_grad[0], req[0], out_data[0] * 3)
-
-    prop("test_loss", __init__=begin, create_operator=custom(None, backward))
-    data = mx.sym.Variable("data")
-    executor = mx.sym.Custom(data, op_type="test_loss").simple_bind(mx.cpu(), data=(2,))
-    executor.forward(is_train=True, data=mx.nd.array([1, 2]))
-    executor.backward()
-    assert executor.grad_dict["data"].asnumpy().tolist() == [3, 6]
-    other = mx.sym.Custom(data, op_type="test_scale").simple_bind(mx.cpu(), data=(2, 3))
-    other.forward(is_train=True)
-    with pytest.raises(mx.base.ArgumentError, match="is not a loss"):
-        other.backward()
-
-
 def test_several_outputs_of_several_types():
     def forward(self, is_train, req, in_data, out_data, aux):
         self.assign(out_data[0], req[0], in_data[0].sum(axis=1))
@@ -200,31 +181,6 @@ def test_backward_under_a_monitor_calls_both_once_more():
     executor.forward(is_train=True)
     executor.backward(mx.nd.ones((2, 3)))
     assert [entry[0] for entry in LOG] == ["create", *["forward"] * 2, *["backward"] * 2]
-
-
-def test_operator_that_uses_arrays_autograd_and_another_operator_inside():
-    def forward(self, is_train, req, in_data, out_data, aux):
-        self.x = in_data[0].copy()
-        self.x.attach_grad()
-        with mx.autograd.record():
-            self.y = mx.nd.Custom(self.x, op_type="test_inner") * self.x
-        self.assign(out_data[0], req[0], self.y)
-
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.y.backward(out_grad[0])
-        self.assign(in_grad[0], req[0], self.x.grad)
-
-    def inner_backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.assign(in_grad[0], req[0], out_grad[0])
-
-    prop("test_inner", create_operator=custom(None, inner_backward))
-    prop("test_outer", create_operator=custom(forward, backward))
-    x = mx.nd.array([1, 2, 3])
-    x.attach_grad()
-    with mx.autograd.record():
-        y = mx.nd.Custom(x, op_type="test_outer").sum()
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [2, 4, 6]
 
 
 def test_operator_inside_a_loop_keeps_one_object_per_step():

@@ -47,26 +47,6 @@ def test_every_entry_has_an_example_that_ran(pages):
     assert without == RUN_FOREIGN_OBJECTS
 
 
-def test_facts_of_some_operators(pages):
-    found = script()
-    dense, pool, softmax = (ops.get(name) for name in ("FullyConnected", "sequence_pool", "SoftmaxOutput"))
-    assert found.gradient(dense) == "of `bias`, `data`, `weight`"
-    assert found.gradient(ops.get("argmax")) == "none"
-    assert found.gradient(softmax).startswith("its own")
-    assert found.batch_rule(dense) == "one call for all rows; `weight`, `bias` shared"
-    for name, rule in (
-        ("_contrib_box_nms", "one example"),
-        ("BatchNorm", "one call, with"),
-        ("_linalg_det", "stacked"),
-    ):
-        assert found.batch_rule(ops.get(name)).startswith(rule)
-    assert found.storages(ops.get("dot")).startswith("dense, csr → csr; csr, dense → dense")
-    assert found.storages(pool) == "ragged"
-    assert found.onnx(ops.get("sgd_update")).startswith("none: ")
-    assert found.names_of(ops.get("_contrib_box_nms"))[0] == "_contrib_box_nms"
-    assert found.public_name("_contrib_box_nms") == "mx.nd.contrib.box_nms"
-
-
 def test_every_name_to_call_is_there():
     found = script()
     for op in found.operators().values():

@@ -105,16 +105,6 @@ def test_gradients_are_right_and_apart(name, reqs, views):
             assert np.array_equal(seen[key].asnumpy(), grad.asnumpy()[0:1])
 
 
-def test_a_users_gradient_array_is_written_never_replaced():
-    a = mx.nd.array(VALUES)
-    mine = mx.nd.zeros((2, 3))
-    numpy_view = mine.tensor.numpy()
-    executor = (S.Variable("a") * 2).bind(mx.cpu(), [a], [mine])
-    executor.forward(is_train=True)
-    executor.backward(mx.nd.ones((2, 3)))
-    assert numpy_view.tolist() == (np.ones((2, 3)) * 2).tolist()
-
-
 def step(executor, value, **options):
     executor.forward(is_train=True, x=mx.nd.full((512, 1024), value))
     executor.backward(mx.nd.ones((512, 1024)), **options)

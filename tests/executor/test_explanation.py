@@ -70,13 +70,6 @@ def test_the_text_has_the_facts_of_both_modes():
     assert not net().simple_bind(mx.cpu(), grad_req="null", data=(6, 3, 10, 10)).explain().is_train
 
 
-def test_equal_operators_that_became_one_are_told():
-    data = X + 1
-    found = bound(S.tanh(data, name="first") * S.tanh(data, name="second"), shape=(2, 3)).explain()
-    assert found.steps[1].nodes == ("first", "second")
-    assert found.flops == 4 * 6  # counted by the graph
-
-
 def test_a_step_tells_all_nodes_whose_work_it_does():
     first, *_, last = bound().explain(False).steps
     assert (first.nodes, first.cells()[0]) == (("conv", "bn", "act"), "conv +2")

@@ -22,15 +22,6 @@ def net(scalar=2.0):
         return S.SoftmaxOutput(S.relu(x * scalar, name="act"), name="softmax")
 
 
-def test_lines_of_the_source_lead_to_nodes():
-    graph = net().graph
-    made = program_of(graph, False)
-    lines = made.source.splitlines()
-    named = {graph.nodes[n].name for i in range(1, len(lines) + 1) for n in made.nodes_at(i)}
-    assert named == {"fc", "_mulscalar0", "act", "softmax"}
-    assert linecache.getlines(made.filename) == [line + "\n" for line in lines]
-
-
 def in_threads(count, work):
     """Call in several threads that start at once and are interrupted often."""
     start, before = Barrier(count), sys.getswitchinterval()
@@ -54,14 +45,6 @@ def test_the_source_is_written_once_when_somebody_asks_and_leaves_linecache_with
     name = written()
     gc.collect()
     assert name not in linecache.cache
-
-
-def test_equal_graphs_share_a_program():
-    one, two = net().graph, net().graph
-    assert one is not two
-    assert program_of(one, True) is program_of(two, True)
-    assert program_of(one, True) is not program_of(one, False)
-    assert program_of(one, True) is not program_of(net(3.0).graph, True)
 
 
 def test_the_cache_is_bounded_and_serves_threads(monkeypatch):

@@ -121,14 +121,6 @@ def norm(net=NORM, x=((1.0,), (3.0,)), mean=0, var=1, **options):
     return bound(net, x=x, **{k: [v] * count for k, v in each.items()}, **options)
 
 
-def test_a_second_backward_gives_the_same_again():
-    executor = bound(S.square(X), x=PAIR)
-    executor.forward(is_train=True)
-    for _ in range(3):
-        executor.backward(ones(2))
-        assert grad(executor) == [2, 4]
-
-
 def test_a_second_backward_changes_neither_states_nor_outputs_nor_the_generator():
     executor = norm(S.Dropout(NORM, p=0.5), np.arange(12).reshape(6, 2))
     executor.forward(is_train=True)

@@ -111,17 +111,6 @@ def test_a_custom_operator_computes_the_same():
     compare(module.network(), images(4, 64), dtype="float32")
 
 
-@walks([("go_test", 1), ("mtcnn_det1", 1), ("mtcnn_det2", 1), ("mtcnn_det3", 1), ("toy_lenet", 10)])
-def test_published_checkpoints_give_what_mxnet_gives(name, epoch):
-    symbol, arg_params, aux_params = mx.model.load_checkpoint(str(CHECKPOINTS / name / name), epoch)
-    golden = np.load(CHECKPOINTS / name / "golden.npz")
-    given = {k.split("/")[1]: torch.from_numpy(golden[k]) for k in golden.files if k.startswith("input/")}
-    net = symbol.to_torch(arg_params, aux_params).eval()
-    outputs = net(**{name: given[name] for name in given if name in symbol.list_arguments()})
-    for i, out in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
-        assert_close(name, out.ravel(), golden[f"out/{i}"], 2e-4)
-
-
 def loop():
     data, state, weight = (S.Variable(n) for n in ("data", "state", "fc_weight"))
 
@@ -177,17 +166,6 @@ def test_torch_modules_in_a_symbol_run_and_train():
 
 
 # names, inputs, modes
-
-
-def test_arrays_keep_their_names_and_order():
-    symbol = NETWORKS["resnet20"](mx, 10)
-    arrays, states = draw(symbol, SHAPES["resnet20"])
-    arrays = {n: a for n, a in arrays.items() if n not in SHAPES["resnet20"]}
-    net = symbol.to_torch(arrays, states)
-    assert [name for name, _ in net.named_parameters()] == list(arrays)
-    assert [name for name, _ in net.named_buffers()] == list(states)
-    for name, value in net.state_dict().items():
-        np.testing.assert_array_equal(value.numpy(), {**arrays, **states}[name].asnumpy())
 
 
 def test_names_with_dots_become_parts_of_parts():

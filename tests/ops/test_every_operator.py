@@ -155,6 +155,3 @@ def test_has_a_batch_rule(name):
     assert set(rules) != {SHARE}, "nothing tells how many rows there are"
 
 
-def test_exceptions_are_used():
-    for name in NOT_THE_DERIVATIVE:
-        assert name == "Custom" or name in EVERY, name

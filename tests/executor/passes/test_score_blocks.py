@@ -86,20 +86,6 @@ def bias_gradient(one):
     return one.grad_dict["scores_bias"].asnumpy()
 
 
-def test_against_the_formula():
-    rng = np.random.RandomState(0)
-    x, w, y = rng.randn(600, 4), rng.randn(CLASSES, 4), rng.randint(0, CLASSES, 600)
-    one = softmax(scores(no_bias=True)).simple_bind(mx.cpu(), data=(600, 4))
-    out = one.forward(is_train=True, data=x, scores_weight=w, softmax_label=y)[0].asnumpy()
-    one.backward()
-    p = np.exp(x @ w.T - (x @ w.T).max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    np.testing.assert_allclose(out, p, atol=1e-6)
-    p[np.arange(600), y] -= 1
-    np.testing.assert_allclose(one.grad_dict["data"].asnumpy(), p @ w, atol=1e-4)
-    np.testing.assert_allclose(one.grad_dict["scores_weight"].asnumpy(), p.T @ x, atol=1e-4)
-
-
 @pytest.mark.parametrize("write", ["array", "batch"])
 def test_a_label_read_where_it_lies_counts_as_the_array_that_it_is_copied_into(write):
     label, one = torch.full((700,), 3.0), bound()

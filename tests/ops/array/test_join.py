@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodule import ops
 from helpers.arrays import randn
 from helpers.op_case import OpCase, check_value, rules_test, shapes, values_test
 
@@ -30,12 +29,6 @@ def test_split_and_its_rule_in_both_directions(dims, count, squeeze, draw):
     if not squeeze or len(dims) > 1:
         found = shapes("SliceChannel", [None], [outs[0]] + [None] * (count - 1), **attrs)
         assert found == ([tuple(dims)], outs)
-
-
-def test_outputs_of_split_are_numbered_even_a_single_one():
-    op = ops.get("split")
-    for count, names in ((1, ("output0",)), (2, ("output0", "output1"))):
-        assert op.output_names(op.parse({"num_outputs": count})) == names
 
 
 test_values = values_test(
