@@ -18,17 +18,10 @@ def storage(array):
 
 
 ALONE = "identity BlockGrad MakeLoss Flatten transpose add_n abs relu SVMOutput LinearRegressionOutput"
-PARTS = {
-    "Reshape": {"shape": (-1,)},
-    "slice_axis": {"axis": 0, "begin": 0, "end": 1},
-    "slice": {"begin": (0, 1), "end": (2, 3)},
-    "SliceChannel": {"num_outputs": 2, "axis": 0},
-    "Cast": {"dtype": "float32"},
-    "Dropout": {"p": 0.5},
-    "tile": {"reps": (1, 1)},
-    "Concat": {"dim": 0},
-    "clip": {"a_min": -1e9, "a_max": 1e9},
-}
+PARTS = {"Reshape": {"shape": (-1,)}, "slice_axis": {"axis": 0, "begin": 0, "end": 1}, "Dropout": {"p": 0.5}}
+PARTS |= {"slice": {"begin": (0, 1), "end": (2, 3)}, "SliceChannel": {"num_outputs": 2, "axis": 0}}
+PARTS |= {"Cast": {"dtype": "float32"}, "tile": {"reps": (1, 1)}, "Concat": {"dim": 0}}
+PARTS |= {"clip": {"a_min": -1e9, "a_max": 1e9}}
 VIEWS = {
     **{name: getattr(S, name) for name in ALONE.split()},
     **{name: partial(getattr(S, name), **attrs) for name, attrs in PARTS.items()},

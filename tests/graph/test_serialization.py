@@ -89,5 +89,3 @@ def test_a_file_without_heads_gives_the_last_node():
 def test_an_odd_version_reads_as_the_oldest(version):
     root = {"nodes": [variable()], "heads": [[0, 0]], "attrs": {"mxnet_version": version}}
     assert from_json(json.dumps(root))[0][0].name == "x"
-
-

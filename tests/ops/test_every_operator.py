@@ -153,5 +153,3 @@ def test_has_a_batch_rule(name):
     rules = [i.batch for i in inputs] + ([op.variadic.batch] if op.variadic else [])
     assert set(rules) <= {ROWS, STACK, SHARE}
     assert set(rules) != {SHARE}, "nothing tells how many rows there are"
-
-

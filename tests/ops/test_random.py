@@ -54,22 +54,18 @@ def test_global_generator_is_left_alone():
 
 
 test_types = rules_test(
-    [
-        *[("_random_uniform", [], {"dtype": kind}, None, [kind]) for kind in ("float16", "float64")],
-        ("_random_uniform", [], {"dtype": "None"}, None, ["float32"]),
-        (MULTI, ["float64"], {"get_prob": True}, None, ["int32", "float64"]),
-    ],
-    types,
+    *[("_random_uniform", [], {"dtype": kind}, None, [kind]) for kind in ("float16", "float64")],
+    ("_random_uniform", [], {"dtype": "None"}, None, ["float32"]),
+    (MULTI, ["float64"], {"get_prob": True}, None, ["int32", "float64"]),
+    rule=types,
 )
 test_shapes = rules_test(
-    [
-        *[(f"_sample_{name}", [(2,)] * len(p), {"shape": (N,)}, None, [(2, N)]) for name, p, *_ in CASES],
-        ("_random_uniform", [], {"shape": (0, 3)}, None, [(4, 3)], [(4, 0)]),
-        ("_random_uniform", [], {}, None, [(4, 3)], [(4, 3)]),
-        (MULTI, [(3,)], {}, None, [(1,)]),
-        (MULTI, [(2, 3)], {}, None, [(2,)]),
-        (MULTI, [(2, 3)], {"shape": (4, 5)}, None, [(2, 4, 5)]),
-    ]
+    *[(f"_sample_{name}", [(2,)] * len(p), {"shape": (N,)}, None, [(2, N)]) for name, p, *_ in CASES],
+    ("_random_uniform", [], {"shape": (0, 3)}, None, [(4, 3)], [(4, 0)]),
+    ("_random_uniform", [], {}, None, [(4, 3)], [(4, 3)]),
+    (MULTI, [(3,)], {}, None, [(1,)]),
+    (MULTI, [(2, 3)], {}, None, [(2,)]),
+    (MULTI, [(2, 3)], {"shape": (4, 5)}, None, [(2, 4, 5)]),
 )
 
 

@@ -13,7 +13,7 @@ from helpers.arrays import f4
 from helpers.op_case import rules_test
 from helpers.walk import walks
 
-test_shapes = rules_test([("_sparse_retain", [None, (3,)], {}, [(5, 2), (3,)], [(5, 2)], [(5, 2)])])
+test_shapes = rules_test(("_sparse_retain", [None, (3,)], {}, [(5, 2), (3,)], [(5, 2)], [(5, 2)]))
 
 
 def sparse_values(shape, seed=0, density=0.5):

@@ -344,7 +344,6 @@ def by_a_tensor_in_its_place(array, bound, name):
 
 WAYS = {
     "slice": lambda array, bound, name: set_all(array, 0.5),
-    "operator": lambda array, bound, name: array.__imul__(2),
     "out": lambda array, bound, name: mx.nd.random.normal(shape=array.shape, out=array),
     "parameters": lambda array, bound, name: bound.copy_params_from({name: mx.nd.ones(array.shape)}),
     "keyword": lambda array, bound, name: bound.forward(is_train=False, **{name: mx.nd.ones(array.shape)}),

@@ -41,10 +41,8 @@ def bind(net, shapes):
 
 def lstm_step(data, states, weights, gates="ifgo"):
     """One step as users write it; `gates` is the order in which the maps have them."""
-    maps = [
-        S.FullyConnected(x, *w, num_hidden=4 * UNITS, no_bias=len(w) == 1)
-        for x, w in zip((data, states[0]), (weights[:2], weights[2:]), strict=True)
-    ]
+    pairs = zip((data, states[0]), (weights[:2], weights[2:]), strict=True)
+    maps = [S.FullyConnected(x, *w, num_hidden=4 * UNITS) for x, w in pairs]
     parts = dict(zip(gates, S.SliceChannel(maps[0] + maps[1], num_outputs=4), strict=True))
     i, f, o = (S.Activation(parts[k], act_type="sigmoid") for k in "ifo")
     cell = f * states[1] + i * S.Activation(parts["g"], act_type="tanh")
@@ -156,9 +154,8 @@ def layers_at_every_step(seen, dtype):
     table, before, after = S.Variable("table"), weights_of("before")[:2], weights_of("after")[:2]
     looked = [S.Embedding(x, table, input_dim=9, output_dim=FEATURES, dtype=dtype) for x in slices(DATA)]
     steps = [S.relu(S.FullyConnected(x, *before, num_hidden=UNITS)) for x in looked]
-    logits = [
-        S.FullyConnected(S.tanh(out), *after, num_hidden=7) for out in steps_of("lstm", steps, dtype)[0]
-    ]
+    outputs = steps_of("lstm", steps, dtype)[0]
+    logits = [S.FullyConnected(S.tanh(out), *after, num_hidden=7) for out in outputs]
     joined = S.Concat(*logits, dim=0)
     return S.Group([joined, *logits[1:3], *steps[:2]]) if seen else joined
 
@@ -202,10 +199,7 @@ def several_shapes(dtype):
 
 SEQUENCE, SQUARE = {"data": NTC}, {"data": (ROWS, STEPS, UNITS)}
 TOKENS = {"data": np.arange(ROWS * STEPS).reshape(ROWS, STEPS) % 9}
-PIECES = {
-    (0, False): ((2 * STEPS, ROWS, 2), 2),
-    (1, True): ((ROWS, STEPS, 2, 2), ROWS),
-}
+PIECES = {(0, False): ((2 * STEPS, ROWS, 2), 2), (1, True): ((ROWS, STEPS, 2, 2), ROWS)}
 HALVES = [("float16", 5e-3)]
 BY_NAME = {"grad_req": dict.fromkeys(("data", "c_i2h_weight", "c_h2h_bias"), "add")}
 

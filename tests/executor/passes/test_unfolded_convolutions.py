@@ -54,11 +54,10 @@ def test_results_are_those_without(case, frozen, products):
     assert products
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "least"),
-    [((2, 3, 9, 9), "float32", 1), (SHAPE, "float64", 1), (SHAPE, "float32", 433)],
-    ids=["positions", "type", "small weight"],
-)
+OTHERS = [((2, 3, 9, 9), "float32", 1), (SHAPE, "float64", 1), (SHAPE, "float32", 433)]
+
+
+@pytest.mark.parametrize(("shape", "dtype", "least"), OTHERS, ids=["positions", "type", "small weight"])
 def test_sizes_and_types_decide_when_it_runs(shape, dtype, least, products, monkeypatch):
     monkeypatch.setattr(MODULE, "_MIN_WEIGHT", least)
     assert same_with_and_without(net(), {"data": shape}, NAME, dtype=dtype)[NAME] == 1

@@ -20,5 +20,5 @@ def test_a_batch_in_parts_gives_the_same_values_and_gradients(monkeypatch):
 
 WANTED = [(2, 4, 8, 9), (2, 36, 8, 9), (2, 18, 8, 9), (2, 4, 3, 3), (2,)]
 test_shapes = rules_test(
-    [(MODULATED, [(2, 4, 8, 9), *[None] * 4], {**ATTRS, "num_deformable_group": 2}, WANTED, [(2, 2, 8, 9)])]
+    (MODULATED, [(2, 4, 8, 9), *[None] * 4], {**ATTRS, "num_deformable_group": 2}, WANTED, [(2, 2, 8, 9)])
 )

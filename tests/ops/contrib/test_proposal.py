@@ -29,8 +29,6 @@ def test_equal_scores_keep_the_order_of_anchors(kind):
 
 
 test_shapes = rules_test(
-    [
-        (MANY, [(2, 24, 5, 7), None, None], {"output_score": True}, [(2, 24, 5, 7), (2, 48, 5, 7), (2, 3)],
-         [(600, 5), (600, 1)])
-    ]
+    (MANY, [(2, 24, 5, 7), None, None], {"output_score": True}, [(2, 24, 5, 7), (2, 48, 5, 7), (2, 3)],
+     [(600, 5), (600, 1)]),
 )  # fmt: skip

@@ -23,19 +23,12 @@ SIZES = [  # those that MXNet 1.9.1 gives for images of 5 x 7
 ]
 FORMS = [((), (1, 1)), (1, (1, 1)), (2, (2, 2)), ((2,), (2, 2)), ((3, 4), (3, 4))]
 test_shapes = rules_test(
-    [
-        *[(RESIZE, [IMAGE.shape], attrs, None, [(2, 3, *size)]) for attrs, size in SIZES],
-        *[(POOL, [(0, 3, 0, 7)], {"output_size": size}, None, [(0, 3, *shape)]) for size, shape in FORMS],
-    ]
+    *[(RESIZE, [IMAGE.shape], attrs, None, [(2, 3, *size)]) for attrs, size in SIZES],
+    *[(POOL, [(0, 3, 0, 7)], {"output_size": size}, None, [(0, 3, *shape)]) for size, shape in FORMS],
 )
 test_values = values_test(
-    [
-        *[
-            (RESIZE, (EVEN,), {"mode": "to_even_up", "align_corners": corners}, EVEN)
-            for corners in (True, False)
-        ],
-        (POOL, (IMAGE,), {}, IMAGE.mean((2, 3), keepdims=True)),
-    ]
+    *[(RESIZE, (EVEN,), {"mode": "to_even_up", "align_corners": corners}, EVEN) for corners in (True, False)],
+    (POOL, (IMAGE,), {}, IMAGE.mean((2, 3), keepdims=True)),
 )
 
 

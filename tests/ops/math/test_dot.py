@@ -32,9 +32,7 @@ def test_dot_contracts_last_with_first(left, right, flip_left, flip_right):
 
 
 test_shapes = rules_test(
-    [
-        ("dot", [(0, 4), (4, 8)], {}, None, [(0, 8)]),
-        ("dot", [(6, 4), None], {}, None, [(6, 8)], [(6, 8)]),
-        ("batch_dot", [(0, 4, 8), (5, 8, 3)], {}, [(5, 4, 8), (5, 8, 3)], [(5, 4, 3)]),
-    ]
+    ("dot", [(0, 4), (4, 8)], {}, None, [(0, 8)]),
+    ("dot", [(6, 4), None], {}, None, [(6, 8)], [(6, 8)]),
+    ("batch_dot", [(0, 4, 8), (5, 8, 3)], {}, [(5, 4, 8), (5, 8, 3)], [(5, 4, 3)]),
 )

@@ -48,11 +48,9 @@ def test_one_value_per_channel_and_a_constant_channel():
 
 HALF, UNKNOWN = ["float16"] + ["float32"] * 4, [None] * 4
 test_types = rules_test(
-    [
-        ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
-        ("BatchNorm", ["float64", *UNKNOWN], {}, ["float64"] * 5, ["float64"]),
-    ],
-    types,
+    ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
+    ("BatchNorm", ["float64", *UNKNOWN], {}, ["float64"] * 5, ["float64"]),
+    rule=types,
 )
 # by the native extension; values: native/test_kernels.py
 

@@ -5,6 +5,18 @@ import dpmodule as mx
 from helpers.arrays import randn
 from helpers.op_case import rules_test, run, shapes
 
+GEOMETRY = {"kernel": (3, 2, 2), "stride": (2, 1, 1), "pad": (1, 0, 1), "dilate": (1, 2, 2)}
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_deconvolution_is_the_transpose_of_convolution(rank):
+    attrs = {key: value[:rank] for key, value in GEOMETRY.items()} | {"num_group": 2, "no_bias": True}
+    data, weight = randn(2, 4, *(7, 6, 5)[:rank]), randn(6, 2, *attrs["kernel"])
+    out = run("Convolution", data, weight, num_filter=6, **attrs)
+    other, adj = randn(*out.shape), (0, 0, 0)[:rank]
+    back = run("Deconvolution", other, weight, num_filter=4, adj=adj, **attrs)
+    assert (out * other).sum() == pytest.approx((data * back).sum())
+
 
 @pytest.mark.parametrize("name", ["Convolution", "Deconvolution"])
 @pytest.mark.parametrize(("rank", "layout"), [(1, "NWC"), (2, "NHWC"), (3, "NDHWC")])
@@ -20,27 +32,25 @@ def test_channels_last(rank, layout, name):
 
 CONV = {"kernel": (3, 3), "num_filter": 2, "no_bias": True}
 test_shapes = rules_test(
-    [
-        ("Convolution", [(0, 3, 8, 0), None], CONV, [(0, 3, 8, 0), (2, 3, 3, 3)], [(0, 2, 6, 0)]),
-        ("Convolution", [(0, 3, 8, 8), None], CONV, [(5, 3, 8, 8), (2, 3, 3, 3)], None, [(5, 2, 0, 0)]),
-        *[  # data from the output, as MXNet infers it; the last is 31 or 32 wide
-            (
-                "Convolution",
-                [(0, 10, 0, 0), None],
-                {**CONV, "num_filter": 21, **more},
-                [data, (21, 10, 3, 3)],
-                None,
-                [out],
-            )
-            for more, data, out in [
-                ({"pad": (1, 1)}, (5, 10, 32, 32), (5, 21, 32, 32)),
-                ({"dilate": (2, 1)}, (5, 10, 34, 18), (5, 21, 30, 16)),
-                ({"stride": (2, 1)}, (5, 10, 0, 16), (5, 21, 16, 14)),
-            ]
-        ],
-        ("Deconvolution", [(0, 3, 0, 5), None], CONV, [(0, 3, 0, 5), (3, 2, 3, 3)], [(0, 2, 0, 7)]),
-        ("Deconvolution", [(0, 3, 4, 4), None], CONV, [(5, 3, 4, 4), (3, 2, 3, 3)], None, [(5, 2, 6, 6)]),
-    ]
+    ("Convolution", [(0, 3, 8, 0), None], CONV, [(0, 3, 8, 0), (2, 3, 3, 3)], [(0, 2, 6, 0)]),
+    ("Convolution", [(0, 3, 8, 8), None], CONV, [(5, 3, 8, 8), (2, 3, 3, 3)], None, [(5, 2, 0, 0)]),
+    *[  # data from the output, as MXNet infers it; the last is 31 or 32 wide
+        (
+            "Convolution",
+            [(0, 10, 0, 0), None],
+            {**CONV, "num_filter": 21, **more},
+            [data, (21, 10, 3, 3)],
+            None,
+            [out],
+        )
+        for more, data, out in [
+            ({"pad": (1, 1)}, (5, 10, 32, 32), (5, 21, 32, 32)),
+            ({"dilate": (2, 1)}, (5, 10, 34, 18), (5, 21, 30, 16)),
+            ({"stride": (2, 1)}, (5, 10, 0, 16), (5, 21, 16, 14)),
+        ]
+    ],
+    ("Deconvolution", [(0, 3, 0, 5), None], CONV, [(0, 3, 0, 5), (3, 2, 3, 3)], [(0, 2, 0, 7)]),
+    ("Deconvolution", [(0, 3, 4, 4), None], CONV, [(5, 3, 4, 4), (3, 2, 3, 3)], None, [(5, 2, 6, 6)]),
 )
 
 
