@@ -91,9 +91,8 @@ def empty_log():
 
 def test_node_is_written_as_mxnet_writes_it():
     with mx.AttrScope(ctx_group="dev1"):
-        symbol = mx.sym.Custom(
-            mx.sym.Variable("data"), op_type="test_scale", name="cu", factor=0.5, shape=(1, 2), none=None
-        )
+        options = {"factor": 0.5, "shape": (1, 2), "none": None}
+        symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale", name="cu", **options)
     assert symbol.list_arguments() == ["data", "cu_other"]
     assert symbol.list_auxiliary_states() == ["cu_calls"]
     assert symbol.list_outputs() == ["cu_output"]
@@ -185,9 +184,8 @@ def test_backward_under_a_monitor_calls_both_once_more():
 
 def test_operator_inside_a_loop_keeps_one_object_per_step():
     data = mx.sym.Variable("data")
-    out, _ = mx.sym.contrib.foreach(
-        lambda x, s: (mx.sym.Custom(x, op_type="test_scale", name="cu", factor=3), s), data, []
-    )
+    options = {"op_type": "test_scale", "name": "cu", "factor": 3}
+    out, _ = mx.sym.contrib.foreach(lambda x, s: (mx.sym.Custom(x, **options), s), data, [])
     executor = out.simple_bind(mx.cpu(), data=(4, 2))
     draw = mx.nd.array(np.arange(8).reshape(4, 2))
     for _ in range(2):
@@ -206,9 +204,7 @@ def fail(self, *args, **kwargs):
     raise LookupError("a user's own mistake")
 
 
-@pytest.mark.parametrize(
-    "where", ["forward", "backward", "infer_shape", "infer_type", "create_operator", "__init__"]
-)
+@pytest.mark.parametrize("where", ["forward", "backward", "infer_shape", "infer_type", "create_operator", "__init__"])
 def test_exceptions_of_users_code_keep_their_type_and_are_ours_too(where):
     name = f"test_fail_{where}"
     if where in ("forward", "backward"):
@@ -369,18 +365,15 @@ def test_ndarray_op_and_its_file():
 # what there is
 
 
-@pytest.mark.parametrize(
-    ("name", "names", "types"),
-    [
-        ("Activation", "data act_type", ["{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"]),
-        (
-            "FullyConnected",
-            "data weight bias num_hidden no_bias flatten",
-            ["int, required", "boolean, optional, default=0", "boolean, optional, default=1"],
-        ),
-        ("Concat", "data num_args dim", ["int, optional, default=0", "int, optional, default=1"]),
-    ],
-)
+DENSE = ["int, required", "boolean, optional, default=0", "boolean, optional, default=1"]
+ARGUMENTS = [
+    ("Activation", "data act_type", ["{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"]),
+    ("FullyConnected", "data weight bias num_hidden no_bias flatten", DENSE),
+    ("Concat", "data num_args dim", ["int, optional, default=0", "int, optional, default=1"]),
+]
+
+
+@pytest.mark.parametrize(("name", "names", "types"), ARGUMENTS)
 def test_arguments_of_operators(name, names, types):
     assert {name, "Custom", "_foreach"} <= set(mx.operator.get_all_registered_operators())
     found = mx.operator.get_operator_arguments(name)

@@ -27,7 +27,9 @@ def values_of(name, shape):
     return values.astype("f4")
 
 
-UNARY = "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum mean"
+UNARY = (
+    "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum mean"
+)
 SCALARS = "plus mul div power equal greater"
 ONE = {
     **{name: getattr(mx.sym, name)(X) for name in UNARY.split()},

@@ -43,9 +43,8 @@ def op(name, *inputs, **more):
 
 @pytest.mark.parametrize("key", ["param", "attr", "attrs"])
 def test_each_place_in_which_attributes_have_stood(key):
-    ((node, index),) = from_json(
-        text_of(variable(), op("_mul_scalar", **{key: {"scalar": "3.0"}}), heads=[[1, 0]])
-    )
+    scaled = op("_mul_scalar", **{key: {"scalar": "3.0"}})
+    ((node, index),) = from_json(text_of(variable(), scaled, heads=[[1, 0]]))
     assert (node.a.scalar, index) == (3.0, 0)
 
 

@@ -44,12 +44,9 @@ def last_op(case):
 
 ROWS_OF_TABLES = table_rows()
 RECORDED = [(group, case, last_op(case)) for group, case in recorded_calls()]
-WITH_VALUES = {op.name for _, _, op in RECORDED} | {
-    ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None
-}
-WITH_VALUES |= {
-    ops.get(call["op"]).name for call in json.loads((GOLDENS.parent / "update" / "update.json").read_text())
-}
+UPDATES = json.loads((GOLDENS.parent / "update" / "update.json").read_text())
+WITH_VALUES = {op.name for _, _, op in RECORDED} | {ops.get(call["op"]).name for call in UPDATES}
+WITH_VALUES |= {ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None}
 
 
 def family_of_row(row):

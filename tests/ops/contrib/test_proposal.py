@@ -13,14 +13,6 @@ def maps(images=1, info=(32.0, 48.0, 1.0), score=None):
     return scores, np.zeros((images, 4, 2, 3)), np.tile(info, (images, 1))
 
 
-def test_anchors_come_best_first_and_are_repeated():
-    found = run(ONE, *maps(), rpn_post_nms_top_n=8, **ATTRS)
-    expected = [[0, 16 * x, 16 * y, 16 * x + 15, 16 * y + 15] for y in (1, 0) for x in (2, 1, 0)]
-    np.testing.assert_array_equal(found, expected + expected[:2])
-    padded = run(ONE, *maps(info=(32.0, 32.0, 1.0)), rpn_post_nms_top_n=4, **ATTRS)  # padding comes last
-    assert padded[:, 1].tolist() == [16, 0, 16, 0]
-
-
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
 def test_equal_scores_keep_the_order_of_anchors(kind):
     found = run(ONE, *(x.astype(kind) for x in maps(score=0.5)), rpn_post_nms_top_n=6, **ATTRS)

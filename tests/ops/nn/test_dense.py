@@ -11,7 +11,7 @@ test_values = values_test(
         ("Embedding", (np.array([[0, 3, 1], [2, 2, 0]], kind), TABLE), EMBEDDING, TABLE[[[0, 3, 1], [2, 2, 0]]])
         for kind in ("f4", "f8", "i4")
     ],
-    ("Embedding", (f8([-5, 1.9, 99]), TABLE), EMBEDDING, TABLE[[0, 1, 3]]),  # cut off; ends repeat,
+    ("Embedding", (f8([-5, 1.9, 99]), TABLE), EMBEDDING, TABLE[[0, 1, 3]]),  # cut off; ends repeat
 )  # fmt: skip
 test_shapes = rules_test(
     (FC, [(4, 3, 2), None, None], {"num_hidden": 5}, [(4, 3, 2), (5, 6), (5,)], [(4, 5)]),

@@ -112,15 +112,8 @@ def test_short_rows_are_by_the_extension(monkeypatch):
     assert torch.equal(row_softmax(scores[3:12]), whole[3:12])  # a row depends on no other
     rows = torch.tensor([[1, INF, 2], [NAN, 1, 2], [1, 2, NAN], [-INF] * 3, [-INF, 0, 1], [-200, 0, 1]])
     np.testing.assert_allclose(row_softmax(rows), torch.softmax(rows, 1), rtol=1e-6)
-    others = [
-        scores[:3],
-        scores[:10].t(),
-        scores.double(),
-        scores[:, :0],
-        scores.to("meta"),
-        torch.zeros(8, 17),
-    ]
-    others += [scores[:8].view(2, 4, 10), scores.clone().requires_grad_()]
+    others = [scores[:3], scores[:10].t(), scores.double(), scores[:, :0], scores.to("meta")]
+    others += [torch.zeros(8, 17), scores[:8].view(2, 4, 10), scores.clone().requires_grad_()]
     assert not any(map(_is_small, others))
     seen = []
     torch.vmap(lambda x: seen.append(_is_small(x)) or x)(torch.zeros(2, 8, 10))

@@ -88,9 +88,8 @@ def test_pooling_makes_a_dense_row_of_each_and_zeros_of_an_empty_one(kind, trail
 
 
 def test_max_of_equal_negative_infinite_and_nan_elements():
-    executor = bound(
-        S.sequence_pool(X, pool_type="max"), {"x": mx.nd.ragged_array([2.0, 5, 5, 1], [0, 3, 3, 4])}
-    )
+    x = mx.nd.ragged_array([2.0, 5, 5, 1], [0, 3, 3, 4])
+    executor = bound(S.sequence_pool(X, pool_type="max"), {"x": x})
     executor.forward(is_train=True)
     executor.backward(mx.nd.array([1, 10, 100]))
     assert executor.grad_dict["x"].tolist() == [[0, 1, 0], [], [100]]
@@ -134,13 +133,8 @@ def test_convolution_equals_that_of_each_padded_row(size, start):
 
 def rnn(mode, layers=1, both=False, **options):
     """Return a net, its arguments and its attributes."""
-    attrs = {
-        "mode": mode,
-        "num_layers": layers,
-        "bidirectional": both,
-        "state_size": 3,
-        "state_outputs": True,
-    }
+    attrs = {"mode": mode, "num_layers": layers, "bidirectional": both}
+    attrs |= {"state_size": 3, "state_outputs": True}
     net = S.RNN(X, **attrs, name="rnn", **options)
     names = net.list_arguments()
     shapes = dict(zip(names, net.infer_shape(x=(len(LENGTHS), 2))[0], strict=True))
@@ -240,15 +234,13 @@ def test_looking_up_rows_of_a_table(by_rows):
 
 
 @walks(
-    [
-        lambda x: S.sum(x, axis=0),
-        lambda x: S.Concat(x, x, dim=0),
-        lambda x: S.topk(x),
-        lambda x: S.Reshape(x, shape=(-1,)),
-        lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
-        lambda x: S.BatchNorm(x, name="bn"),
-        lambda x: S.FullyConnected(D, x, num_hidden=2, no_bias=True),
-    ]
+    lambda x: S.sum(x, axis=0),
+    lambda x: S.Concat(x, x, dim=0),
+    lambda x: S.topk(x),
+    lambda x: S.Reshape(x, shape=(-1,)),
+    lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
+    lambda x: S.BatchNorm(x, name="bn"),
+    lambda x: S.FullyConnected(D, x, num_hidden=2, no_bias=True),
 )
 def test_an_operator_that_does_not_work_row_by_row_says_so_at_bind(make):
     net = make(X)
