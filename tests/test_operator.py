@@ -204,7 +204,9 @@ def fail(self, *args, **kwargs):
     raise LookupError("a user's own mistake")
 
 
-@pytest.mark.parametrize("where", ["forward", "backward", "infer_shape", "infer_type", "create_operator", "__init__"])
+@pytest.mark.parametrize(
+    "where", ["forward", "backward", "infer_shape", "infer_type", "create_operator", "__init__"]
+)
 def test_exceptions_of_users_code_keep_their_type_and_are_ours_too(where):
     name = f"test_fail_{where}"
     if where in ("forward", "backward"):

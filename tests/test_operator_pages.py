@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import dpmodule as mx
 from dpmodule import ops
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -45,14 +44,6 @@ def test_every_entry_has_an_example_that_ran(pages):
     found = script()
     without = {op.name for op in found.operators().values() if not found.example(op)[0]}
     assert without == RUN_FOREIGN_OBJECTS
-
-
-def test_every_name_to_call_is_there():
-    found = script()
-    for op in found.operators().values():
-        for face in ("nd", "sym"):
-            name = found.public_name(found.names_of(op)[0], face)
-            assert callable(eval(name, {"mx": mx})), name
 
 
 def says_nothing(name, attr):

@@ -69,9 +69,8 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
 
 
 @pytest.mark.parametrize("req", ["write", "add"])
-@pytest.mark.parametrize("case", CASES)
-def test_gradients(case, req):
-    net, values, heads, expected = CASES[case]
+@pytest.mark.parametrize(("net", "values", "heads", "expected"), CASES.values(), ids=CASES)
+def test_gradients(net, values, heads, expected, req):
     executor = bound(net, req, **(values if isinstance(values, dict) else {"x": values}))
     for array in executor.grad_dict.values():
         array[:] = 7

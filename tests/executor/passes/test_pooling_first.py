@@ -25,12 +25,8 @@ def leaky(kind, slope=0.25):
 
 RISING = {kind: activation(kind) for kind in ("relu", "tanh", "sigmoid", "softrelu")}
 RISING |= {"relu op": S.relu, "leaky": leaky("leaky", 0.1), "elu": leaky("elu", 0.7)}
-OTHERS = {
-    "softsign": activation("softsign"),
-    "falling": leaky("leaky", -0.1),
-    "flat": leaky("leaky", 0.0),
-    "clip": lambda v: S.clip(v, a_min=0, a_max=1),
-}
+OTHERS = {"softsign": activation("softsign"), "falling": leaky("leaky", -0.1), "flat": leaky("leaky", 0.0)}
+OTHERS["clip"] = lambda v: S.clip(v, a_min=0, a_max=1)
 POOLS = {
     "overlapping": {**THREE, "pad": (1, 1)},
     "uneven": {"kernel": (3, 2), "stride": (1, 2), "pad": (1, 0)},

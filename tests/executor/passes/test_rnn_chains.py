@@ -61,7 +61,7 @@ def zeros(dtype):
     return S.zeros((0, UNITS), dtype=dtype)
 
 
-def by_hand(dtype, layers=2, dropout=0.0, gates="igfo", merge=lambda steps: S.Concat(*steps, dim=0)):
+def by_hand(dtype, layers=2, dropout=0.0, gates="igfo"):
     """Layers inside the loop over time, as in old examples."""
     weights = [weights_of(f"l{i}") for i in range(layers)]
     states = [(zeros(dtype), zeros(dtype)) for _ in range(layers)]
@@ -73,16 +73,12 @@ def by_hand(dtype, layers=2, dropout=0.0, gates="igfo", merge=lambda steps: S.Co
             states[i] = lstm_step(h, states[i], weights[i], gates)
             h = states[i][0]
         outputs.append(S.Dropout(h, p=dropout) if dropout else h)
-    return merge(outputs)
+    return S.Concat(*outputs, dim=0)
 
 
 RECORDED = Path(__file__).parents[2] / "data" / "rnn_chains"
-CELLS = {
-    "lstm": partial(mx.rnn.LSTMCell, UNITS),
-    "gru": partial(mx.rnn.GRUCell, UNITS),
-    "tanh": partial(mx.rnn.RNNCell, UNITS),
-    "relu": partial(mx.rnn.RNNCell, UNITS, "relu"),
-}
+CELLS = {kind: partial(mx.rnn.RNNCell, UNITS, kind) for kind in ("tanh", "relu")}
+CELLS |= {"lstm": partial(mx.rnn.LSTMCell, UNITS), "gru": partial(mx.rnn.GRUCell, UNITS)}
 STATES = {"lstm": 2}
 BOTH = mx.rnn.BidirectionalCell
 
@@ -234,9 +230,8 @@ for count, steps, missing in (6, 2, ()), (3, 3, ()), (1, 5, (1,)), (1, 5, (1, 3)
     NETWORKS[f"maps {count} {missing}"] = row(make, {"data": (ROWS, steps, UNITS)}, min(count, steps))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks(name):
-    make, shapes, chains, absent, options = NETWORKS[name]
+@pytest.mark.parametrize(("make", "shapes", "chains", "absent", "options"), NETWORKS.values(), ids=NETWORKS)
+def test_networks(make, shapes, chains, absent, options):
     compare(make, shapes, chains, **options)
     assert not absent & {step.name for step in steps_in(make("float32"), shapes)}
 

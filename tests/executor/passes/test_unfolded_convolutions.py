@@ -46,9 +46,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("frozen", ["", "conv_weight", "data"])
-@pytest.mark.parametrize("case", CASES)
-def test_results_are_those_without(case, frozen, products):
-    symbol, shape = CASES[case]
+@pytest.mark.parametrize(("symbol", "shape"), CASES.values(), ids=CASES)
+def test_results_are_those_without(symbol, shape, frozen, products):
     req = {name: "null" if name == frozen else "write" for name in symbol.list_arguments()}
     assert same_with_and_without(symbol, {"data": shape}, NAME, rtol=2e-6, grad_req=req)[NAME] == 1
     assert products

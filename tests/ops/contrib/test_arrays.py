@@ -68,10 +68,7 @@ def test_stored_zeros_of_a_csr_matrix_count():
         assert found.asnumpy().tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "attrs", "factor"),
-    [("_scale_gradient", (f8([4]),), {}, 4), ("_scale_gradient", (f8([4]),), {"inverse": True}, 0.25)],
-)
-def test_gradients_that_are_not_derivatives(name, inputs, attrs, factor):
+@pytest.mark.parametrize(("attrs", "factor"), [({}, 4), ({"inverse": True}, 0.25)])
+def test_a_scaled_gradient(attrs, factor):
     x = f8([-1.4, 0.6, 2.5])
-    np.testing.assert_allclose(gradients(name, x, *inputs, head=x, **attrs)[0], factor * x)
+    np.testing.assert_allclose(gradients("_scale_gradient", x, f8([4]), head=x, **attrs)[0], factor * x)

@@ -189,9 +189,8 @@ BY_VALUES = {
 }
 
 
-@walks(BY_VALUES)
-def test_operators_that_work_row_by_row_run_on_the_values(name):
-    make, trailing = BY_VALUES[name]
+@walks(BY_VALUES.values())
+def test_operators_that_work_row_by_row_run_on_the_values(make, trailing):
     x, plain = ragged(LENGTHS, *trailing), make(S.Variable("x"))
     shapes = dict(zip(plain.list_arguments(), plain.infer_shape(x=x.values.shape)[0], strict=True))
     args = {k: f8(*shape, seed=9) for k, shape in shapes.items() if k != "x"}
