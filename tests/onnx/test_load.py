@@ -220,18 +220,38 @@ class TestElementTypes:
         assert got.tolist() == wrapped
         assert quantized.tolist() == [2, high, low, high, 4]
 
-    def test_mod_and_round_at_infinities_and_zeros(self, tmp_path):
-        x = np.array([-0.0, 3.5, -3.5, 3.5, np.inf, 2.5, -7.25], "f4")
-        y = np.array([2.0, np.inf, np.inf, 0.0, 2.0, -np.inf, 2.5], "f4")
-        nodes = "a = Mod<fmod = 0>(x, y)  b = Mod<fmod = 1>(x, y)  c = Round(x)"
-        outputs = [f"float[7] {name}" for name in "abc"]
-        floor, cut, rounded = results(tmp_path, nodes, {"x": x, "y": y}, outputs)
-        expected = np.array([0.0, 3.5, np.inf, np.nan, np.nan, -np.inf, 0.25], "f4")
-        np.testing.assert_array_equal(floor, expected)
-        np.testing.assert_array_equal(np.signbit(floor[:3]), [False, False, False])
-        with np.errstate(invalid="ignore"):
-            np.testing.assert_array_equal(cut, np.fmod(x, y))
-        np.testing.assert_array_equal(rounded, np.rint(x))
+    def test_functions_of_special_numbers_are_those_of_numpy(self, tmp_path):
+        special = np.array(
+            [0.0, -0.0, 0.5, -0.5, 2.5, -2.5, 3.5, -7.25, 1e-8, 3e8, -3e8, np.inf, -np.inf, np.nan]
+        )
+        a, b = (each.ravel().astype("f4") for each in np.meshgrid(special, special))
+        pairs = {
+            "Add": np.add,
+            "Sub": np.subtract,
+            "Mul": np.multiply,
+            "Div": np.divide,
+            "Mod<fmod = 1>": np.fmod,
+        }
+        pairs |= {
+            "Mod<fmod = 0>": np.mod,
+            "Pow": np.power,
+            "Less": np.less,
+        }
+        pairs |= {"LessOrEqual": np.less_equal, "Greater": np.greater, "Equal": np.equal}
+        each = "Abs Ceil Floor Neg=negative Round=rint Sqrt Exp Log Sin Cos Tan Tanh Sinh Cosh IsNaN IsInf Reciprocal"
+        names = [word.partition("=")[::2] for word in each.split()]
+        with np.errstate(all="ignore"):
+            expected = {f"{kind}(a, b)": function(a, b) for kind, function in pairs.items()}
+            expected |= {f"{n}(a)": getattr(np, other or n.lower())(a) for n, other in names}
+        nodes = " ".join(f"y{i} = {call}" for i, call in enumerate(expected))
+        outputs = [f"{type_of(array)} y{i}" for i, array in enumerate(expected.values())]
+        found = results(tmp_path, nodes, {"a": a, "b": b}, outputs)
+        for (call, array), got in zip(expected.items(), found, strict=True):
+            assert got.dtype == array.dtype, call
+            np.testing.assert_allclose(got, array, 1e-5, err_msg=call)
+            if array.dtype.kind == "f":
+                zeros = array == 0
+                np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(array[zeros]), call)
 
     def test_bfloat16_comes_in(self, tmp_path):
         raw = torch.tensor([1.5, -2.25, 3.0], dtype=torch.bfloat16).view(torch.int16).numpy().tobytes()
