@@ -2,7 +2,6 @@
 
 import json
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,8 +17,7 @@ class Scale(mx.operator.CustomOp):
 
     def __init__(self, factor):
         super().__init__()
-        self.factor = factor
-        self.seen = None
+        self.factor, self.seen = factor, None
 
     def forward(self, is_train, req, in_data, out_data, aux):
         modes = mx.autograd.is_recording(), mx.autograd.is_training()
@@ -69,16 +67,12 @@ def prop(name, **methods):
 def custom(forward=None, backward=None):
     """Return a `create_operator` for given functions."""
 
-    class Op(mx.operator.CustomOp):
-        pass
-
     def default(self, is_train, req, in_data, out_data, aux):
         self.assign(out_data[0], req[0], in_data[0])
 
-    Op.forward = forward or default
-    if backward is not None:
-        Op.backward = backward
-    return lambda self, ctx, shapes, dtypes: Op()
+    methods = {"forward": forward or default} | ({"backward": backward} if backward else {})
+    made = type("Op", (mx.operator.CustomOp,), methods)
+    return lambda self, ctx, shapes, dtypes: made()
 
 
 @pytest.fixture(autouse=True)
@@ -157,8 +151,7 @@ def test_several_outputs_of_several_types():
 
 
 def test_recorded_calls_and_the_state_given_as_an_array():
-    x, calls = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,))
-    other = mx.nd.ones((1,))
+    x, calls, other = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,)), mx.nd.ones((1,))
     x.attach_grad()
     with mx.autograd.record():
         y = mx.nd.Custom(x, other, calls, op_type="test_scale", factor=3) ** 2
@@ -352,8 +345,7 @@ def test_numpy_op():
 
 
 def test_ndarray_op_and_its_file():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with pytest.warns(DeprecationWarning, match="use CustomOp"):
         made = OldSquare()
     net = made.get_symbol(mx.sym.Variable("x"), name="square")
     text = net.tojson()

@@ -11,7 +11,6 @@ import pytest
 from dpmodule import ops
 
 DOCS = Path(__file__).parents[1] / "docs"
-FILLERS = {"the", "a", "an", "of", "its", "this", "value", "is", "to", "for"}
 RUN_FOREIGN_OBJECTS = {"_NDArray", "_Native"}
 """Old forms of Custom in saved graphs, which hold the number of an object; no example can show them."""
 
@@ -46,31 +45,10 @@ def test_every_entry_has_an_example_that_ran(pages):
     assert without == RUN_FOREIGN_OBJECTS
 
 
-def says_nothing(name, attr):
-    """Say whether a description only repeats the attribute's name and type."""
-    words = set(re.findall(r"[a-z0-9]+", attr.doc.lower())) - FILLERS
-    known = f"{name} {attr.type.expects} {attr.type.annotation}".lower().replace("_", " ")
-    return words <= set(re.findall(r"[a-z0-9]+", known))
-
-
-def test_every_attribute_is_described():
-    empty = [
-        f"{op.name}: {key}: {attr.doc!r}"
-        for op in script().operators().values()
-        for key, attr in op.attrs.items()
-        if says_nothing(key, attr)
-    ]
-    assert not empty, "say what it is, beside its name and type: " + "; ".join(empty)
-
-
 def test_every_input_has_a_shape():
     every = script().operators().values()
     assert [op.name for op in every if "\nSource: " not in op.doc] == []
-    missing = [
-        f"{op.name}: {one.name}"
-        for op in every
-        if not callable(op.inputs)
-        for one in op.inputs
-        if not re.search(rf"\b{one.name}\b", script().sections(op.doc).get("Shape", ""))
-    ]
-    assert not missing
+    for op in every:
+        told = script().sections(op.doc).get("Shape", "")
+        for one in () if callable(op.inputs) else op.inputs:
+            assert re.search(rf"\b{one.name}\b", told), f"{op.name}: {one.name}"

@@ -1,5 +1,7 @@
 """What an executor tells about its plan, its times and its memory; and that telling changes nothing."""
 
+from functools import reduce
+
 import numpy as np
 import pytest
 
@@ -137,10 +139,7 @@ def test_loops_and_recurrent_layers_can_be_timed(is_train):
 
 
 def chain(function, inputs=()):
-    x = X
-    for _ in range(6):
-        x = function(x)
-    return bound(x, inputs, (256, 1024))
+    return bound(reduce(lambda x, _: function(x), range(6), X), inputs, (256, 1024))
 
 
 @pytest.mark.parametrize("measured", [False, True])

@@ -58,8 +58,6 @@ def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
 
 
 PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
-
-
 SPECIAL = [
     (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
     (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
@@ -72,10 +70,3 @@ SPECIAL = [
 def test_special_graphs(net, values, expected):
     executor = net.bind(mx.cpu(), {name: mx.nd.array(value) for name, value in values.items()})
     assert [out.asnumpy().tolist() for out in executor.forward()] == expected
-
-
-def test_gradients_of_pieces():
-    executor = S.Group([PARTS[1], PARTS[1] * 2]).simple_bind(mx.cpu(), x=(3,))
-    executor.forward(is_train=True)
-    executor.backward([mx.nd.ones((1,)), mx.nd.ones((1,))])
-    assert executor.grad_dict["x"].asnumpy().tolist() == [0, 3, 0]

@@ -229,11 +229,11 @@ def test_modules_are_copied_pickled_and_traced():
 
 # torch's tools
 
+SLOW = pytest.param("resnet20", "inductor", marks=pytest.mark.slow)
+
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("name", "backend"), [("mlp", "aot_eager"), pytest.param("resnet20", "inductor", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("name", "backend"), [("mlp", "aot_eager"), SLOW])
 @pytest.mark.filterwarnings("ignore")
 def test_networks_are_compiled_whole_with_any_batch(name, backend):
     torch._dynamo.reset()

@@ -41,13 +41,6 @@ def op(name, *inputs, **more):
     return {"op": name, "name": "n", "inputs": [list(each) for each in inputs or [(0, 0)]], **more}
 
 
-@pytest.mark.parametrize("key", ["param", "attr", "attrs"])
-def test_each_place_in_which_attributes_have_stood(key):
-    scaled = op("_mul_scalar", **{key: {"scalar": "3.0"}})
-    ((node, index),) = from_json(text_of(variable(), scaled, heads=[[1, 0]]))
-    assert (node.a.scalar, index) == (3.0, 0)
-
-
 def test_missing_states_of_0_8_are_made():
     norm = op("BatchNorm", (0, 0), (1, 0), (2, 0), param={"eps": "0.1"})
     rows = [*(variable(name, param={}, backward_source_id=-1) for name in "xgb"), norm]

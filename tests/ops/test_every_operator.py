@@ -12,7 +12,6 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import ops
-from dpmodule.ops.spec import NEVER, ROWS, SHARE, STACK
 from helpers.op_case import check_gradient, check_value
 from helpers.op_tables import GOLDENS, arrays_of, recorded_calls, table_rows
 from helpers.walk import family_of, walks
@@ -139,14 +138,3 @@ def test_is_mapped_to_onnx_or_says_why_not(name):
     onnx = ops.get(name).onnx
     assert onnx is not None
     assert bool(onnx.missing) != bool(onnx.type or onnx.builder), name
-
-
-@walks(EVERY, family=family_of)
-def test_has_a_batch_rule(name):
-    op = ops.get(name)
-    if op.batch == NEVER:
-        return
-    inputs = () if callable(op.inputs) else op.inputs
-    rules = [i.batch for i in inputs] + ([op.variadic.batch] if op.variadic else [])
-    assert set(rules) <= {ROWS, STACK, SHARE}
-    assert set(rules) != {SHARE}, "nothing tells how many rows there are"

@@ -79,9 +79,8 @@ def test_integers():
 def test_gamma_of_impossible_shapes_ends():
     alpha = torch.tensor([0.0, -1.0, float("nan"), float("inf"), 2.0])
     out = standard_gamma(alpha, torch.Generator().manual_seed(0))
-    assert out[0] == 0
+    assert out[0] == 0 < out[4]
     assert out[1:4].isnan().all()
-    assert out[4] > 0
 
 
 def test_multinomial():

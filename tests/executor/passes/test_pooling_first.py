@@ -34,11 +34,8 @@ POOLS = {
     "gaps": {"kernel": (2, 2), "stride": (3, 3)},
     "global": {"global_pool": True, "kernel": (1, 1)},
 }
-NO_POOLS = {
-    "average": {**PAIR, "pool_type": "avg"},
-    "windows in padding": {**PAIR, "pad": (2, 2)},
-    "windows beyond": {"kernel": (2, 2), "stride": (3, 3), "pooling_convention": "full"},
-}
+NO_POOLS = {"average": {**PAIR, "pool_type": "avg"}, "windows in padding": {**PAIR, "pad": (2, 2)}}
+NO_POOLS["windows beyond"] = {**POOLS["gaps"], "pooling_convention": "full"}
 
 
 def pooled(value, **attrs):

@@ -217,8 +217,7 @@ NETWORKS = {
     "of shapes": row(several_shapes, {"image": (ROWS, FEATURES, 1, 1), "words": (ROWS, 4, FEATURES)}, 1),
     **{f"{name} in halves": row(merged(partial(cell, name)), SEQUENCE, 1, dtypes=HALVES) for name in CELLS},
 }
-for key in PIECES:
-    shape, rows = PIECES[key]
+for key, (shape, rows) in PIECES.items():
     shapes = {"data": shape, "begin": (rows, UNITS)}
     NETWORKS[f"pieces {key}"] = row(partial(pieces, *key), shapes, 1, "stacked")
 for links, count in ({(0, 4): 1}, 2), ({(0, 4): 1, (1, 3): 0}, 1), ({(0, 4): 4}, 2):

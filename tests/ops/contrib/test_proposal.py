@@ -7,15 +7,12 @@ ONE, MANY = "_contrib_Proposal", "_contrib_MultiProposal"
 ATTRS = {"scales": (1.0,), "ratios": (1.0,), "feature_stride": 16, "rpn_min_size": 0}
 
 
-def maps(images=1, info=(32.0, 48.0, 1.0), score=None):
-    scores = np.zeros((images, 2, 2, 3))
-    scores[:, 1] = np.arange(images * 6).reshape(images, 2, 3) / 100.0 if score is None else score
-    return scores, np.zeros((images, 4, 2, 3)), np.tile(info, (images, 1))
+MAPS = np.full((1, 2, 2, 3), 0.5), np.zeros((1, 4, 2, 3)), np.array([[32.0, 48.0, 1.0]])
 
 
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
 def test_equal_scores_keep_the_order_of_anchors(kind):
-    found = run(ONE, *(x.astype(kind) for x in maps(score=0.5)), rpn_post_nms_top_n=6, **ATTRS)
+    found = run(ONE, *(x.astype(kind) for x in MAPS), rpn_post_nms_top_n=6, **ATTRS)
     assert found.dtype == kind
     assert found[:, 1:3].tolist() == [[16 * x, 16 * y] for y in (0, 1) for x in (0, 1, 2)]
 

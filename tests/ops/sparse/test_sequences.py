@@ -67,14 +67,9 @@ def check_gradients(net, args):
     return outputs
 
 
-POOLED = {
-    "sum": lambda row: row.sum(0),
-    "mean": lambda row: row.mean(0),
-    "sqrt": lambda row: row.sum(0) / np.sqrt(len(row)),
-    "max": lambda row: row.max(0),
-    "first": lambda row: row[0],
-    "last": lambda row: row[-1],
-}
+POOLED = {name: lambda row, name=name: getattr(row, name)(0) for name in ("sum", "mean", "max")}
+POOLED |= {"first": lambda row: row[0], "last": lambda row: row[-1]}
+POOLED["sqrt"] = lambda row: row.sum(0) / np.sqrt(len(row))
 
 
 @walks(itertools.product(POOLED, [(), (2, 3)]))

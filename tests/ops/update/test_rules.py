@@ -63,9 +63,7 @@ def test_adamw_skips_a_step_without_a_finite_factor(factor):
 
 
 def test_contrib_faces_take_lists():
-    def arrays():
-        return [mx.nd.array([1.0, 2.0]), mx.nd.array([3.0])]
-
+    arrays = lambda: [mx.nd.array([1.0, 2.0]), mx.nd.array([3.0])]  # noqa: E731
     grads = [mx.nd.array([0.5, -1.0]), mx.nd.array([2.0])]
     weights, means, variances = arrays(), arrays(), arrays()
     given = weights, grads, means, variances, [1, 2]
