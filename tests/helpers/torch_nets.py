@@ -103,8 +103,7 @@ def gpt():
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
         return self.head(self.ln_f(self.blocks(x)))
 
-    blocks = Sequential(gpt_block(), gpt_block())
-    head = Linear(8, 20, bias=False)
+    blocks, head = Sequential(gpt_block(), gpt_block()), Linear(8, 20, bias=False)
     made = net(
         forward, wte=Embedding(20, 8), wpe=Embedding(16, 8), blocks=blocks, ln_f=LayerNorm(8), head=head
     )
@@ -131,8 +130,7 @@ def mixture():
     """Experts weighted by a gate; writes its results into parts of an array."""
 
     def forward(self, x):
-        weights = self.gate(x).softmax(-1)
-        outs = x.new_zeros(x.shape[0], 3, 2)
+        weights, outs = self.gate(x).softmax(-1), x.new_zeros(x.shape[0], 3, 2)
         for i, expert in enumerate(self.experts):
             outs[:, i] = expert(x)
         return (weights.unsqueeze(-1) * outs).sum(1)
@@ -154,16 +152,11 @@ def encoder_layer():
 
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
-    "resnet": (resnet, floats(4, 8, 8)),
-    "ssd": (ssd, IMAGE),
-    "bag_of_words": (bag_of_words, words(7)),
+    **{"resnet": (resnet, floats(4, 8, 8)), "ssd": (ssd, IMAGE), "bag_of_words": (bag_of_words, words(7))},
     "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
-    "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
-    "encoder_layer": (encoder_layer, floats(5, 8)),
-    "gpt_block": (gpt_block, floats(5, 8)),
-    "gpt": (gpt, words(6)),
-    "causal_attention": (causal_attention, floats(5, 8)),
-    "mixture": (mixture, floats(4)),
+    **{"bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES), "encoder_layer": (encoder_layer, floats(5, 8))},
+    **{"gpt_block": (gpt_block, floats(5, 8)), "gpt": (gpt, words(6))},
+    **{"causal_attention": (causal_attention, floats(5, 8)), "mixture": (mixture, floats(4))},
     "odd": (odd, SERIES),
 }
 """Name: what makes the module, and what makes its inputs for a batch size."""
