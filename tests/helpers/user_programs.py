@@ -69,9 +69,7 @@ def beam_search(dy):
         loss.backward()
         trainer.update()
     dy.renew_cg()
-    scores(
-        decoder.initial_state().add_input(words[0])
-    )  # DyNet loses parameters that enter behind a checkpoint
+    scores(decoder.initial_state().add_input(words[0]))  # DyNet loses parameters behind a checkpoint
     beam = [(0.0, [0], decoder.initial_state())]
     for _ in range(4):
         tried = []
