@@ -41,8 +41,8 @@ def lines(done):
         ("import _dynet as dy", "import dpmodule.autobatch as dy"),
         ("import paddle.fluid as fluid", "import dpmodule.fluid as fluid"),
         (
-            "from parlai.core.worlds import DialogPartnerWorld as D",
-            "from dpmodule.agents import DialogPartnerWorld as D",
+            "from parlai.core.worlds import create_task as t",
+            "from dpmodule.agents import create_task as t",
         ),
     ],
 )
