@@ -166,10 +166,7 @@ _MORE = {
     "reshape_batch": ("reshape", "M", (2, 2), 9),
     "strided_select_batch": ("strided_select", "a", [1, 2], [0, 0], [2, 3]),
 }  # fmt: skip
-BATCHED = {
-    **_with(_MORE),
-    "std_batches": (("M",), lambda dy, x: dy.std_batches(x)),
-}
+BATCHED = {**_with(_MORE), "std_batches": (("M",), lambda dy, x: dy.std_batches(x))}
 
 
 def total(dy, y, weights):
