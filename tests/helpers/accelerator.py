@@ -30,8 +30,6 @@ try:
 except ImportError:  # an older torch
     register = None
 
-__all__ = ["LAG", "MISSING", "WAITS", "Simulated", "install", "on_host"]
-
 NAME = "simulated"
 MISSING = "" if register else "this torch has no _setup_privateuseone_for_python_backend"
 LAG = 50

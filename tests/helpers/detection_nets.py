@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["NETS", "fill"]
-
 
 def _conv(mx, data, name, filters, step=1, kernel=3, act=True):
     how = {"kernel": (kernel,) * 2, "pad": (kernel // 2,) * 2, "stride": (step,) * 2}

@@ -5,8 +5,6 @@ from hypothesis import HealthCheck, settings
 
 from dpmodule import native
 
-__all__ = ["agree", "backend", "backends", "outcome", "with_backend"]
-
 backends = ["native", "python"] if native.core is not None else ["python"]
 
 

@@ -10,18 +10,6 @@ import torch
 
 from dpmodule.agents import Agent, FixedDialogTeacher, Teacher
 
-__all__ = [
-    "Answers",
-    "Misbehaves",
-    "NoShare",
-    "OwnPart",
-    "Questions",
-    "Seen",
-    "Unpicklable",
-    "no_threads",
-    "pids",
-]
-
 
 def pids(world):
     """Return the ids of a HogwildWorld's worker processes."""

@@ -17,8 +17,6 @@ from dpmodule.base import MXNetError
 from helpers.op_case import OpCase, call, parsed
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
-__all__ = ["calls"]
-
 
 def turned(t):
     """Return it with the first axis innermost in memory."""

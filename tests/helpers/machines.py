@@ -4,8 +4,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-__all__ = ["examples", "play"]
-
 
 def examples(short, long):
     """Return a mark by which a test gets `examples`: a short run, and a long one that is slow."""

@@ -12,9 +12,6 @@ import numpy as np
 import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 
-__all__ = ["CHECKPOINTS", "LARGE", "NETWORKS", "ROOT", "SYMBOLS", "Model"]
-__all__ += ["by_path", "model", "with_parameters"]
-
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 

@@ -228,7 +228,13 @@ layer = op("Deconvolution", kernel=(3, 3), stride=(2, 2), adj=(1, 1), num_filter
 net("deconvolution", layer, x=(3, 4, 5, 4))
 net("grouped deconvolution", op("Deconvolution", kernel=(2, 2), num_group=2, num_filter=4), x=(3, 4, 5, 4))
 for kind, convention in product(("max", "avg", "sum"), ("valid", "full")):
-    how = {"pool_type": kind, "pooling_convention": convention, "kernel": (3, 2), "stride": (2, 2), "pad": (1, 0)}
+    how = {
+        "pool_type": kind,
+        "pooling_convention": convention,
+        "kernel": (3, 2),
+        "stride": (2, 2),
+        "pad": (1, 0),
+    }
     net(f"{kind} pooling, {convention}", op("Pooling", **how), x=(3, 3, 7, 6))
 net("lp pooling", op("Pooling", kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2), x=(3, 3, 6, 6))
 layer = op("Pooling", kernel=(3, 3), pad=(1, 1), pool_type="avg", count_include_pad=False)
@@ -336,7 +342,11 @@ net("MakeLoss", lambda x: S.MakeLoss(S.square(dense(x)), grad_scale=0.3), x=(4, 
 cross = lambda x, i: S.MakeLoss(-S.pick(S.log_softmax(dense(x)), i))  # noqa: E731
 net("cross-entropy by hand", cross, below={"i": 3}, x=(4, 6), i=(4,))
 given = {"x": (4, 6), "label": (4,)}
-net("two losses", lambda x, label: [S.SoftmaxOutput(dense(x), label), S.MakeLoss(S.sum(x * x, axis=1))], **given)
+net(
+    "two losses",
+    lambda x, label: [S.SoftmaxOutput(dense(x), label), S.MakeLoss(S.sum(x * x, axis=1))],
+    **given,
+)
 blocked = lambda x, label: [S.BlockGrad(x * 2), S.SoftmaxOutput(dense(x), label)]  # noqa: E731
 net("a loss and a blocked output", blocked, **given)
 

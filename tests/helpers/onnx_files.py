@@ -14,8 +14,6 @@ import torch
 from . import onnx_graphs as hand
 from . import torch_nets as nets
 
-__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch", "with_external"]
-
 
 @dataclass
 class File:

@@ -4,8 +4,6 @@ import numpy as np
 import onnx.parser
 from onnx import numpy_helper
 
-__all__ = ["GRAPHS", "draw", "made", "model_of"]
-
 RNG = np.random.default_rng(0)
 
 

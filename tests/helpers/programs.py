@@ -20,8 +20,6 @@ from pathlib import Path
 import dpmodule
 from dpmodule import native
 
-__all__ = ["Program", "again_without_native", "environment", "run_file", "run_module", "run_program"]
-
 TESTS = Path(__file__).parents[1]
 _SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
 _FORKS = sys.platform == "linux" and "LD_PRELOAD" not in os.environ  # a sanitizer wants to see the start

@@ -6,8 +6,6 @@ import numpy as np
 
 import dpmodule as mx
 
-__all__ = ["RandomGraph", "random_graph"]
-
 S = mx.sym
 
 # continuous, so that a rounding error stays one

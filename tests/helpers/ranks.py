@@ -5,8 +5,6 @@ import socket
 
 from helpers.programs import TESTS, Program
 
-__all__ = ["ranks", "run_ranks"]
-
 
 def _free_port():
     with socket.socket() as probe:

@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 
 import dpmodule as mx
 
-__all__ = ["Functions", "array", "bind_like", "compare", "equal", "evaluated", "expressions"]
-
 
 class Functions(nn.Module):
     """A module that applies many functions to its inputs, and returns a dict of what they return.

@@ -7,8 +7,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn import Conv2d, Embedding, LayerNorm, Linear, ReLU, Sequential
 
-__all__ = ["NETS", "floats", "net", "words"]
-
 
 def net(forward, **parts):
     """Return a module with these parts; those that are plain tensors become buffers."""

@@ -11,8 +11,6 @@ import pytest
 import dpmodule
 from dpmodule.ops.registry import lazy_operators
 
-__all__ = ["family_of", "walks"]
-
 _SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
 _TESTS, _PACKAGE = str(Path(__file__).parents[1]), str(Path(dpmodule.__file__).parent)
 _PARTS = {name: file.split(".")[0] for file, names in lazy_operators().items() for name in names.split()}
