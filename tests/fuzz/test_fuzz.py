@@ -26,11 +26,12 @@ HERE = Path(__file__).parent
 KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist", "onnx")
 
 
+LONG = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "count", [400, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
-)
+@pytest.mark.parametrize("count", [400, pytest.param(100_000, marks=LONG)])
 def test_damaged_files(kind, count, tmp_path):
     done = run_file(HERE / "campaign.py", kind, count, 1, seconds=100 + count / 30, cwd=tmp_path)
     assert done.returncode == 0, f"{kind}: died on {tmp_path / 'last'}\n{done.stderr[-3000:]}"
@@ -238,9 +239,8 @@ def test_names_are_escaped_or_refused_wherever_they_go(use, ran):
             refused.append(name)
         assert not ran(), name
     assert len(refused) == most, refused
-    for name in (
-        ("conv1/weight:0", "a.b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x") if most < 200 else ()
-    ):
+    harmless = ("conv1/weight:0", "a.b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x")
+    for name in harmless if most < 200 else ():
         call(name)
 
 

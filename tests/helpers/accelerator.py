@@ -285,9 +285,8 @@ class Simulated(torch.Tensor):
 
     @staticmethod
     def __new__(cls, plain, device):
-        made = torch.Tensor._make_subclass(
-            cls, plain, False, dispatch_device=True, device_for_backend_keys=device
-        )
+        make = torch.Tensor._make_subclass
+        made = make(cls, plain, False, dispatch_device=True, device_for_backend_keys=device)
         made._where = device
         return made
 
@@ -297,9 +296,7 @@ class Simulated(torch.Tensor):
 
     def numpy(self, *, force=False):
         if not force:
-            raise TypeError(
-                f"can't convert {self._where} device type tensor to numpy. Use Tensor.cpu() first"
-            )
+            raise TypeError(f"cannot convert {self._where} device type tensor to numpy: use Tensor.cpu()")
         return self.detach().cpu().numpy()
 
     def tolist(self):
@@ -337,9 +334,7 @@ def _one_by_one(func, args, kwargs):
     count = len(args[0])
     found = []
     for place in range(count):
-        one = [
-            [each[place]] if isinstance(each, (list, tuple)) and len(each) == count else each for each in args
-        ]
+        one = [[x[place]] if isinstance(x, (list, tuple)) and len(x) == count else x for x in args]
         if not any(isinstance(each, Simulated) for each in pytree.tree_leaves(one)):
             found += func(*one, **kwargs) or ()
         elif func._schema.name == "aten::_foreach_copy_":
@@ -419,11 +414,8 @@ def _plain(tensor):
 
 def _follow(tensor, plain):
     """Take over what an operator has done to shape or memory."""
-    if (
-        tensor.shape != plain.shape
-        or tensor.stride() != plain.stride()
-        or tensor.data_ptr() != plain.data_ptr()
-    ):
+    facts = [(each.shape, each.stride(), each.data_ptr()) for each in (tensor, plain)]
+    if facts[0] != facts[1]:
         tensor.data = Simulated(plain, tensor._where)
 
 
@@ -435,9 +427,7 @@ def _check_devices(func, flat, where):
             if is_index:
                 WAITS.note(func)
             elif not is_number:
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but {func} got {where} and {each.device}"
-                )
+                raise RuntimeError(f"Expected one device, but {func} got {where} and {each.device}")
 
 
 def _waits(func, args, kwargs):
@@ -599,9 +589,7 @@ def install():
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     for name in ("tril_indices", "triu_indices"):
         library.impl(name, _factory(getattr(torch, name)), "PrivateUse1")
-    library.impl(
-        "_copy_from", lambda source, target, non_blocking=False: _copy(target, source), "PrivateUse1"
-    )
+    library.impl("_copy_from", lambda source, target, *_, **__: _copy(target, source), "PrivateUse1")
     _Module.library = library  # which takes its kernels back when it goes
     empty = torch.empty
 

@@ -78,9 +78,8 @@ def while_sum(mx):
     """Add until a limit from outside, which the body reads as well."""
     k = mx.sym.var("k")
     step = lambda i, s: ([i + s], [i + 1, s + i + k])  # noqa: E731
-    outputs, states = mx.sym.contrib.while_loop(
-        lambda i, s: i <= k, step, [mx.sym.var("i"), mx.sym.var("s")], 5
-    )
+    first = [mx.sym.var("i"), mx.sym.var("s")]
+    outputs, states = mx.sym.contrib.while_loop(lambda i, s: i <= k, step, first, 5)
     return mx.sym.Group(outputs + states)
 
 

@@ -19,9 +19,8 @@ def backend(request, monkeypatch):
 def with_backend(examples):
     """Return hypothesis's settings for tests of both."""
     ignored = [HealthCheck.function_scoped_fixture]
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=ignored, database=None
-    )
+    more = {"deadline": None, "derandomize": True, "database": None}
+    return settings(max_examples=examples, suppress_health_check=ignored, **more)
 
 
 def outcome(functor):

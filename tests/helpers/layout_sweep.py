@@ -151,8 +151,6 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     types, names = sys.argv[1].split(","), frozenset(sys.argv[2:])
-    wrong = [
-        text for case, floats in calls(names) for dtype in types for text in differences(case, dtype, floats)
-    ]
+    wrong = [each for call in calls(names) for kind in types for each in differences(call[0], kind, call[1])]
     print(*wrong[:20], sep="\n")
     sys.exit(bool(wrong))

@@ -95,9 +95,7 @@ class Net:
     def _rows(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of lists of different lengths."""
         rows = np.empty(shape[0], dtype=object)
-        rows[:] = [
-            rng.randint(0, self.below[name], length).tolist() for length in rng.randint(1, 6, shape[0])
-        ]
+        rows[:] = [rng.randint(0, self.below[name], size).tolist() for size in rng.randint(1, 6, len(rows))]
         return rows
 
     def _draw(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -183,11 +181,8 @@ net("reshapes", lambda x: S.Reshape(S.Reshape(x, shape=(0, -3)) * 2, shape=(0, -
 net("concatenated", lambda x, y: S.Concat(x, y * 2, x, dim=1), x=(4, 3), y=(4, 5))
 net("stacked", lambda x, y: S.stack(x, y, axis=1), x=(4, 3), y=(4, 3))
 net("split", lambda x: [*S.SliceChannel(x * 2, num_outputs=3, axis=1)], x=(4, 6))
-net(
-    "sliced",
-    lambda x: S.slice_axis(x, axis=1, begin=1, end=-1) * S.slice(x, begin=(None, 2), end=(None, 6)),
-    x=(4, 6),
-)
+inner = op("slice_axis", axis=1, begin=1, end=-1)
+net("sliced", lambda x: inner(x) * S.slice(x, begin=(None, 2), end=(None, 6)), x=(4, 6))
 net("sliced with steps", op("slice", begin=(None, 5, 0), end=(None, 0, 4), step=(None, -2, 3)), x=(4, 6, 4))
 net("padded", lambda x: S.Pad(x, mode="edge", pad_width=(0, 0, 0, 0, 1, 2, 2, 1)), x=(4, 2, 3, 4))
 net("padded by reflection", op("Pad", mode="reflect", pad_width=(0, 0, 0, 0, 1, 1, 1, 1)), x=(4, 2, 3, 4))
@@ -342,11 +337,7 @@ net("MakeLoss", lambda x: S.MakeLoss(S.square(dense(x)), grad_scale=0.3), x=(4, 
 cross = lambda x, i: S.MakeLoss(-S.pick(S.log_softmax(dense(x)), i))  # noqa: E731
 net("cross-entropy by hand", cross, below={"i": 3}, x=(4, 6), i=(4,))
 given = {"x": (4, 6), "label": (4,)}
-net(
-    "two losses",
-    lambda x, label: [S.SoftmaxOutput(dense(x), label), S.MakeLoss(S.sum(x * x, axis=1))],
-    **given,
-)
+net("two losses", lambda x, y: [S.SoftmaxOutput(dense(x), y), S.MakeLoss(S.sum(x * x, axis=1))], **given)
 blocked = lambda x, label: [S.BlockGrad(x * 2), S.SoftmaxOutput(dense(x), label)]  # noqa: E731
 net("a loss and a blocked output", blocked, **given)
 
@@ -370,9 +361,7 @@ CELLS = {
     "fused LSTM": lambda: mx.rnn.FusedRNNCell(5, 1, "lstm"),
     "fused bidirectional GRU": lambda: mx.rnn.FusedRNNCell(5, 2, "gru", bidirectional=True),
     "fused tanh RNN": lambda: mx.rnn.FusedRNNCell(5, 1, "rnn_tanh"),
-    "bidirectional LSTM": lambda: mx.rnn.BidirectionalCell(
-        mx.rnn.LSTMCell(3, "l_"), mx.rnn.LSTMCell(3, "r_")
-    ),
+    "bidirectional LSTM": lambda: mx.rnn.BidirectionalCell(*(mx.rnn.LSTMCell(3, p) for p in ("l_", "r_"))),
     "residual GRU": lambda: mx.rnn.ResidualCell(mx.rnn.GRUCell(6)),
 }
 

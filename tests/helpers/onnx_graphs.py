@@ -21,9 +21,8 @@ def model_of(text, opset=17, functions="", domains="", **arrays):
         domains: further ones, as ``"name": version``.
         arrays: initializers.
     """
-    head = (
-        f'<ir_version: {8 if opset <= 17 else 10}, opset_import: ["": {opset}{domains and ", " + domains}]>'
-    )
+    more = domains and f", {domains}"
+    head = f'<ir_version: {8 if opset <= 17 else 10}, opset_import: ["": {opset}{more}]>'
     made = onnx.parser.parse_model(f"{head} g {text} {functions}")
     made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items())
     return made
@@ -173,10 +172,8 @@ def quantized():
         c = Conv<pads = [1,1,1,1]>(xd, wd, b)  r = Relu(c)
         q = QuantizeLinear(r, ys, yz)  y = DequantizeLinear(q, ys, yz)
     }"""
-    arrays = {
-        "w": RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8),
-        "ws": RNG.random(4).astype("f") / 50,
-    }
+    weight = RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8)
+    arrays = {"w": weight, "ws": RNG.random(4).astype("f") / 50}
     return model_of(text, **arrays, b=draw(4), xz=np.uint8(128), yz=np.uint8(0)), (2, 3, 6, 6), (4, 3, 6, 6)
 
 

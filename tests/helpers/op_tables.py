@@ -26,9 +26,8 @@ def table_rows():
 @cache
 def recorded_calls():
     """Return the group of every recorded call, and its description."""
-    return [
-        (path.stem, case) for path in sorted(GOLDENS.glob("*.json")) for case in json.loads(path.read_text())
-    ]
+    paths = sorted(GOLDENS.glob("*.json"))
+    return [(path.stem, case) for path in paths for case in json.loads(path.read_text())]
 
 
 @cache

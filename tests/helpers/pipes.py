@@ -106,9 +106,8 @@ class Child:
 def same(a, b):
     """Whether two structures are equal, types, dtypes and all."""
     if isinstance(a, torch.Tensor):
-        return (
-            isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and equal(a.detach(), b)
-        )
+        alike = isinstance(b, torch.Tensor) and (a.dtype, a.shape) == (b.dtype, b.shape)
+        return alike and equal(a.detach(), b)
     if a is None:
         return b is None
     if type(a) is not type(b):

@@ -20,13 +20,12 @@ def ranks(what, size, *arguments, kind="code", cwd=TESTS, **changes):
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
         "OMP_NUM_THREADS": "1",
+        "cwd": cwd,
         **changes,
     }
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(
-                Program(kind, what, *arguments, cwd=cwd, RANK=str(i), LOCAL_RANK=str(i), **common)
-            )
+            stack.enter_context(Program(kind, what, *arguments, **common, RANK=f"{i}", LOCAL_RANK=f"{i}"))
             for i in range(size)
         ]
 

@@ -81,7 +81,5 @@ def _of_rows(nd):
     yield "SparseEmbedding", lambda: nd.contrib.SparseEmbedding(numbers, rows, **size)
     yield "retain", lambda: nd.sparse.retain(rows, nd.array([0, 2, 3], dtype="int64"))
     for axis, keep in itertools.product((0, 1), (False, True)):
-        yield (
-            f"square sum {axis} {keep}",
-            lambda a=axis, k=keep: nd._internal._square_sum(rows, axis=a, keepdims=k),
-        )
+        how = {"axis": axis, "keepdims": keep}
+        yield f"square sum {axis} {keep}", lambda how=how: nd._internal._square_sum(rows, **how)

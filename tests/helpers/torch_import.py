@@ -40,9 +40,8 @@ def equal(found, wanted, what, tolerance=1e-5):
     """Compare an array with a tensor, with a relative tolerance of 1e-4."""
     want = wanted.detach().double().numpy()
     assert found.shape == (tuple(want.shape) or (1,)), f"{what}: shape {found.shape}, torch has {want.shape}"
-    np.testing.assert_allclose(
-        found.asnumpy().astype(np.float64).reshape(want.shape), want, 1e-4, tolerance, err_msg=what
-    )
+    numbers = found.asnumpy().astype(np.float64).reshape(want.shape)
+    np.testing.assert_allclose(numbers, want, 1e-4, tolerance, err_msg=what)
 
 
 def bind_like(module, found, inputs):

@@ -38,11 +38,8 @@ def basic_block(inputs, outputs, stride=1):
         out += self.shortcut(x)
         return self.relu(out)
 
-    body = (
-        conv_bn(inputs, outputs, 3, stride),
-        Conv2d(outputs, outputs, 3, padding=1),
-        nn.BatchNorm2d(outputs),
-    )
+    last = Conv2d(outputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs)
+    body = conv_bn(inputs, outputs, 3, stride), *last
     same = stride == 1 and inputs == outputs
     shortcut = () if same else (Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
     return net(forward, body=Sequential(*body), shortcut=Sequential(*shortcut), relu=ReLU(inplace=True))
@@ -103,9 +100,8 @@ def gpt():
 
     blocks = Sequential(gpt_block(), gpt_block())
     head = Linear(8, 20, bias=False)
-    made = net(
-        forward, wte=Embedding(20, 8), wpe=Embedding(16, 8), blocks=blocks, ln_f=LayerNorm(8), head=head
-    )
+    wte, wpe = Embedding(20, 8), Embedding(16, 8)
+    made = net(forward, wte=wte, wpe=wpe, blocks=blocks, ln_f=LayerNorm(8), head=head)
     made.head.weight = made.wte.weight
     return made
 

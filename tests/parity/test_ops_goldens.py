@@ -63,10 +63,8 @@ def run_and_compare(group, case, symbol, ctx):
         if f"{name}/out/{i}" in data:
             check(output, data[f"{name}/out/{i}"], f"output {i}")
     if case["backward"]:
-        heads = (
-            [array(data[f"{name}/head/{i}"]) for i in range(len(outputs))] if case["head_gradient"] else None
-        )
-        executor.backward(heads)
+        given = [array(data[f"{name}/head/{i}"]) for i in range(len(outputs) * case["head_gradient"])]
+        executor.backward(given or None)
         for key, found in grads.items():
             check(found, data[f"{name}/grad/{key}"], f"gradient of {key}")
     for key, found in aux.items():

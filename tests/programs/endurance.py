@@ -140,9 +140,8 @@ def pools():
 
 def process_pools():
     """A pool of two processes."""
-    return lambda number: asyncio.run(
-        use(lambda: streams.ProcessWorkerPool(2, len, start_method="fork"), "ab")
-    )
+    make = lambda: streams.ProcessWorkerPool(2, len, start_method="fork")  # noqa: E731
+    return lambda number: asyncio.run(use(make, "ab"))
 
 
 def pipes():
