@@ -216,14 +216,10 @@ class AnyAttributes(mx.operator.CustomOpProp):
 
 
 USES = {
-    "svg": (lambda name: drawn_as_svg(single(name)[0]), 0),
-    "html": (lambda name: drawn_as_html(*single(name)), 0),
-    "dot": (lambda name: drawn_as_dot(single(name)[0]), 0),
-    "torch": (lambda name: in_torch(*single(name)), 156),
-    "options": (as_options, 200),
-    "attribute": (as_attribute, 200),
-    "custom": (as_custom_attribute, 200),
-}
+    "svg": (lambda name: drawn_as_svg(single(name)[0]), 0), "html": (lambda name: drawn_as_html(*single(name)), 0),
+    "dot": (lambda name: drawn_as_dot(single(name)[0]), 0), "torch": (lambda name: in_torch(*single(name)), 156),
+    "options": (as_options, 200), "attribute": (as_attribute, 200), "custom": (as_custom_attribute, 200),
+}  # fmt: skip
 """What is done with one name, and how many of the names it refuses."""
 
 
@@ -282,23 +278,18 @@ def renamed(path, name):
 
 
 READERS = {
-    "onnx": mx.onnx.import_model,
-    "symbol": mx.sym.load,
-    "params": mx.nd.load,
+    "onnx": mx.onnx.import_model, "symbol": mx.sym.load, "params": mx.nd.load,
     "safetensors": mx.nd.safetensors.read_metadata,
     "states": lambda path: mx.optimizer.get_updater(mx.optimizer.create("sgd")).load_states(path),
-    "torch": mx.interop.load_torch_state,
-    "rec": lambda path: mx.recordio.MXRecordIO(path, "r"),
+    "torch": mx.interop.load_torch_state, "rec": lambda path: mx.recordio.MXRecordIO(path, "r"),
     "mnist": lambda path: mx.io.MNISTIter(image=path, label=path),
     "list of images": lambda path: mx.image.ImageIter(1, (3, 2, 2), path_imglist=path, path_root="."),
-    "feed": mx.hogwild.DataFeedDesc,
-    "dynet": lambda path: dy.ParameterCollection().populate(path),
+    "feed": mx.hogwild.DataFeedDesc, "dynet": lambda path: dy.ParameterCollection().populate(path),
     "dynet values": lambda path: dy.FromFileInitializer(path).fill(torch.zeros(2), None),
     "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
-    "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")),
-    "convert": models.find,
+    "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")), "convert": models.find,
     "npz": lambda path: data.read_npz(path, None),
-}
+}  # fmt: skip
 DATA = {
     "csv": lambda path: mx.io.CSVIter(data_csv=path, data_shape=(2,), batch_size=1),
     "libsvm": lambda path: mx.io.LibSVMIter(data_libsvm=path, data_shape=(2,), batch_size=1),

@@ -47,12 +47,9 @@ def shifted(t):
 
 
 LAYOUTS = {
-    "plain": torch.Tensor.contiguous,
-    "turned": turned,
-    "channels_last": channels_last,
-    "gapped": gapped,
+    "plain": torch.Tensor.contiguous, "turned": turned, "channels_last": channels_last, "gapped": gapped,
     "shifted": shifted,
-}
+}  # fmt: skip
 MOST = 8
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "bfloat16": 0.1, "float16": 2e-2}
 

@@ -223,13 +223,8 @@ layer = op("Deconvolution", kernel=(3, 3), stride=(2, 2), adj=(1, 1), num_filter
 net("deconvolution", layer, x=(3, 4, 5, 4))
 net("grouped deconvolution", op("Deconvolution", kernel=(2, 2), num_group=2, num_filter=4), x=(3, 4, 5, 4))
 for kind, convention in product(("max", "avg", "sum"), ("valid", "full")):
-    how = {
-        "pool_type": kind,
-        "pooling_convention": convention,
-        "kernel": (3, 2),
-        "stride": (2, 2),
-        "pad": (1, 0),
-    }
+    how = {"pool_type": kind, "pooling_convention": convention}
+    how |= {"kernel": (3, 2), "stride": (2, 2), "pad": (1, 0)}
     net(f"{kind} pooling, {convention}", op("Pooling", **how), x=(3, 3, 7, 6))
 net("lp pooling", op("Pooling", kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2), x=(3, 3, 6, 6))
 layer = op("Pooling", kernel=(3, 3), pad=(1, 1), pool_type="avg", count_include_pad=False)

@@ -228,34 +228,22 @@ def two_classes():
     return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
 
 
+_GRAPHS = (
+    *(channels_last, gathered_shape, expanded, two_classes, averaged, loop_rnn, scan, while_loop, branch),
+    *(constant_branch, detection, quantized, function),
+)
 GRAPHS = {
-    "channels_last": channels_last,
-    "gathered_shape": gathered_shape,
-    "expanded": expanded,
-    "two_classes": two_classes,
-    "averaged": averaged,
-    "loop_rnn": loop_rnn,
-    "scan": scan,
-    "while_loop": while_loop,
-    "branch": branch,
-    "constant_branch": constant_branch,
-    "detection": detection,
+    **{graph.__name__: graph for graph in _GRAPHS},
     "suppression_center": lambda: suppression(1),
     "lstm_reverse": lambda: recurrent("LSTM", "reverse"),
     "lstm_peepholes": lambda: recurrent("LSTM", "bidirectional", peepholes=True),
     "lstm_coupled": lambda: recurrent("LSTM", "forward", ', activations = ["Sigmoid", "Relu", "Tanh"]'),
-    "lstm_lengths": lengths,
-    "gru_before": lambda: recurrent("GRU", "bidirectional"),
-    "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"),
-    "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'),
-    "opset7": lambda: old(7),
-    "opset9": lambda: old(9),
-    "quantized": quantized,
-    "function": function,
-    "resize_cubic": lambda: resized('mode = "cubic"'),
+    "gru_before": lambda: recurrent("GRU", "bidirectional"), "lstm_lengths": lengths,
+    "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"), "opset7": lambda: old(7),
+    "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'), "opset9": lambda: old(9),
     "resize_linear": lambda: resized('mode = "linear", coordinate_transformation_mode = "asymmetric"'),
-    "resize_nearest": lambda: resized('mode = "nearest"'),
-}
+    **{f"resize_{mode}": lambda mode=mode: resized(f'mode = "{mode}"') for mode in ("cubic", "nearest")},
+}  # fmt: skip
 """Name: makes (model, shape of its input, another shape of it where the file leaves sizes open)."""
 
 

@@ -19,14 +19,11 @@ UNARY = (
 NUMBERS = "x + n; n + x; x - n; n - x; x * n; x / n; x ** 2; x == n; x != n; x > n; x >= n; x < n; x <= n"
 SAME = "sparse.add sparse.multiply elemwise_sub elemwise_mul broadcast_add maximum"
 PAIRS = {
-    **{f"x {sign} y": f"x {sign} y" for sign in "+-*>"},
-    **{name: f"nd.{name}(x, y)" for name in SAME.split()},
-    "add_n": "nd.add_n(x, y, x)",
-    **{f"concat {axis}": f"nd.concat(x, y, dim={axis})" for axis in (0, 1)},
-    "_hypot": "nd._internal._hypot(x, y)",
-    "like": "nd._internal._identity_with_attr_like_rhs(x, y)",
+    **{f"x {sign} y": f"x {sign} y" for sign in "+-*>"}, **{name: f"nd.{name}(x, y)" for name in SAME.split()},
+    "add_n": "nd.add_n(x, y, x)", **{f"concat {axis}": f"nd.concat(x, y, dim={axis})" for axis in (0, 1)},
+    "_hypot": "nd._internal._hypot(x, y)", "like": "nd._internal._identity_with_attr_like_rhs(x, y)",
     "logistic": "nd.LogisticRegressionOutput(x, y)",
-}
+}  # fmt: skip
 
 
 def calls(mx):

@@ -148,16 +148,9 @@ def encoder_layer():
 
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
-    "resnet": (resnet, floats(4, 8, 8)),
-    "ssd": (ssd, IMAGE),
-    "bag_of_words": (bag_of_words, words(7)),
-    "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
-    "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
-    "encoder_layer": (encoder_layer, floats(5, 8)),
-    "gpt_block": (gpt_block, floats(5, 8)),
-    "gpt": (gpt, words(6)),
-    "causal_attention": (causal_attention, floats(5, 8)),
-    "mixture": (mixture, floats(4)),
-    "odd": (odd, SERIES),
-}
+    "resnet": (resnet, floats(4, 8, 8)), "ssd": (ssd, IMAGE), "bag_of_words": (bag_of_words, words(7)),
+    "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES), "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
+    "encoder_layer": (encoder_layer, floats(5, 8)), "gpt_block": (gpt_block, floats(5, 8)), "gpt": (gpt, words(6)),
+    "causal_attention": (causal_attention, floats(5, 8)), "mixture": (mixture, floats(4)), "odd": (odd, SERIES),
+}  # fmt: skip
 """Name: what makes the module, and what makes its inputs for a batch size."""

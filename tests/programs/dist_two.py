@@ -74,13 +74,10 @@ def evaluation():
 def uneven():
     """Batches of 4 and of 12: every update is that of one process with batches of 16."""
     cases = [
-        (False, SGD, {}, {}),
-        (False, ADAM, {"begin_num_update": 3}, {"clip_global_norm": 0.05}),
-        (True, SGD, {}, {"accumulate": 3}),
-        (True, SGD, {}, {"clip_global_norm": 0.05}),
-        (False, SGD, {"clip_gradient": 0.01}, {"accumulate": 2}),
-        (False, SGD, {"rescale_grad": 0.25}, {}),
-    ]
+        (False, SGD, {}, {}), (False, ADAM, {"begin_num_update": 3}, {"clip_global_norm": 0.05}),
+        (True, SGD, {}, {"accumulate": 3}), (True, SGD, {}, {"clip_global_norm": 0.05}),
+        (False, SGD, {"clip_gradient": 0.01}, {"accumulate": 2}), (False, SGD, {"rescale_grad": 0.25}, {}),
+    ]  # fmt: skip
     sizes = [4, 12]
     for i, (words, (name, arguments), more, options) in enumerate(cases):
         os.environ["MXNET_UPDATE_ON_KVSTORE"] = str(i % 2)
