@@ -98,12 +98,10 @@ def in_folder(net, values):
 
 
 FORMATS = {
-    "json": lambda net, values: (mx.sym.load_json(net.tojson()), values),
-    "params": in_checkpoint,
-    "safetensors": lambda net, values: in_checkpoint(net, values, "safetensors"),
-    "onnx": in_onnx,
+    "json": lambda net, values: (mx.sym.load_json(net.tojson()), values), "params": in_checkpoint,
+    "safetensors": lambda net, values: in_checkpoint(net, values, "safetensors"), "onnx": in_onnx,
     "folder": in_folder,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMATS)

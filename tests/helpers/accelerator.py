@@ -363,11 +363,8 @@ def _computed(func, args, kwargs):
     written = own if func._schema.is_mutable else []
     for each in written:
         _follow(each, plains[id(each)])
-    found = pytree.tree_map_only(
-        torch.Tensor,
-        lambda result: given[id(result)] if id(result) in given else Simulated(result, where),
-        found,
-    )
+    make = lambda result: given[id(result)] if id(result) in given else Simulated(result, where)  # noqa: E731
+    found = pytree.tree_map_only(torch.Tensor, make, found)
     _wrote([*written, *(each for each in pytree.tree_leaves(found) if isinstance(each, Simulated))], launched)
     return found
 
@@ -517,11 +514,9 @@ def _lstm_cell_backward(out_grad, state_grad, cell, state, gates, has_bias):
     out_grad = torch.zeros_like(state) if out_grad is None else out_grad
     grad = out_grad * go * (1 - shown * shown) + (0 if state_grad is None else state_grad)
     gradients = (
-        grad * new * come * (1 - come),
-        grad * cell * stay * (1 - stay),
-        grad * come * (1 - new * new),
+        grad * new * come * (1 - come), grad * cell * stay * (1 - stay), grad * come * (1 - new * new),
         out_grad * shown * go * (1 - go),
-    )
+    )  # fmt: skip
     found = torch.cat(gradients, 1)
     return found, grad * stay, found.sum(0) if has_bias else None
 
@@ -548,11 +543,9 @@ def _gru_cell_backward(grad, saved, has_bias):
 
 
 _CELLS = {
-    "aten::_thnn_fused_lstm_cell": _lstm_cell,
-    "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
-    "aten::_thnn_fused_gru_cell": _gru_cell,
-    "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,
-}
+    "aten::_thnn_fused_lstm_cell": _lstm_cell, "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "aten::_thnn_fused_gru_cell": _gru_cell, "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,
+}  # fmt: skip
 
 
 class _Watched:

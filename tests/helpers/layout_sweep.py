@@ -79,11 +79,8 @@ def calls(names):
         if names and (op.name not in names or count[op.name] > MOST):
             continue
         kinds = [] if op.variadic else [each.kind for each in op.active_inputs(parsed(case.name, case.attrs))]
-        floats = [
-            i
-            for i, x in enumerate(case.inputs)
-            if np.asarray(x).dtype.kind == "f" and not (i < len(kinds) and kinds[i] == "aux")
-        ]
+        floats = [i for i, x in enumerate(case.inputs) if np.asarray(x).dtype.kind == "f"]
+        floats = [i for i in floats if i >= len(kinds) or kinds[i] != "aux"]
         if floats and not op.random:
             yield case, floats[:4]
 

@@ -85,12 +85,11 @@ class Net:
         types, _, _ = symbol.infer_type(**inputs)
         dtypes = dict(zip(symbol.list_arguments(), types, strict=True))
         rng = np.random.RandomState(seed)
-        return {
-            name: self._rows(rng, name, shape)
-            if name in self.ragged
-            else self._draw(rng, name, shape).astype(dtypes.get(name, "float32"))
-            for name, shape in sorted(every.items())
-        }
+        found = {}
+        for name, shape in sorted(every.items()):
+            drawn = (self._rows if name in self.ragged else self._draw)(rng, name, shape)
+            found[name] = drawn if name in self.ragged else drawn.astype(dtypes.get(name, "float32"))
+        return found
 
     def _rows(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of lists of different lengths."""
@@ -350,15 +349,13 @@ def recurrent(cell, steps=4, head=True):
 
 
 CELLS = {
-    "RNN": lambda: mx.rnn.RNNCell(5),
-    "LSTM": lambda: mx.rnn.LSTMCell(5),
-    "GRU": lambda: mx.rnn.GRUCell(5),
+    "RNN": lambda: mx.rnn.RNNCell(5), "LSTM": lambda: mx.rnn.LSTMCell(5), "GRU": lambda: mx.rnn.GRUCell(5),
     "fused LSTM": lambda: mx.rnn.FusedRNNCell(5, 1, "lstm"),
     "fused bidirectional GRU": lambda: mx.rnn.FusedRNNCell(5, 2, "gru", bidirectional=True),
     "fused tanh RNN": lambda: mx.rnn.FusedRNNCell(5, 1, "rnn_tanh"),
     "bidirectional LSTM": lambda: mx.rnn.BidirectionalCell(*(mx.rnn.LSTMCell(3, p) for p in ("l_", "r_"))),
     "residual GRU": lambda: mx.rnn.ResidualCell(mx.rnn.GRUCell(6)),
-}
+}  # fmt: skip
 
 
 def two_layers():

@@ -108,14 +108,8 @@ class _Started:
     def __init__(self, kind, what, arguments, cwd, changed, streams, beside):
         first = {"code": ["-c", what], "file": [what], "module": ["-m", what]}[kind]
         out, err = streams
-        self._process = subprocess.Popen(
-            [sys.executable, *first, *arguments],
-            cwd=cwd,
-            env=changed,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-        )
+        how = {"cwd": cwd, "env": changed, "stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+        self._process = subprocess.Popen([sys.executable, *first, *arguments], **how)
         self.pid = self._process.pid
 
     def wait(self, seconds):

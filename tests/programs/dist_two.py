@@ -84,16 +84,8 @@ def uneven():
         net, (x, y), own = embedding() if words else mlp(), data(words, 80), (name, {**arguments, **more})
         alone, _ = train(net, x, y, 16, "local", own, **options)
         where = TWO if i % 3 == 0 else None
-        module, _ = train(
-            net,
-            part(x, sizes),
-            part(y, sizes),
-            sizes[rank],
-            create(bucket_mb=1e-5),
-            own,
-            context=where,
-            **options,
-        )
+        mine = part(x, sizes), part(y, sizes), sizes[rank]
+        module, _ = train(net, *mine, create(bucket_mb=1e-5), own, context=where, **options)
         compare(module, alone, i)
     # 2 batches of 4 and 3 of 12: the last update is the mean over 12, or the sum if rescale_grad says how to scale
     steps = [range(0, 16), range(16, 32), range(32, 44)]

@@ -34,11 +34,9 @@ def held():
     maps = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     return {
         "memory": next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")),
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": len(tasks),
-        "children": sum(map(len, children)),
+        "descriptors": len(os.listdir("/proc/self/fd")), "threads": len(tasks), "children": sum(map(len, children)),
         "segments": sum("/dev/shm" in name or "memfd" in name for name in maps),
-    }
+    }  # fmt: skip
 
 
 def trained(module, data, label):
