@@ -11,7 +11,7 @@ import torch
 import dpmodule as mx
 from dpmodule import autobatch as dy
 from dpmodule import executor
-from dpmodule.base import MXNetError
+from dpmodule.base import ArgumentError, MXNetError
 from dpmodule.executor.passes import PASSES
 from helpers.nets import NETS
 from helpers.ranks import run_ranks
@@ -38,8 +38,8 @@ class Problem:
         shapes = self.symbol.infer_shape(
             **{name: self.arrays[name].shape for name in self.symbol.list_arguments()}
         )[1]
-        ops = {node["op"] for node in json.loads(self.symbol.tojson())["nodes"]}
-        self.has_loss = bool(ops & {"MakeLoss", "SVMOutput"}) or any(op.endswith("Output") for op in ops)
+        self.ops = {node["op"] for node in json.loads(self.symbol.tojson())["nodes"]}
+        self.has_loss = any(op == "MakeLoss" or op.endswith("Output") for op in self.ops)
         rng = np.random.RandomState(5)
         self.heads = [rng.uniform(-1, 1, shape) for shape in shapes]
 
@@ -488,3 +488,28 @@ def test_compiled_networks(name, tmp_path):
 def test_differences_are_still_there(way, name, tmp_path):
     with pytest.raises((AssertionError, MXNetError)):
         check(way, problem_of(name), tmp_path)
+
+
+CLASSES = {"SoftmaxOutput", "SVMOutput"}
+"""Losses whose labels are numbers of classes."""
+
+
+@pytest.mark.parametrize("label", [999, -7, 0.5])
+def test_labels_that_are_not_classes_are_refused_whatever_the_network(label):
+    tried = 0
+    for name in NETS:
+        problem = problem_of(name)
+        if problem.ops & CLASSES:
+            arrays = {k: v.copy() for k, v in problem.arrays.items()}
+            for each in problem.labels:
+                arrays[each].flat[-1] = label
+            data, labels = ({k: array(arrays[k]) for k in names} for names in (problem.data, problem.labels))
+            module = mx.mod.Module(problem.symbol, problem.data, problem.labels)
+            with pytest.raises(ArgumentError, match="which is not one of the . classes"):
+                module.fit(
+                    mx.io.NDArrayIter(data, labels, len(next(iter(labels.values())))),
+                    num_epoch=1,
+                    check_labels="raise",
+                )
+            tried += 1
+    assert tried > 20

@@ -1,6 +1,8 @@
 """What is kept of objects whose attributes change, and what is refused."""
 
+import copy
 import logging
+import pickle
 import random
 import tempfile
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -14,8 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError
+from dpmodule import autobatch
+from dpmodule.agents import DictionaryAgent
+from dpmodule.base import ArgumentError, MXNetError
 from dpmodule.checkpoint import run_format
+from helpers.nets import mlp
 
 
 def described(value):
@@ -182,3 +187,82 @@ def test_any_value_comes_back_with_its_type(value):
         state = run_format.read(Path(folder, "a.run"))
     second.load_state_dict(state["metric"])
     assert described(state["value"]) == described(second.value) == described(value)
+
+
+def module(bound):
+    made = mx.mod.Module(mlp(dropout=0.2))
+    if bound:
+        made.bind([("data", (2, 6))], [("softmax_label", (2,))])
+        made.init_params(mx.init.One())
+    return made
+
+
+def epoch_of(data):
+    return [batch.data[0].asnumpy().tolist() for batch in data]
+
+
+def predicted(module):
+    return module.predict(mx.io.NDArrayIter(np.ones((2, 6)))).asnumpy().tolist()
+
+
+def steps(optimizer):
+    weight = mx.nd.ones((3,))
+    update = mx.optimizer.get_updater(optimizer)
+    for index in (0, 0, 1):
+        update(index, mx.nd.array([1.0, -2.0, 0.5]), weight)
+    return weight.asnumpy().tolist()
+
+
+def rows():
+    return mx.io.NDArrayIter(np.arange(12.0).reshape(6, 2), np.arange(6), 2)
+
+
+OBJECTS = {
+    "symbol": (mlp, lambda each: each.tojson()),
+    "array": (
+        lambda: mx.nd.array([[1, 2]], dtype="int8"),
+        lambda each: (each.dtype, each.asnumpy().tolist()),
+    ),
+    "sparse rows": (
+        lambda: mx.nd.array([[0, 0], [1, 2]]).tostype("row_sparse"),
+        lambda each: each.asnumpy().tolist(),
+    ),
+    "sparse matrix": (
+        lambda: mx.nd.array([[0, 0], [1, 2]]).tostype("csr"),
+        lambda each: each.asnumpy().tolist(),
+    ),
+    "ragged array": (
+        lambda: mx.nd.ragged_array([[1, 2], [], [3]]),
+        lambda each: each.values.asnumpy().tolist(),
+    ),
+    "context": (lambda: mx.cpu(1), str),
+    "iterator": (rows, epoch_of),
+    "resized iterator": (lambda: mx.io.ResizeIter(rows(), 5), epoch_of),
+    "prefetching iterator": (lambda: mx.io.PrefetchingIter(rows()), epoch_of),
+    "optimizer": (
+        lambda: mx.optimizer.create(
+            "adam", wd=0.1, lr_scheduler=mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.001)
+        ),
+        steps,
+    ),
+    "metric": (lambda: mx.metric.create(["acc", "ce"]), lambda each: each.get()),
+    "initializer": (lambda: mx.init.Mixed([".*"], [mx.init.One()]), lambda each: type(each).__name__),
+    "module": (lambda: module(False), lambda each: each.symbol.tojson()),
+    "bound module": (lambda: module(True), predicted),
+    "executor": (lambda: mlp().simple_bind(mx.cpu(), data=(2, 6)), lambda each: each.outputs[0].shape),
+    "store": (lambda: mx.kv.create("local"), lambda each: each.type),
+    "dictionary": (lambda: DictionaryAgent({"dict_lower": True}), lambda each: each.txt2vec("a B")),
+    "network of parameters": (autobatch.ParameterCollection, lambda each: each.parameter_count()),
+}
+"""What makes an object, and what a program sees of it."""
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_copy_does_what_the_original_does_or_is_refused(name, copied):
+    make, look = OBJECTS[name]
+    try:
+        other = copied(make())
+    except MXNetError:
+        return
+    assert look(other) == look(make())

@@ -3,15 +3,9 @@ import sys
 
 import pytest
 
-from dpmodule.agents import (
-    Agent,
-    RandomCandidateAgent,
-    RepeatLabelAgent,
-    RepeatQueryAgent,
-    create_agent,
-    create_task,
-)
+from dpmodule.agents import Agent, create_agent, create_task
 from dpmodule.agents.agent import dump_options, load_options
+from dpmodule.agents.baselines import RandomCandidateAgent, RepeatLabelAgent, RepeatQueryAgent
 from dpmodule.base import ArgumentError
 from helpers.talks import Texts, spec
 
@@ -96,12 +90,10 @@ def test_agents_that_repeat():
     for kind, opt, seen, text in (
         (label, {}, {"text": "q", "labels": ["a"]}, "a"),
         (label, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
-        (label, {}, {"text": "q"}, "I don't know."),
-        (label, {}, {"episode_done": True}, None),
+        *((label, {}, {"text": "q"}, "I don't know."), (label, {}, {"episode_done": True}, None)),
         (label, {"returnOneRandomAnswer": False}, both, "a, b"),
         (label, {"cantAnswerPercent": 1, "cantAnswerMessage": "?"}, both, "?"),
-        (query, {}, {"text": "q"}, "q"),
-        (query, {}, {}, "Nothing to repeat yet."),
+        *((query, {}, {"text": "q"}, "q"), (query, {}, {}, "Nothing to repeat yet.")),
     ):
         agent = kind(opt)
         agent.observe(seen)

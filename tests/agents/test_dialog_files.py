@@ -76,11 +76,9 @@ def test_numbered_lines(read, datatype):
 @pytest.mark.parametrize(
     ("lines", "candidates"),
     [
-        ("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")),
-        ("1 yes\n2 no way\n", ("yes", "no way")),
+        *(("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")), ("1 yes\n2 no way\n", ("yes", "no way"))),
         ("1 first\n2 where is it\there\n3 and now\tthere|here\t1\n1 nowhere\t\n", ("here", "there|here")),
-        ("a\nb\tc\nd\n", ("b\tc", "d")),
-        ("", None),
+        *(("a\nb\tc\nd\n", ("b\tc", "d")), ("", None)),
     ],
 )
 def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lines, candidates):
@@ -96,10 +94,7 @@ def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lin
 def test_a_cloze_file_asks_so_before_each_episode(read):
     episodes = read(FB, "1 a _\tb\n2 c\td\n1 e\tf\n", cloze=True)
     line = "Fill in the blank in the last sentence."
-    assert [[each["text"] for each in episode] for episode in episodes] == [
-        [f"{line}\na _", "c"],
-        [f"{line}\ne"],
-    ]
+    assert [[each["text"] for each in one] for one in episodes] == [[f"{line}\na _", "c"], [f"{line}\ne"]]
 
 
 def test_named_fields(read):
@@ -136,8 +131,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     data = (text if isinstance(text, bytes) else text.encode()) * 2 + good.encode()
     with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines skipped, the first: line") as warned:
         episodes = read(kind, data, datatype, on_bad_line="skip")
-    assert len(warned) == 1
-    assert (episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == ("good", ("yes",))
+    assert (len(warned), episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == (1, "good", ("yes",))
 
 
 ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
@@ -145,10 +139,8 @@ ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\
 
 @pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_damaged_files_are_read_or_refused(tmp_path, count):
-    rng = random.Random(count)
-    seeds = {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
-    path = tmp_path / "talk.txt"
-    refused = 0
+    rng, seeds = random.Random(count), {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
+    path, refused = tmp_path / "talk.txt", 0
     for _ in range(count):
         kind = rng.choice((FB, PARLAI, TALK))
         path.write_bytes(damaged(rng, seeds[kind].encode(), ODD))

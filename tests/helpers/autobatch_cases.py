@@ -159,7 +159,6 @@ BATCHED = {**_with(_MORE), "std_batches": (("M",), lambda dy, x: dy.std_batches(
 def total(dy, y, weights):
     """Make one number of a result, so that every element has a gradient of its own."""
     dims, batch = y.dim()
-    count = int(np.prod(dims)) * batch
-    array = np.resize(weights, count).reshape((*dims, batch) if batch > 1 else dims)
+    array = np.resize(weights, int(np.prod(dims)) * batch).reshape((*dims, batch) if batch > 1 else dims)
     product = dy.dot_product(y, dy.inputTensor(array, batched=batch > 1))
     return dy.sum_batches(product) if batch > 1 else product

@@ -84,7 +84,8 @@ class Seen(Answers):
         for each in observations:
             if "number" in each:
                 self.seen[each["number"]] += 1
-        return [self.reply(each) for each in observations]
+        spare = [{"text": "of no row"}] * int(self.parleys[self.worker] % 2)
+        return [self.reply(each) for each in observations] + spare
 
 
 class Misbehaves(Seen):

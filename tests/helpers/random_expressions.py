@@ -10,8 +10,7 @@ BUILDERS = [f"{x}Builder" for x in ["VanillaLSTM", "CompactVanillaLSTM", "Couple
 
 def model(size=3):
     """Return parameters of vectors of `size`, a table and recurrent networks by name; "all" is their collection."""
-    m = dy.ParameterCollection()
-    draw = np.random.RandomState(7)
+    m, draw = dy.ParameterCollection(), np.random.RandomState(7)
 
     def drawn(bound, *shape):  # the same numbers in float32 and in float64
         return draw.uniform(-bound, bound, shape).astype(np.float32)

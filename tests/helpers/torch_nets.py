@@ -125,8 +125,7 @@ def mixture():
     """Experts weighted by a gate; writes its results into parts of an array."""
 
     def forward(self, x):
-        weights = self.gate(x).softmax(-1)
-        outs = x.new_zeros(x.shape[0], 3, 2)
+        weights, outs = self.gate(x).softmax(-1), x.new_zeros(x.shape[0], 3, 2)
         for i, expert in enumerate(self.experts):
             outs[:, i] = expert(x)
         return (weights.unsqueeze(-1) * outs).sum(1)

@@ -35,9 +35,7 @@ def test_array_copies():
 
 
 def test_array_of_numbers():
-    assert nd.array(5).shape == ()
-    assert nd.array([]).shape == (0,)
-    assert nd.array(np.float64(2)).asscalar() == 2
+    assert (nd.array(5).shape, nd.array([]).shape, nd.array(np.float64(2)).asscalar()) == ((), (0,), 2)
     np.testing.assert_array_equal(nd.array([300, -1, 2.7], dtype="uint8").asnumpy(), [44, 255, 2])
     assert nd.array([1, 2], dtype=np.dtype("int8")).dtype is np.int8
     assert nd.array([1], dtype=torch.int64).dtype is np.int64
@@ -58,8 +56,7 @@ def test_filling_an_array_that_exists():
     out = nd.full((2,), 3)
     for made in (nd.zeros((2,), out=out), nd.full((2,), 7, out=out)):
         assert made is out
-    assert out.asnumpy().tolist() == [7, 7]
-    assert nd.zeros((2,), out=out).asnumpy().tolist() == [0, 0]
+    assert (out.asnumpy().tolist(), nd.zeros((2,), out=out).asnumpy().tolist()) == ([7, 7], [0, 0])
     like = nd.array([1, 2], dtype="int32")
     assert (nd.zeros_like(like).dtype, nd.ones_like(like).asnumpy().tolist()) == (np.int32, [1, 1])
 

@@ -11,8 +11,7 @@ from helpers.onnx_runs import again, exported, our_outputs
 
 def test_a_scale_that_others_read_keeps_its_values(tmp_path):
     gamma = mx.sym.Variable("gamma")
-    x = mx.sym.BatchNorm(mx.sym.Variable("data"), gamma, name="norm")
-    both = mx.sym.Group([x, gamma * 2])
+    both = mx.sym.Group([mx.sym.BatchNorm(mx.sym.Variable("data"), gamma, name="norm"), gamma * 2])
     assert fixed_gammas(both.graph) == []
     arrays = {n: np.float32([2, 3, 4]) for n in both.list_inputs()} | {"data": np.ones((2, 3), "float32")}
     net, args, states = again(exported(both, arrays, [n for n in arrays if n != "data"]), tmp_path)

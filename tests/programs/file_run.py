@@ -50,10 +50,8 @@ def learns(*optimizers):
 
     def learned(workers, **options):
         rows = mx.sym.sequence_pool(hogwild.rows_of(1, name="row"), pool_type="sum")
-        net, feed = (
-            mx.sym.LogisticRegressionOutput(rows, mx.sym.Variable("label"), name="p"),
-            hogwild.described(**hogwild.BAGS),
-        )
+        net = mx.sym.LogisticRegressionOutput(rows, mx.sym.Variable("label"), name="p")
+        feed = hogwild.described(**hogwild.BAGS)
         with mx.AsyncExecutor() as run:
             for _ in range(12):
                 more = {"eval_metric": ["mse", "auc"], "initializer": mx.init.Zero(), **options}

@@ -63,11 +63,9 @@ def test_deep_chains_need_no_recursion():
     x = S.Variable("x")
     for _ in range(5000):
         x = x + 1
-    assert x.infer_shape(x=(2,))[1] == [(2,)]
-    assert S.load_json(x.tojson()).list_arguments() == ["x"]
+    assert (x.infer_shape(x=(2,))[1], S.load_json(x.tojson()).list_arguments()) == ([(2,)], ["x"])
     assert pickle.loads(pickle.dumps(x)).name == x.name
-    assert copy.deepcopy(x)(x=S.Variable("y")).list_arguments() == ["y"]
-    assert len(x.get_internals()) == 5001
+    assert (copy.deepcopy(x)(x=S.Variable("y")).list_arguments(), len(x.get_internals())) == (["y"], 5001)
     executor = x.simple_bind(mx.cpu(), x=(2,))
     assert executor.forward(is_train=True)[0].asnumpy().tolist() == [5000, 5000]
     executor.backward(mx.nd.ones((2,)))
@@ -82,8 +80,5 @@ def test_optimize_for_copies():
 
 
 def test_the_operator_alone():
-    sliced = mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3, name="s")
-    alone = sliced._gen_atomic_symbol()
-    assert len(alone) == 3
-    assert alone.list_arguments() == []
-    assert alone.attr("num_outputs") == "3"
+    alone = mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3, name="s")._gen_atomic_symbol()
+    assert (len(alone), alone.list_arguments(), alone.attr("num_outputs")) == (3, [], "3")

@@ -1,4 +1,6 @@
-"""Activation functions that come from torch, and what is drawn at random."""
+"""Activation functions that come from torch, losses, and what is drawn at random."""
+
+import inspect
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dpmodule as mx
-from helpers.torch_import import array, compare, expressions
+from helpers.torch_import import Functions, array, compare, expressions
 
 ACTIVATIONS = """
 F.celu(x); F.elu(x); F.gelu(x); F.glu(x); F.hardshrink(x); F.hardsigmoid(x); F.hardswish(x); F.hardtanh(x)
@@ -18,12 +20,6 @@ F.glu(x, 1)
 """
 WEIGHT = "torch.tensor([1.0, 2.0, 3.0, 0.5])"
 LOSSES = {
-    "numbers": """
-        F.mse_loss(x, y); F.mse_loss(x, y, reduction="sum"); F.mse_loss(x, y, reduction="none"); F.l1_loss(x, y)
-        F.smooth_l1_loss(x, y, beta=0.5); F.huber_loss(x, y, delta=0.7)
-        F.binary_cross_entropy_with_logits(x, y.sigmoid()); F.binary_cross_entropy(x.sigmoid(), y.sigmoid())
-        F.kl_div(F.log_softmax(x, 1), F.softmax(y, 1), reduction="batchmean")
-    """,
     "classes": f"""
         F.cross_entropy(x, y); F.cross_entropy(x, y, reduction="sum"); F.cross_entropy(x, y, ignore_index=1)
         F.nll_loss(F.log_softmax(x, 1), y); F.nll_loss(F.log_softmax(x, 1), y, reduction="none")
@@ -44,7 +40,6 @@ LOSSES = {
     """,
 }
 BATCHES = {
-    "numbers": lambda n: (torch.randn(n, 4), torch.randn(n, 4)),
     "classes": lambda n: (torch.randn(n, 4), torch.arange(n) % 4),
     "pixels": lambda n: (torch.randn(n, 4, 2, 3), torch.randint(0, 4, (n, 2, 3))),
     "shares": lambda n: (torch.randn(n, 4, 3), torch.randn(n, 4, 3)),
@@ -109,3 +104,40 @@ def test_random_numbers_are_those_of_the_context():
 @pytest.mark.parametrize("kind", LOSSES)
 def test_losses(kind):
     compare(expressions(LOSSES[kind], "x, y"), BATCHES[kind])
+
+
+VALUES = {
+    "reduction": ["sum", "none"],
+    "weight": [torch.tensor([1.0, 2.0, 3.0, 0.5])],
+    "pos_weight": [torch.tensor([1.0, 2.0, 3.0, 0.5])],
+    "full": [True],
+    "ignore_index": [1],
+    "label_smoothing": [0.1],
+    "log_input": [False],
+    "log_target": [True],
+    "margin": [0.3],
+    "p": [1],
+    "swap": [True],
+    "beta": [0.5],
+    "delta": [0.7],
+    "eps": [0.1],
+}
+TARGETS = {
+    "CrossEntropyLoss NLLLoss MultiMarginLoss": lambda n: (torch.arange(n) % 4,),
+    "SoftMarginLoss": lambda n: (torch.randint(0, 2, (n, 4)) * 2 - 1,),
+    "MarginRankingLoss TripletMarginLoss": lambda n: (torch.randn(n, 4), torch.randn(n, 4)),
+}
+OTHERS = (
+    "BCELoss BCEWithLogitsLoss HuberLoss L1Loss MSELoss MultiLabelSoftMarginLoss PoissonNLLLoss SmoothL1Loss"
+)
+TARGETS[OTHERS] = lambda n: (torch.rand(n, 4),)
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"), [(name, made) for key, made in TARGETS.items() for name in key.split()]
+)
+def test_every_option_of_a_loss(name, targets):
+    kind = getattr(nn, name)
+    options = [(key, value) for key in inspect.signature(kind).parameters for value in VALUES.get(key, ())]
+    losses = {f"{key}={value}": kind(**{key: value}) for key, value in options}
+    compare(Functions({"default": kind(), **losses}), lambda n: (torch.rand(n, 4), *targets(n)))
