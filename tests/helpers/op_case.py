@@ -174,7 +174,7 @@ def check_gradient(
         np.testing.assert_allclose(analytic[number], numeric, tol, tol, err_msg=f"{case}, input {number}")
 
 
-def values_test(rows: list[Any]) -> Any:
+def values_test(*rows: Any) -> Any:
     """Return a test of rows (name, inputs, attributes, expected): an array, a tuple of them, or a function."""
 
     def test(name, inputs, attrs, expected):
@@ -188,7 +188,7 @@ def values_test(rows: list[Any]) -> Any:
     return walks(rows)(test)
 
 
-def gradients_test(rows: list[Any]) -> Any:
+def gradients_test(*rows: Any) -> Any:
     """Return a test of rows (name, inputs, attributes, gradients for a head of ones); None = any."""
 
     def test(name, inputs, attrs, expected):
@@ -201,7 +201,7 @@ def gradients_test(rows: list[Any]) -> Any:
     return walks(rows)(test)
 
 
-def slopes_test(rows: list[Any], tol: float = 1e-5) -> Any:
+def slopes_test(*rows: Any, tol: float = 1e-5) -> Any:
     """Return a test of rows (name, inputs, attributes): the gradients of float64 inputs against differences."""
 
     def test(name, inputs, attrs):
@@ -211,7 +211,7 @@ def slopes_test(rows: list[Any], tol: float = 1e-5) -> Any:
     return walks(rows)(test)
 
 
-def rules_test(rows: list[Any], rule: Any = shapes) -> Any:
+def rules_test(*rows: Any, rule: Any = shapes) -> Any:
     """Return a test of rows (name, inputs, attributes, inputs wanted, outputs wanted, outputs known); None = any."""
 
     def test(name, ins, attrs, wanted_ins, wanted_outs, outs):

@@ -21,7 +21,7 @@ def family_of(name, *_):
     return _PARTS.get(name, "others")
 
 
-def walks(rows, family=lambda *_: "all", seconds=300):
+def walks(*rows, family=lambda *_: "all", seconds=300):
     """Turn a test of one row into one test of each family of rows.
 
     Every row runs within what the fixture `each_row` returns, so that it starts from the same random numbers, as every
@@ -30,12 +30,12 @@ def walks(rows, family=lambda *_: "all", seconds=300):
     stops at the first failure, as it shows a test's.
 
     Args:
-        rows: tuples of arguments, or single ones.
+        *rows: tuples of arguments, or single ones; or one list of them.
         family: from a row's arguments to the name of its family; without it all rows are one.
         seconds: how long a family may take.
     """
     families = {}
-    for row in rows:
+    for row in rows if len(rows) > 1 else rows[0]:
         row = row if isinstance(row, tuple) else (row,)
         families.setdefault(str(family(*row)), []).append(row)
 
