@@ -60,19 +60,16 @@ def test_saved_options_count_more_and_overrides_most(tmp_path):
     assert type(create_agent(new)) is RepeatLabelAgent
 
 
-@pytest.mark.parametrize(
-    ("opt", "match"),
-    [
+def test_nothing_of_an_untrusted_module_runs(tmp_path, monkeypatch):
+    for opt, match in (
         ({"model": "evil:Agent"}, "'evil:Agent'"),
         ({"model": "seq2seq", "task": "evil:T", "override": {"task": "evil:T"}}, "there is no dictionary"),
-    ],
-)
-def test_nothing_of_an_untrusted_module_runs(opt, match, tmp_path, monkeypatch):
-    (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ArgumentError, match=match):
-        create_agent({"model_file": saved(tmp_path, **opt)})
-    assert "evil" not in sys.modules
+    ):
+        (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(ArgumentError, match=match):
+            create_agent({"model_file": saved(tmp_path, **opt)})
+        assert "evil" not in sys.modules
 
 
 def test_a_class_named_in_a_file_is_imported_only_if_it_is_trusted(tmp_path):

@@ -69,7 +69,7 @@ def test_display_shows_every_row_or_the_last_batch():
     assert "a 0.0" in world.display()
 
 
-@pytest.mark.parametrize(("budget", "more"), [(12, {}), (100, {}), (1000, {"batchsize": 3})])
+@pytest.mark.parametrize(("budget", "more"), [(12, {}), (1000, {"batchsize": 3})])
 def test_batches_stay_within_the_budget(budget, more):
     opt = tokens(budget, **more)
     _, student, parleys = epoch(opt, NotingBatch(opt))

@@ -73,22 +73,21 @@ def test_numbered_lines(read, datatype):
     assert list(map(len, read(FB, "5 a\tb\n7 c\td\n7 e\tf\n"))) == [2, 1], "a number not above the last"
 
 
-@pytest.mark.parametrize(
-    ("lines", "candidates"),
-    [
+def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path):
+    for lines, candidates in (
         *(("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")), ("1 yes\n2 no way\n", ("yes", "no way"))),
         ("1 first\n2 where is it\there\n3 and now\tthere|here\t1\n1 nowhere\t\n", ("here", "there|here")),
         *(("a\nb\tc\nd\n", ("b\tc", "d")), ("", None)),
-    ],
-)
-def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lines, candidates):
-    (tmp_path / "cands").write_text(lines)
-    expected = [None, None]
-    if candidates:
-        expected = [tuple(dict.fromkeys((*candidates, label))) for label in ("yes", "z")]
-    for kind in (FB, FromFileTeacher):
-        episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
-        assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
+    ):
+        (tmp_path / "cands").write_text(lines)
+        expected = [None, None]
+        if candidates:
+            expected = [tuple(dict.fromkeys((*candidates, label))) for label in ("yes", "z")]
+        for kind in (FB, FromFileTeacher):
+            episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[
+                0
+            ]
+            assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
 
 
 def test_a_cloze_file_asks_so_before_each_episode(read):
@@ -102,18 +101,15 @@ def test_named_fields(read):
     assert read(PARLAI, FIELDS) == [[first, told("And now?", "two", reward=0.5)], [told("Last", "three")]]
 
 
-@pytest.mark.parametrize(
-    ("turns", "pairs"),
-    [
+def test_conversations(read):
+    for turns, pairs in (
         ("both", [("hi", "hello"), ("hello", "how are you?"), ("how are you?", "fine")]),
         ("secondspeaker", [("hi", "hello"), ("how are you?", "fine")]),
         ("firstspeaker", [("hello", "how are you?")]),
-    ],
-)
-def test_conversations(read, turns, pairs):
-    episodes = read(TALK, CONVERSATIONS, label_turns=turns)
-    assert [(each["text"], *each["eval_labels"]) for each in episodes[0]] == pairs
-    assert len(episodes) == (1 if turns == "firstspeaker" else 2)
+    ):
+        episodes = read(TALK, CONVERSATIONS, label_turns=turns)
+        assert [(each["text"], *each["eval_labels"]) for each in episodes[0]] == pairs
+        assert len(episodes) == (1 if turns == "firstspeaker" else 2)
 
 
 @pytest.mark.parametrize("kind", [FB, PARLAI, TALK])

@@ -26,20 +26,17 @@ def trained(parleys, **more):
     return agent
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
+def test_it_learns_to_rank():
+    for more in (
         *({}, {"similarity": "dot"}, {"share_embeddings": False}, {"pool": "mean"}, {"numthreads": 2}),
         {"contexts": "cpu(0),cpu(1)"},
-    ],
-)
-def test_it_learns_to_rank(more):
-    world = create_task(options(datatype="valid"), trained(60, **more))
-    finish(world)
-    report = world.report()
-    assert report["total"] == 100
-    assert report["hits@1"] == report["accuracy"] > 0.95
-    assert report["mean_rank"] < 1.1
+    ):
+        world = create_task(options(datatype="valid"), trained(60, **more))
+        finish(world)
+        report = world.report()
+        assert report["total"] == 100
+        assert report["hits@1"] == report["accuracy"] > 0.95
+        assert report["mean_rank"] < 1.1
 
 
 def test_candidates_are_ranked_by_rows_labels_or_fixed_ones(tmp_path):

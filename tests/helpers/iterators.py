@@ -9,8 +9,6 @@ import numpy as np
 
 import dpmodule as mx
 
-__all__ = ["Bucketed", "Drawing", "Failing", "Slow", "pixels", "rows"]
-
 
 def rows(part_index, num_parts, count=10, batch_size=2, width=3, **options):
     """Iterate over every num_parts-th of the rows [n, n, n]."""

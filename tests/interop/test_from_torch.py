@@ -33,8 +33,7 @@ def test_fine_tuning_follows_torch():
     module = mx.mod.Module.from_torch(net, torch.zeros(6, 4), head=mx.sym.SoftmaxOutput)
     options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
     module.init_optimizer(optimizer_params={**options, "rescale_grad": 1 / 6})
-    trained = [p for p in net.parameters() if p.requires_grad]
-    optimizer = torch.optim.SGD(trained, 0.1, 0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1, 0.9, weight_decay=0.01)
     for x, y in zip(torch.randn(5, 6, 4), torch.randint(0, 3, (5, 6))):
         optimizer.zero_grad()
         nn.functional.cross_entropy(net(x), y).backward()

@@ -125,11 +125,8 @@ def test_gpu_round_trip():
 
 def test_reshape_forms():
     array = counted(2, 3)
-    forms = [
-        array.reshape(*form)
-        for form in ((3, 2), ((3, 2),), ([3, 2],), (np.array([3, 2]),), (np.int64(3), -1))
-    ]
-    assert {f.shape for f in [*forms, array.reshape(shape=(3, 2))]} == {(3, 2)}
+    forms = ((3, 2), ((3, 2),), ([3, 2],), (np.array([3, 2]),), (np.int64(3), -1))
+    assert {array.reshape(*form).shape for form in forms} == {array.reshape(shape=(3, 2)).shape} == {(3, 2)}
     assert array.reshape(np.int32(-1)).shape == (6,)
     tensor = torch.arange(6.0).reshape(2, 3).t()
     np.testing.assert_array_equal(nd.from_torch(tensor).reshape(-1).asnumpy(), [0, 3, 1, 4, 2, 5])
@@ -139,11 +136,8 @@ def test_other_shapes():
     array = counted(2, 1, 3)
     made = [array.T, array.squeeze(), array.flatten(), array.squeeze(axis=1), nd.zeros((1, 1)).squeeze()]
     assert [each.shape for each in made] == [(3, 1, 2), (2, 3), (2, 3), (2, 3), (1,)]
-    made = [
-        array.expand_dims(-1),
-        array.broadcast_to((4, 2, 5, 3)),
-        array.broadcast_like(nd.zeros((2, 2, 3))),
-    ]
+    wide = nd.zeros((2, 2, 3))
+    made = array.expand_dims(-1), array.broadcast_to((4, 2, 5, 3)), array.broadcast_like(wide)
     assert [each.shape for each in made] == [(2, 1, 3, 1), (4, 2, 5, 3), (2, 2, 3)]
 
 

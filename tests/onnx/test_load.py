@@ -178,26 +178,23 @@ class TestElementTypes:
         got = module.predict(mx.io.NDArrayIter(data, batch_size=2)).asnumpy()
         assert (got.dtype, got.tolist()) == (np.uint32, [[2, 4]] * 4)
 
-    @pytest.mark.parametrize(
-        ("kind", "saturate", "values"),
-        [
+    def test_types_of_few_bits_round_and_saturate(self, tmp_path):
+        for kind, saturate, values in (
             ("FLOAT8E4M3FN", 1, [0.3125, -18, 18, 448, -448, 3.75]),
             ("FLOAT8E4M3FN", 0, [0.3125, -18, 18, np.nan, np.nan, 3.75]),
             ("FLOAT8E4M3FNUZ", 1, [0.3125, -18, 18, 240, -240, 3.75]),
             ("FLOAT8E5M2", 1, [0.3125, -16, 20, 57344, -57344, 3.5]),
             ("FLOAT8E5M2", 0, [0.3125, -16, 20, np.inf, -np.inf, 3.5]),
-        ],
-    )
-    def test_types_of_few_bits_round_and_saturate(self, tmp_path, kind, saturate, values):
-        x, code = np.array([0.3, -17.5, 18.5, 1e6, -np.inf, 3.7], "f4"), TensorProto.DataType.Value(kind)
-        nodes = f"""few = Cast<to = {code}>(one)
-            a = Cast<to = {code}, saturate = {saturate}>(x)
-            b = CastLike<saturate = {saturate}>(x, few)
-            c = QuantizeLinear<output_dtype = {code}, saturate = {saturate}>(x, one)
-            aa = Cast<to = 1>(a)  bb = Cast<to = 1>(b)  cc = Cast<to = 1>(c)"""
-        outputs = ["float[6] aa", "float[6] bb", "float[6] cc"]
-        for got in results(tmp_path, nodes, {"x": x}, outputs, one=np.array([1], "f4")):
-            np.testing.assert_array_equal(got, np.array(values, "f4"), kind)
+        ):
+            x, code = np.array([0.3, -17.5, 18.5, 1e6, -np.inf, 3.7], "f4"), TensorProto.DataType.Value(kind)
+            nodes = f"""few = Cast<to = {code}>(one)
+                a = Cast<to = {code}, saturate = {saturate}>(x)
+                b = CastLike<saturate = {saturate}>(x, few)
+                c = QuantizeLinear<output_dtype = {code}, saturate = {saturate}>(x, one)
+                aa = Cast<to = 1>(a)  bb = Cast<to = 1>(b)  cc = Cast<to = 1>(c)"""
+            outputs = ["float[6] aa", "float[6] bb", "float[6] cc"]
+            for got in results(tmp_path, nodes, {"x": x}, outputs, one=np.array([1], "f4")):
+                np.testing.assert_array_equal(got, np.array(values, "f4"), kind)
 
     @pytest.mark.parametrize(
         ("kind", "low", "high", "wrapped"),
@@ -218,10 +215,7 @@ class TestElementTypes:
         )
         a, b = (each.ravel().astype("f4") for each in np.meshgrid(special, special))
         pairs = {
-            "Add": np.add,
-            "Sub": np.subtract,
-            "Mul": np.multiply,
-            "Div": np.divide,
+            **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide},
             "Mod<fmod = 1>": np.fmod,
         }
         pairs |= {

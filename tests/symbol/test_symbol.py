@@ -20,8 +20,7 @@ def test_choosing_outputs():
     parts = S.split(S.Variable("x"), num_outputs=3, name="s")
     assert [p.list_outputs() for p in parts] == [["s_output0"], ["s_output1"], ["s_output2"]]
     assert parts["s_output1"].list_outputs() == parts[1].list_outputs() == parts[np.int64(1)].list_outputs()
-    assert parts[-1].list_outputs() == ["s_output2"]
-    assert parts[1:].list_outputs() == ["s_output1", "s_output2"]
+    assert (parts[-1].list_outputs(), parts[1:].list_outputs()) == (["s_output2"], ["s_output1", "s_output2"])
     assert parts.name == parts[0].name == "s"
 
 
@@ -40,8 +39,7 @@ def test_composing_keeps_tied_weights_tied():
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_copies_are_equal_and_independent(duplicate):
-    net = mlp()
-    other = duplicate(net)
+    other = duplicate(net := mlp())
     assert other.tojson() == net.tojson()
     other._set_attr(__mood__="odd")
     assert net.attr("__mood__") is None

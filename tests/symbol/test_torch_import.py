@@ -109,8 +109,7 @@ def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
     net = Net().train(training)
     symbol, args, states = mx.sym.from_torch(net, torch.zeros(2, 2, 5, 5))
     nodes = [n for n in symbol.graph.nodes if n.op is not None]
-    kinds = [n.op.name for n in nodes]
-    layers = "Convolution BatchNorm LayerNorm LeakyReLU FullyConnected"
+    kinds, layers = [n.op.name for n in nodes], "Convolution BatchNorm LayerNorm LeakyReLU FullyConnected"
     assert {kinds.count(kind) for kind in layers.split()} == {1}
     assert (kinds.count("Dropout"), sorted(states)) == (2, ["norm.running_mean", "norm.running_var"])
     assert not nodes[kinds.index("BatchNorm")].a.use_global_stats

@@ -65,8 +65,7 @@ def test_layer_norm(axis, statistics, opset):
 @walks(product((1, 2, 4), (False, True)))
 def test_group_norm_of_pictures_of_any_size(groups, statistics):
     symbol = S.GroupNorm(X, num_groups=groups, output_mean_var=statistics, name="op")
-    net = with_parameters(symbol, values(2, 4, 5, 3))
-    dynamic = {"x": {0: "batch", 2: "height", 3: "width"}}
+    net, dynamic = with_parameters(symbol, values(2, 4, 5, 3)), {"x": {0: "batch", 2: "height", 3: "width"}}
     check_dynamic(net.symbol, net.arrays, values(3, 4, 2, 6), dynamic, net.params)
 
 
