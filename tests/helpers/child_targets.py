@@ -97,10 +97,6 @@ def signal_facts(channel):
 
 def worker_job(value, how=None):
     """Do one of the things that a job may do."""
-    if how == "fail":
-        deep(value)
-    if how == "sleep":
-        time.sleep(value)
     if how == "exit":
         sys.exit(value)
     if how == "unpicklable":

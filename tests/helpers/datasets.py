@@ -3,8 +3,6 @@
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-__all__ = ["AtOnce", "Bad", "BadSampler", "Drawn", "Numbers", "Whole", "doubled", "note_worker", "refuse"]
-
 
 class _Counted:
     def __init__(self, count):

@@ -12,8 +12,6 @@ import warnings
 
 import numpy as np
 
-__all__ = ["RIGHT", "Runner", "are_alike", "wrong_calls", "wrong_types"]
-
 _FIVE = "[X(3), X(3), X(3), X(3), X(3)]"
 _LSTM = "dy.VanillaLSTMBuilder(1, 3, 2, M()).initial_state()"
 _GATES = "X(12, 2), X(12, 3), X(12)"

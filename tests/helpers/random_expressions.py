@@ -5,9 +5,7 @@ import numpy as np
 import dpmodule.autobatch as dy
 
 WORDS = 6
-BUILDERS = [
-    f"{name}Builder" for name in ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "GRU", "SimpleRNN"]
-]
+BUILDERS = [f"{x}Builder" for x in ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "GRU", "SimpleRNN"]]
 
 
 def model(size=3):

@@ -69,7 +69,8 @@ def beam_search(dy):
         loss.backward()
         trainer.update()
     dy.renew_cg()
-    scores(decoder.initial_state().add_input(words[0]))  # DyNet loses parameters behind a checkpoint
+    # DyNet loses parameters that enter behind a checkpoint
+    scores(decoder.initial_state().add_input(words[0]))
     beam = [(0.0, [0], decoder.initial_state())]
     for _ in range(4):
         tried = []

@@ -18,6 +18,7 @@ from dpmodule.streams import WorkerDied, WorkerStuck
 from helpers import hogwild
 from helpers.processes import SOON_S, descendants, mostly_within, until
 
+DENSE, BAGS = hogwild.described(**hogwild.DENSE), hogwild.described(2, **hogwild.BAGS)
 ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
 
 
@@ -66,7 +67,7 @@ def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(
     mx.random.seed(5)
     trained, adam = hogwild.dense_module(0.3), settings()
     for _ in range(3):
-        run.run_from_files(trained, hogwild.described(**hogwild.DENSE), files, 1, mode=mode, **adam)
+        run.run_from_files(trained, DENSE, files, 1, mode=mode, **adam)
     mx.random.seed(5)
     plain = hogwild.loop_over(hogwild.dense_module(0.3), x, y, 8, 3, **settings())
     assert trained.optimizer.num_update == plain.optimizer.num_update == 15
@@ -78,14 +79,14 @@ def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(
 
 def test_changes_of_the_optimizer_between_calls_reach_the_workers(run, dense):
     module = hogwild.dense_module()
-    process(run, module, hogwild.described(**hogwild.DENSE), dense[0], 2)
+    process(run, module, DENSE, dense[0], 2)
     workers, before = children(), hogwild.parameters(module)
     module.optimizer.lr = 0.0
-    process(run, module, hogwild.described(**hogwild.DENSE), dense[0], 2)
+    process(run, module, DENSE, dense[0], 2)
     assert same(before, hogwild.parameters(module))
     assert children() == workers  # they are kept
     module.optimizer.lr = 0.5
-    process(run, module, hogwild.described(**hogwild.DENSE), dense[0], 1)
+    process(run, module, DENSE, dense[0], 1)
     assert not same(before, hogwild.parameters(module))
 
 
@@ -107,7 +108,7 @@ def test_every_line_counts_once_whatever_the_workers(run, tmp_path):
 
 
 def test_inference_by_several_workers_is_in_the_order_of_the_files(run, dense):
-    files, module, feed = dense[0], hogwild.dense_module(), hogwild.described(**hogwild.DENSE)
+    files, module, feed = dense[0], hogwild.dense_module(), DENSE
     process(run, module, feed, files, 2)
     fetch = ["p", "label", "x"]
     found = list(run.infer_from_files(module, feed, files, 3, fetch))
@@ -125,26 +126,20 @@ def test_errors_of_workers_keep_their_type_and_name_the_place(run, dense, tmp_pa
     huge.write_text("4 3e38 3e38 3e38 3e38 1 0\n" * 8)
     words.write_text("1 50 1 0\n")
     with pytest.raises(FileFormatError, match=r"bad: line 2, slot 'x'"):
-        process(run, hogwild.dense_module(), hogwild.described(**hogwild.DENSE), [*dense[0], bad], 2)
+        process(run, hogwild.dense_module(), DENSE, [*dense[0], bad], 2)
     last = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="fc")
     module = mx.mod.Module(mx.sym.SoftmaxOutput(last, mx.sym.Variable("label"), name="p"), ["x"], ["label"])
     with pytest.raises(NonFiniteError, match="line 1 of .*huge") as caught:
-        process(run, module, hogwild.described(**hogwild.DENSE), [huge, huge], 2, initializer=mx.init.One())
+        process(run, module, DENSE, [huge, huge], 2, initializer=mx.init.One())
     assert (caught.value.file, caught.value.batch) == (str(huge), 0)
     assert all(np.isfinite(value).all() for value in hogwild.parameters(module).values())
     with pytest.raises(BoundsError, match="slot 'words' has the value 50"):
         process(run, hogwild.bag_module(), hogwild.described(**hogwild.BAGS), [words, words], 2)
-    assert (
-        process(run, hogwild.dense_module(), hogwild.described(**hogwild.DENSE), dense[0], 2).examples == 40
-    )
+    assert process(run, hogwild.dense_module(), DENSE, dense[0], 2).examples == 40
 
 
 def test_a_stopped_worker_is_stuck(tmp_path):
-    files, net, feed = (
-        hogwild.write_bags(tmp_path, lines=500),
-        hogwild.bag_net(),
-        hogwild.described(2, **hogwild.BAGS),
-    )
+    files, net, feed = hogwild.write_bags(tmp_path, lines=500), hogwild.bag_net(), BAGS
     with mx.AsyncExecutor(timeout_s=1) as run:
         process(run, net, feed, files, 2)
         threading.Timer(0.05, lambda: os.kill(max(children()), signal.SIGSTOP)).start()
@@ -155,11 +150,7 @@ def test_a_stopped_worker_is_stuck(tmp_path):
 
 
 def test_ctrl_c_comes_after_the_batches_and_workers_stay(run, tmp_path):
-    files, net, feed = (
-        hogwild.write_bags(tmp_path, lines=500),
-        hogwild.bag_module(),
-        hogwild.described(2, **hogwild.BAGS),
-    )
+    files, net, feed = hogwild.write_bags(tmp_path, lines=500), hogwild.bag_module(), BAGS
     process(run, net, feed, files, 2)
     workers, before = children(), signal.getsignal(signal.SIGINT)
 
@@ -191,7 +182,7 @@ def kill_at_random(run, net, files, seed, others):
     thread.start()
     died = None
     try:
-        process(run, net, hogwild.described(2, **hogwild.BAGS), files * 60, 2, **ADAGRAD)
+        process(run, net, BAGS, files * 60, 2, **ADAGRAD)
     except WorkerDied as error:
         died, at = error, time.monotonic()
     thread.join()
@@ -204,19 +195,12 @@ def kill_at_random(run, net, files, seed, others):
 
 @pytest.mark.parametrize("count", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, count):
-    files, before, net, others = (
-        hogwild.write_bags(tmp_path, lines=200),
-        shared_files(),
-        hogwild.bag_net(),
-        {*children()},
-    )
+    files, net = hogwild.write_bags(tmp_path, lines=200), hogwild.bag_net()
+    before, others = shared_files(), {*children()}
     with mx.AsyncExecutor(timeout_s=20) as run:
         took = [kill_at_random(run, net, files, seed, others) for seed in range(count)]
         assert all(np.isfinite(value).all() for value in hogwild.parameters(run.module(net)).values())
-        assert (
-            process(run, net, hogwild.described(2, **hogwild.BAGS), files, 2, eval_metric="auc").examples
-            == 800
-        )
+        assert process(run, net, BAGS, files, 2, eval_metric="auc").examples == 800
     deaths = [each for each in took if each is not None]
     assert len(deaths) > count / 2
     mostly_within(2.0 if count > 10 else SOON_S, deaths)  # a busy machine may be late now and then
@@ -230,9 +214,8 @@ def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
     files = [tmp_path / str(i) for i in range(2)]
     for number, path in enumerate(files):
         path.write_text("".join(f"1 {2 * (i % 20) + number} 1 1\n" for i in range(4000)))
-    pooled = mx.sym.sum(
-        mx.sym.sequence_pool(hogwild.rows_of(512, 40), pool_type="sum"), axis=1, keepdims=True
-    )
+    pooled = mx.sym.sequence_pool(hogwild.rows_of(512, 40), pool_type="sum")
+    pooled = mx.sym.sum(pooled, axis=1, keepdims=True)
     net = mx.sym.LinearRegressionOutput(pooled, mx.sym.Variable("label"), name="o")
     net, seen = mx.mod.Module(net, ["words"], ["label"]), []
 

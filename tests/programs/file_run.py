@@ -86,7 +86,8 @@ def dense():
 
     mine, alone = trained(average_every_n_batches=1), trained()
     print({name: value.tolist() for name, value in mine.items()})
-    for name, value in alone.items() if rank == 0 else ():  # small steps add up as one process's do, halved
+    # small steps add up as one process's do, halved as means do
+    for name, value in alone.items() if rank == 0 else ():
         np.testing.assert_allclose(mine[name], value, atol=0.03, err_msg=name)
     try:
         with mx.AsyncExecutor() as run:

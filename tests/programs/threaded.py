@@ -153,8 +153,8 @@ class Late:
 
 def gil():
     """Functors ask for the GIL after the interpreter's end, before the process's."""
-    functors = [native.core.callback(lambda: time.sleep(1.5)) for _ in range(2)]  # longer than it waits
-    asyncio.run(send(*functors))
+    # longer than it waits
+    asyncio.run(send(*(native.core.callback(lambda: time.sleep(1.5)) for _ in range(2))))
     sys.late = Late()
 
 
