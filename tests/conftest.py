@@ -34,13 +34,11 @@ def pytest_configure(config):
     torch.set_num_threads(1)
     os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))  # the workers' too
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "passive"
-    )  # threads that wait leave the processor to other workers
+    # threads that wait leave the processor to other workers
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     compiled.folder()  # of this process, before it starts workers
-    sys.dont_write_bytecode = (
-        False  # else each process compiles five hundred files of tests, and all of ours, anew
-    )
+    # else each process compiles five hundred files of tests, and all of ours, anew
+    sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # they inherit what is ignored
@@ -73,9 +71,8 @@ def pytest_collection_modifyitems(config, items):
     forking = [item for item in items if item.path.parent.name in FORKING]
     others = [item for item in items if item.path.parent.name not in FORKING]
     two = [(each[: len(each) // 2], each[len(each) // 2 :]) for each in (forking, others)]
-    items[:] = [
-        item for half in zip(*two) for part in half for item in part
-    ]  # two workers begin with half of all
+    # two workers begin with half of all
+    items[:] = [item for half in zip(*two) for part in half for item in part]
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="there is no CUDA device")

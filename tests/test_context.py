@@ -12,12 +12,12 @@ CPU = torch.device("cpu")
 
 def test_a_torch_device_is_a_context_wherever_one_is_taken():
     one = mx.nd.ones((2, 6), ctx=CPU)
-    moved = [
+    moved = (
         one.as_in_context(CPU),
         one.copyto(CPU),
         one.tostype("csr").copyto(CPU),
         mx.nd.random.normal(ctx=CPU),
-    ]
+    )
     assert all(array.context == mx.cpu() for array in [one, *moved])
     assert mx.Context(torch.device("cuda", 3)) == mx.gpu(3)
     net = mlp()

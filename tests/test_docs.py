@@ -31,15 +31,10 @@ PAGES = {
 BLOCKS = {
     f"{name}-{number}": block
     for name, page in PAGES.items()
-    for number, block in enumerate(
-        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    )
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
 }
-MODULES = sorted(
-    found.name
-    for found in pkgutil.walk_packages(mx.__path__, "dpmodule.")
-    if not found.name.endswith("__main__")
-)
+NAMES = sorted(found.name for found in pkgutil.walk_packages(mx.__path__, "dpmodule."))
+MODULES = [name for name in NAMES if not name.endswith("__main__")]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -74,8 +69,7 @@ def test_docstring_examples_run(name, tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.chdir(folder)
     module = importlib.import_module(name)
-    runner = doctest.DocTestRunner(optionflags=FLAGS)
-    report = []
+    runner, report = doctest.DocTestRunner(optionflags=FLAGS), []
     for docstring in doctest.DocTestFinder().find(module, name):
         if docstring.examples:
             docstring.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)

@@ -5,30 +5,27 @@ import os
 import shutil
 import stat
 import tempfile
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import dpmodule as mx
 from dpmodule import _files as files
 from dpmodule.base import FileError, FileFormatError
 from helpers.interrupted import interrupted
+from helpers.machines import examples, play
 
 PAGE = b"<!DOCTYPE html><html><body>404 Not Found</body></html>"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345\n"
 
 
 def read_records(path):
-    record = mx.recordio.MXRecordIO(path, "r")
-    try:
+    with mx.recordio.MXRecordIO(path, "r") as record:
         record.read()
-    finally:
-        record.close()
 
 
 def read_states(path):
@@ -134,10 +131,9 @@ class Saves(RuleBasedStateMachine):
         self.known = found
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(2000, marks=pytest.mark.slow)])
+@examples(20, 2000)
 def test_any_order_of_saves_errors_and_kills(examples):
-    options = {"derandomize": True, "deadline": None, "database": None, "stateful_step_count": 12}
-    run_state_machine_as_test(Saves, settings=settings(max_examples=examples, **options))
+    play(Saves, examples, steps=12)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
@@ -170,23 +166,23 @@ def test_permissions_links_and_relative_paths(tmp_path, monkeypatch):
 
 def test_leftovers_of_the_dead_go_and_files_in_use_stay(tmp_path):
     target = tmp_path / "x"
-    dead, foreign = tmp_path / ".x.01234567.tmp", tmp_path / ".y.01234567.tmp"
-    dead.write_bytes(b"")
-    foreign.write_bytes(b"")
-    seen = []
+    dead, foreign, seen = tmp_path / ".x.01234567.tmp", tmp_path / ".y.01234567.tmp", []
+    dead.touch()
+    foreign.touch()
 
     def outer(file):
         file.write(b"outer")
-        # another writer of the same file, while this one is at work
-        thread = threading.Thread(target=files.write_atomically, args=(target, b"inner"))
-        thread.start()
-        thread.join()
+        with ThreadPoolExecutor(1) as threads:  # another writer of the same file, while this one is at work
+            threads.submit(files.write_atomically, target, b"inner").result()
         seen.extend(os.listdir(tmp_path))
 
     files.write_atomically(target, outer)
     assert target.read_bytes() == b"outer"
     assert dead.name not in seen
     assert sorted(os.listdir(tmp_path)) == [foreign.name, "x"]
+
+
+MOVES = b"3", b'{"a": 1}', b'{"a": "../x"}', b'{"/x/a": "a"}'
 
 
 def contents(folder):
@@ -217,14 +213,10 @@ def test_readers_and_saves_finish_a_valid_save(tmp_path, renamed):
     assert contents(tmp_path) == {"a": b"7", "b": b"6", ".other.0123abce.tmp": b"torn"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"\xff\xfe", b"[]", b'{"moves": 3}', b'{"moves": {"a": 1}}', b'{"moves": {"a": "../x"}}']
-    + [b'{"moves": {"/x/a": "a"}}'],
-)
-def test_foreign_journals_are_ignored(tmp_path, text):
+def test_foreign_journals_are_ignored(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
-    (tmp_path / ".set.89abcdef.commit").write_bytes(text)
-    before = contents(tmp_path)
-    files.finish_commit(tmp_path / "a")
-    assert contents(tmp_path) == before
+    texts = [b"", b"\xff\xfe", b"[]", *(b'{"moves": ' + each + b"}" for each in MOVES)]
+    for text in texts:
+        (tmp_path / ".set.89abcdef.commit").write_bytes(text)
+        files.finish_commit(tmp_path / "a")
+        assert contents(tmp_path) == {"a": b"1", ".set.89abcdef.commit": text}

@@ -4,8 +4,7 @@ from helpers.gallery import gallery
 
 
 def test_every_example_has_what_the_gallery_shows():
-    known = gallery.records()
-    examples = [gallery.read(path) for path in gallery.files()]
+    known, examples = gallery.records(), [gallery.read(path) for path in gallery.files()]
     assert [each for example in examples for each in gallery.problems(example, known)] == []
     assert list(known) == [example.name for example in examples]
     assert {*gallery.PICTURES.iterdir()} == {example.picture for example in examples}

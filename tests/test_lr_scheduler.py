@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import strategies as st
 
 from dpmodule import lr_scheduler
 from dpmodule.lr_scheduler import OneCycle
@@ -23,13 +22,9 @@ def test_rates_are_mxnets(name, kind, updates):
     np.testing.assert_allclose([schedule(t) for t in updates], RATES[f"{name}/{kind}"], rtol=1e-12)
 
 
-rates = st.floats(1e-4, 1.0)
-
-
 def torch_rates(make, count, values=None):
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
-    schedule = make(optimizer)
-    found = []
+    schedule, found = make(optimizer), []
     for number in range(count):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()

@@ -25,8 +25,7 @@ class FakeExecutor:
 
 
 def watched(*args, **kwargs):
-    exe = FakeExecutor()
-    monitor = mx.mon.Monitor(*args, **kwargs)
+    exe, monitor = FakeExecutor(), mx.mon.Monitor(*args, **kwargs)
     monitor.install(exe)
     return monitor, exe
 
@@ -44,10 +43,8 @@ def test_outputs_arguments_and_states():
 
 def test_every_interval_th_step():
     monitor, exe = watched(2, pattern="fc_output")
-    assert [step(monitor, exe) for _ in range(5)] == [
-        [(n, "fc_output", "2.0\t")] if n % 2 else [] for n in range(1, 6)
-    ]
-    assert monitor.step == 5
+    wanted = [[(n, "fc_output", "2.0\t")] if n % 2 else [] for n in range(1, 6)]
+    assert ([step(monitor, exe) for _ in range(5)], monitor.step) == (wanted, 5)
     assert not monitor.activated
 
 
@@ -68,8 +65,7 @@ def test_a_step_that_is_not_ended_is_dropped_by_the_next():
     monitor, exe = watched(1, pattern="fc_output")
     monitor.tic()
     exe.forward()
-    assert step(monitor, exe) == [(2, "fc_output", "2.0\t")]
-    assert monitor.toc() == []
+    assert (step(monitor, exe), monitor.toc()) == ([(2, "fc_output", "2.0\t")], [])
 
 
 def test_printing(caplog):

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,8 +17,7 @@ class Scale(mx.operator.CustomOp):
 
     def __init__(self, factor):
         super().__init__()
-        self.factor = factor
-        self.seen = None
+        self.factor, self.seen = factor, None
 
     def forward(self, is_train, req, in_data, out_data, aux):
         modes = mx.autograd.is_recording(), mx.autograd.is_training()
@@ -69,16 +67,12 @@ def prop(name, **methods):
 def custom(forward=None, backward=None):
     """Return a `create_operator` for given functions."""
 
-    class Op(mx.operator.CustomOp):
-        pass
-
     def default(self, is_train, req, in_data, out_data, aux):
         self.assign(out_data[0], req[0], in_data[0])
 
-    Op.forward = forward or default
-    if backward is not None:
-        Op.backward = backward
-    return lambda self, ctx, shapes, dtypes: Op()
+    methods = {"forward": forward or default} | ({"backward": backward} if backward else {})
+    made = type("Op", (mx.operator.CustomOp,), methods)
+    return lambda self, ctx, shapes, dtypes: made()
 
 
 @pytest.fixture(autouse=True)
@@ -91,9 +85,8 @@ def empty_log():
 
 def test_node_is_written_as_mxnet_writes_it():
     with mx.AttrScope(ctx_group="dev1"):
-        symbol = mx.sym.Custom(
-            mx.sym.Variable("data"), op_type="test_scale", name="cu", factor=0.5, shape=(1, 2), none=None
-        )
+        options = {"factor": 0.5, "shape": (1, 2), "none": None}
+        symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale", name="cu", **options)
     assert symbol.list_arguments() == ["data", "cu_other"]
     assert symbol.list_auxiliary_states() == ["cu_calls"]
     assert symbol.list_outputs() == ["cu_output"]
@@ -128,25 +121,6 @@ def test_executor_calls_as_mxnet_does():
     assert LOG[-1][:2] == ("forward", False)
 
 
-def test_loss_needs_no_head_gradient_and_others_do():
-    def begin(self):
-        mx.operator.CustomOpProp.__init__(self, need_top_grad=False)
-
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.assign(in_grad[0], req[0], out_data[0] * 3)
-
-    prop("test_loss", __init__=begin, create_operator=custom(None, backward))
-    data = mx.sym.Variable("data")
-    executor = mx.sym.Custom(data, op_type="test_loss").simple_bind(mx.cpu(), data=(2,))
-    executor.forward(is_train=True, data=mx.nd.array([1, 2]))
-    executor.backward()
-    assert executor.grad_dict["data"].asnumpy().tolist() == [3, 6]
-    other = mx.sym.Custom(data, op_type="test_scale").simple_bind(mx.cpu(), data=(2, 3))
-    other.forward(is_train=True)
-    with pytest.raises(mx.base.ArgumentError, match="is not a loss"):
-        other.backward()
-
-
 def test_several_outputs_of_several_types():
     def forward(self, is_train, req, in_data, out_data, aux):
         self.assign(out_data[0], req[0], in_data[0].sum(axis=1))
@@ -177,8 +151,7 @@ def test_several_outputs_of_several_types():
 
 
 def test_recorded_calls_and_the_state_given_as_an_array():
-    x, calls = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,))
-    other = mx.nd.ones((1,))
+    x, calls, other = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,)), mx.nd.ones((1,))
     x.attach_grad()
     with mx.autograd.record():
         y = mx.nd.Custom(x, other, calls, op_type="test_scale", factor=3) ** 2
@@ -202,36 +175,10 @@ def test_backward_under_a_monitor_calls_both_once_more():
     assert [entry[0] for entry in LOG] == ["create", *["forward"] * 2, *["backward"] * 2]
 
 
-def test_operator_that_uses_arrays_autograd_and_another_operator_inside():
-    def forward(self, is_train, req, in_data, out_data, aux):
-        self.x = in_data[0].copy()
-        self.x.attach_grad()
-        with mx.autograd.record():
-            self.y = mx.nd.Custom(self.x, op_type="test_inner") * self.x
-        self.assign(out_data[0], req[0], self.y)
-
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.y.backward(out_grad[0])
-        self.assign(in_grad[0], req[0], self.x.grad)
-
-    def inner_backward(self, req, out_grad, in_data, out_data, in_grad, aux):
-        self.assign(in_grad[0], req[0], out_grad[0])
-
-    prop("test_inner", create_operator=custom(None, inner_backward))
-    prop("test_outer", create_operator=custom(forward, backward))
-    x = mx.nd.array([1, 2, 3])
-    x.attach_grad()
-    with mx.autograd.record():
-        y = mx.nd.Custom(x, op_type="test_outer").sum()
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [2, 4, 6]
-
-
 def test_operator_inside_a_loop_keeps_one_object_per_step():
     data = mx.sym.Variable("data")
-    out, _ = mx.sym.contrib.foreach(
-        lambda x, s: (mx.sym.Custom(x, op_type="test_scale", name="cu", factor=3), s), data, []
-    )
+    options = {"op_type": "test_scale", "name": "cu", "factor": 3}
+    out, _ = mx.sym.contrib.foreach(lambda x, s: (mx.sym.Custom(x, **options), s), data, [])
     executor = out.simple_bind(mx.cpu(), data=(4, 2))
     draw = mx.nd.array(np.arange(8).reshape(4, 2))
     for _ in range(2):
@@ -398,8 +345,7 @@ def test_numpy_op():
 
 
 def test_ndarray_op_and_its_file():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with pytest.warns(DeprecationWarning, match="use CustomOp"):
         made = OldSquare()
     net = made.get_symbol(mx.sym.Variable("x"), name="square")
     text = net.tojson()
@@ -413,18 +359,15 @@ def test_ndarray_op_and_its_file():
 # what there is
 
 
-@pytest.mark.parametrize(
-    ("name", "names", "types"),
-    [
-        ("Activation", "data act_type", ["{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"]),
-        (
-            "FullyConnected",
-            "data weight bias num_hidden no_bias flatten",
-            ["int, required", "boolean, optional, default=0", "boolean, optional, default=1"],
-        ),
-        ("Concat", "data num_args dim", ["int, optional, default=0", "int, optional, default=1"]),
-    ],
-)
+DENSE = ["int, required", "boolean, optional, default=0", "boolean, optional, default=1"]
+ARGUMENTS = [
+    ("Activation", "data act_type", ["{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"]),
+    ("FullyConnected", "data weight bias num_hidden no_bias flatten", DENSE),
+    ("Concat", "data num_args dim", ["int, optional, default=0", "int, optional, default=1"]),
+]
+
+
+@pytest.mark.parametrize(("name", "names", "types"), ARGUMENTS)
 def test_arguments_of_operators(name, names, types):
     assert {name, "Custom", "_foreach"} <= set(mx.operator.get_all_registered_operators())
     found = mx.operator.get_operator_arguments(name)

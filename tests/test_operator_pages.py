@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import dpmodule as mx
 from dpmodule import ops
 
 DOCS = Path(__file__).parents[1] / "docs"
-FILLERS = {"the", "a", "an", "of", "its", "this", "value", "is", "to", "for"}
 RUN_FOREIGN_OBJECTS = {"_NDArray", "_Native"}
 """Old forms of Custom in saved graphs, which hold the number of an object; no example can show them."""
 
@@ -47,59 +45,10 @@ def test_every_entry_has_an_example_that_ran(pages):
     assert without == RUN_FOREIGN_OBJECTS
 
 
-def test_facts_of_some_operators(pages):
-    found = script()
-    dense, pool, softmax = (ops.get(name) for name in ("FullyConnected", "sequence_pool", "SoftmaxOutput"))
-    assert found.gradient(dense) == "of `bias`, `data`, `weight`"
-    assert found.gradient(ops.get("argmax")) == "none"
-    assert found.gradient(softmax).startswith("its own")
-    assert found.batch_rule(dense) == "one call for all rows; `weight`, `bias` shared"
-    for name, rule in (
-        ("_contrib_box_nms", "one example"),
-        ("BatchNorm", "one call, with"),
-        ("_linalg_det", "stacked"),
-    ):
-        assert found.batch_rule(ops.get(name)).startswith(rule)
-    assert found.storages(ops.get("dot")).startswith("dense, csr → csr; csr, dense → dense")
-    assert found.storages(pool) == "ragged"
-    assert found.onnx(ops.get("sgd_update")).startswith("none: ")
-    assert found.names_of(ops.get("_contrib_box_nms"))[0] == "_contrib_box_nms"
-    assert found.public_name("_contrib_box_nms") == "mx.nd.contrib.box_nms"
-
-
-def test_every_name_to_call_is_there():
-    found = script()
-    for op in found.operators().values():
-        for face in ("nd", "sym"):
-            name = found.public_name(found.names_of(op)[0], face)
-            assert callable(eval(name, {"mx": mx})), name
-
-
-def says_nothing(name, attr):
-    """Say whether a description only repeats the attribute's name and type."""
-    words = set(re.findall(r"[a-z0-9]+", attr.doc.lower())) - FILLERS
-    known = f"{name} {attr.type.expects} {attr.type.annotation}".lower().replace("_", " ")
-    return words <= set(re.findall(r"[a-z0-9]+", known))
-
-
-def test_every_attribute_is_described():
-    empty = [
-        f"{op.name}: {key}: {attr.doc!r}"
-        for op in script().operators().values()
-        for key, attr in op.attrs.items()
-        if says_nothing(key, attr)
-    ]
-    assert not empty, "say what it is, beside its name and type: " + "; ".join(empty)
-
-
 def test_every_input_has_a_shape():
     every = script().operators().values()
     assert [op.name for op in every if "\nSource: " not in op.doc] == []
-    missing = [
-        f"{op.name}: {one.name}"
-        for op in every
-        if not callable(op.inputs)
-        for one in op.inputs
-        if not re.search(rf"\b{one.name}\b", script().sections(op.doc).get("Shape", ""))
-    ]
-    assert not missing
+    for op in every:
+        told = script().sections(op.doc).get("Shape", "")
+        for one in () if callable(op.inputs) else op.inputs:
+            assert re.search(rf"\b{one.name}\b", told), f"{op.name}: {one.name}"

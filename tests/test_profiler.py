@@ -60,8 +60,7 @@ def test_counters():
     counter = profiler.Domain("d").new_counter("seen", 2)
     counter += 3
     counter.decrement()
-    assert json.loads(profiler.dumps(format="json"))["Counters"]["d::seen"] == 4
-    assert str(counter) == "seen"
+    assert (json.loads(profiler.dumps(format="json"))["Counters"]["d::seen"], str(counter)) == (4, "seen")
 
 
 def test_old_names(tmp_path):

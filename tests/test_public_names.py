@@ -35,8 +35,7 @@ def load(module):
 def has(owner, name):
     found = True
     for part in name.split("."):
-        found = found and hasattr(owner, part)
-        owner = getattr(owner, part, None)
+        found, owner = found and hasattr(owner, part), getattr(owner, part, None)
     return found
 
 

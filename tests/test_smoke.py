@@ -15,8 +15,7 @@ def test_train_save_load_predict_on_two_contexts(tmp_path):
     saving = mx.callback.module_checkpoint(module, str(tmp_path / "net"), 8, True)
     rates = {"learning_rate": 0.2, "momentum": 0.9}
     module.fit(batches, num_epoch=8, optimizer_params=rates, initializer="xavier", epoch_end_callback=saving)
-    plain = mx.io.NDArrayIter(x, y, 32)
-    outputs = []
+    plain, outputs = mx.io.NDArrayIter(x, y, 32), []
     for context in (mx.cpu(0), [mx.cpu(0), mx.cpu(1)]):
         again = mx.mod.Module.load(str(tmp_path / "net"), 8, load_optimizer_states=True, context=context)
         again.bind(plain.provide_data, plain.provide_label)

@@ -38,9 +38,8 @@ def names_in_code():
     for path in (ROOT / "setup.py", *(ROOT / "dpmodule").rglob("*")):
         if path.suffix in (".py", ".cpp", ".hpp") and path.name != "environment.py":
             text = EXAMPLE.sub("", path.read_text(encoding="utf-8"))
-            for name in READ.findall(text) + (
-                OWN.findall(text) if path.suffix == ".py" and path.name != "setup.py" else []
-            ):
+            own = OWN.findall(text) if path.suffix == ".py" and path.name != "setup.py" else []
+            for name in READ.findall(text) + own:
                 found.setdefault(name, path.relative_to(ROOT))
     return found
 

@@ -20,19 +20,11 @@ from dpmodule.test_utils import datasets
 from helpers.walk import walks
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
-NAN, OTHER_NAN = (
-    np.array([[np.nan, 2.0], [3.0, 4.0]], np.float32),
-    np.array([[7, 2], [3, np.nan]], np.float32),
-)
+NAN, OTHER_NAN = np.float32([[np.nan, 2.0], [3.0, 4.0]]), np.float32([[7, 2], [3, np.nan]])
 NEST = (mx.nd.array(X), (mx.nd.array(X), None))
 A, B, DATA = mx.sym.Variable("a"), mx.sym.Variable("b"), mx.sym.Variable("x")
 PRODUCT = A * B
-F8, F2, ARRAY, VALUES = (
-    np.zeros(1, np.float64),
-    np.zeros(1, np.float16),
-    mx.nd.array(X),
-    np.arange(24.0).reshape(2, 3, 4),
-)
+F8, F2, ARRAY, VALUES = np.zeros(1), np.zeros(1, np.float16), mx.nd.array(X), np.arange(24.0).reshape(2, 3, 4)
 
 
 @pytest.fixture(autouse=True)
@@ -264,8 +256,7 @@ def test_retry():
 def test_dummy_iter():
     real = mx.io.NDArrayIter(np.arange(6).reshape(6, 1), np.zeros(6), batch_size=2)
     dummy = tu.DummyIter(real)
-    assert dummy.provide_data == real.provide_data
-    assert dummy.batch_size == 2
+    assert (dummy.provide_data, dummy.batch_size) == (real.provide_data, 2)
     for _, batch in zip(range(5), dummy):
         assert batch.data[0].asnumpy().tolist() == [[0], [1]]
 
@@ -337,8 +328,7 @@ def test_mnist(fetched):
     assert found["test_label"].tolist() == [0, 1, 2, 3, 4]
     _, validation = tu.get_mnist_iterator(2, (784,), num_parts=2, part_index=1)
     (batch,) = list(validation)
-    assert batch.data[0].shape == (2, 784)
-    assert batch.label[0].asnumpy().tolist() == [2, 3]
+    assert (batch.data[0].shape, batch.label[0].asnumpy().tolist()) == ((2, 784), [2, 3])
     assert fetched[1] == []
 
 
@@ -350,8 +340,7 @@ def test_packed_data(fetched):
     for _ in range(2):
         tu.get_zip_data("data", "http://host/a.zip", "a.zip")
         tu.get_bz2_data("data", "b.txt", "http://host/b.bz2", "b.bz2")
-    assert Path("data/a.txt").read_text() == "in zip"
-    assert Path("data/b.txt").read_text() == "in bz2"
+    assert (Path("data/a.txt").read_text(), Path("data/b.txt").read_text()) == ("in zip", "in bz2")
     assert not os.path.exists("data/b.bz2")
     assert len(fetched[1]) == 2
 

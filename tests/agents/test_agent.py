@@ -3,15 +3,9 @@ import sys
 
 import pytest
 
-from dpmodule.agents import (
-    Agent,
-    RandomCandidateAgent,
-    RepeatLabelAgent,
-    RepeatQueryAgent,
-    create_agent,
-    create_task,
-)
+from dpmodule.agents import Agent, create_agent, create_task
 from dpmodule.agents.agent import dump_options, load_options
+from dpmodule.agents.baselines import RandomCandidateAgent, RepeatLabelAgent, RepeatQueryAgent
 from dpmodule.base import ArgumentError
 from helpers.talks import Texts, spec
 
@@ -66,19 +60,16 @@ def test_saved_options_count_more_and_overrides_most(tmp_path):
     assert type(create_agent(new)) is RepeatLabelAgent
 
 
-@pytest.mark.parametrize(
-    ("opt", "match"),
-    [
+def test_nothing_of_an_untrusted_module_runs(tmp_path, monkeypatch):
+    for opt, match in (
         ({"model": "evil:Agent"}, "'evil:Agent'"),
         ({"model": "seq2seq", "task": "evil:T", "override": {"task": "evil:T"}}, "there is no dictionary"),
-    ],
-)
-def test_nothing_of_an_untrusted_module_runs(opt, match, tmp_path, monkeypatch):
-    (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ArgumentError, match=match):
-        create_agent({"model_file": saved(tmp_path, **opt)})
-    assert "evil" not in sys.modules
+    ):
+        (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(ArgumentError, match=match):
+            create_agent({"model_file": saved(tmp_path, **opt)})
+        assert "evil" not in sys.modules
 
 
 def test_a_class_named_in_a_file_is_imported_only_if_it_is_trusted(tmp_path):
@@ -96,12 +87,10 @@ def test_agents_that_repeat():
     for kind, opt, seen, text in (
         (label, {}, {"text": "q", "labels": ["a"]}, "a"),
         (label, {}, {"text": "q", "eval_labels": ["a"]}, "a"),
-        (label, {}, {"text": "q"}, "I don't know."),
-        (label, {}, {"episode_done": True}, None),
+        *((label, {}, {"text": "q"}, "I don't know."), (label, {}, {"episode_done": True}, None)),
         (label, {"returnOneRandomAnswer": False}, both, "a, b"),
         (label, {"cantAnswerPercent": 1, "cantAnswerMessage": "?"}, both, "?"),
-        (query, {}, {"text": "q"}, "q"),
-        (query, {}, {}, "Nothing to repeat yet."),
+        *((query, {}, {"text": "q"}, "q"), (query, {}, {}, "Nothing to repeat yet.")),
     ):
         agent = kind(opt)
         agent.observe(seen)

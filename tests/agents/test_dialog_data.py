@@ -30,9 +30,7 @@ def test_equal_texts_and_candidates_are_stored_once_for_all_copies():
 
 def test_candidates_of_all_examples():
     entries = [
-        ("a", "b"),
-        ("c", "d", None, ["d", "e"]),
-        ("e", ["d", "a", "f"]),
+        *(("a", "b"), ("c", "d", None, ["d", "e"]), ("e", ["d", "a", "f"])),
         {"text": "f", "eval_labels": "g"},
         ("a", ["b", "z"], None, ["b"]),  # only the first label has to be a candidate
         ("c", [], None, ["b"]),
@@ -57,8 +55,7 @@ def test_a_stream_reads_an_episode_at_a_time():
     episode, is_last = stream.episode(0)
     assert ([each["text"] for each in episode], is_last) == (["0.0", "0.1"], False)
     assert len(read) <= 5, "this episode, the next, and the line that shows the end of that"
-    assert stream.episode(3) == (({"text": "3.0"}, {"text": "3.1"}), True)
-    assert stream.episode(4) == ((), True)
+    assert (stream.episode(3), stream.episode(4)) == ((({"text": "3.0"}, {"text": "3.1"}), True), ((), True))
     assert stream.episode(1)[0][0]["text"] == "1.0", "a lower number begins anew"
 
 

@@ -73,33 +73,27 @@ def test_numbered_lines(read, datatype):
     assert list(map(len, read(FB, "5 a\tb\n7 c\td\n7 e\tf\n"))) == [2, 1], "a number not above the last"
 
 
-@pytest.mark.parametrize(
-    ("lines", "candidates"),
-    [
-        ("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")),
-        ("1 yes\n2 no way\n", ("yes", "no way")),
+def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path):
+    for lines, candidates in (
+        *(("yes\nno\\nno\n\nyes\n", ("yes", "no\nno")), ("1 yes\n2 no way\n", ("yes", "no way"))),
         ("1 first\n2 where is it\there\n3 and now\tthere|here\t1\n1 nowhere\t\n", ("here", "there|here")),
-        ("a\nb\tc\nd\n", ("b\tc", "d")),
-        ("", None),
-    ],
-)
-def test_candidates_of_a_file_are_offered_with_every_example(read, tmp_path, lines, candidates):
-    (tmp_path / "cands").write_text(lines)
-    expected = [None, None]
-    if candidates:
-        expected = [tuple(dict.fromkeys((*candidates, label))) for label in ("yes", "z")]
-    for kind in (FB, FromFileTeacher):
-        episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[0]
-        assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
+        *(("a\nb\tc\nd\n", ("b\tc", "d")), ("", None)),
+    ):
+        (tmp_path / "cands").write_text(lines)
+        expected = [None, None]
+        if candidates:
+            expected = [tuple(dict.fromkeys((*candidates, label))) for label in ("yes", "z")]
+        for kind in (FB, FromFileTeacher):
+            episode = read(kind, "1 a\tyes\n2 b\tz\n3 c\td\t\td|e\n", cands_datafile=str(tmp_path / "cands"))[
+                0
+            ]
+            assert [each.get("label_candidates") for each in episode] == [*expected, ("d", "e")]
 
 
 def test_a_cloze_file_asks_so_before_each_episode(read):
     episodes = read(FB, "1 a _\tb\n2 c\td\n1 e\tf\n", cloze=True)
     line = "Fill in the blank in the last sentence."
-    assert [[each["text"] for each in episode] for episode in episodes] == [
-        [f"{line}\na _", "c"],
-        [f"{line}\ne"],
-    ]
+    assert [[each["text"] for each in one] for one in episodes] == [[f"{line}\na _", "c"], [f"{line}\ne"]]
 
 
 def test_named_fields(read):
@@ -107,18 +101,15 @@ def test_named_fields(read):
     assert read(PARLAI, FIELDS) == [[first, told("And now?", "two", reward=0.5)], [told("Last", "three")]]
 
 
-@pytest.mark.parametrize(
-    ("turns", "pairs"),
-    [
+def test_conversations(read):
+    for turns, pairs in (
         ("both", [("hi", "hello"), ("hello", "how are you?"), ("how are you?", "fine")]),
         ("secondspeaker", [("hi", "hello"), ("how are you?", "fine")]),
         ("firstspeaker", [("hello", "how are you?")]),
-    ],
-)
-def test_conversations(read, turns, pairs):
-    episodes = read(TALK, CONVERSATIONS, label_turns=turns)
-    assert [(each["text"], *each["eval_labels"]) for each in episodes[0]] == pairs
-    assert len(episodes) == (1 if turns == "firstspeaker" else 2)
+    ):
+        episodes = read(TALK, CONVERSATIONS, label_turns=turns)
+        assert [(each["text"], *each["eval_labels"]) for each in episodes[0]] == pairs
+        assert len(episodes) == (1 if turns == "firstspeaker" else 2)
 
 
 @pytest.mark.parametrize("kind", [FB, PARLAI, TALK])
@@ -136,8 +127,7 @@ def test_malformed_lines_are_left_out_and_counted_once(read, kind, text, told, d
     data = (text if isinstance(text, bytes) else text.encode()) * 2 + good.encode()
     with pytest.warns(UserWarning, match=r"talk\.txt: 2 malformed lines skipped, the first: line") as warned:
         episodes = read(kind, data, datatype, on_bad_line="skip")
-    assert len(warned) == 1
-    assert (episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == ("good", ("yes",))
+    assert (len(warned), episodes[-1][-1]["text"], episodes[-1][-1]["eval_labels"]) == (1, "good", ("yes",))
 
 
 ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\r")
@@ -145,10 +135,8 @@ ODD = (b"\t", b"|", b"\n", b":", b"1 ", b"\xff", b'"', b"[", b"{}", b"\x00", b"\
 
 @pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_damaged_files_are_read_or_refused(tmp_path, count):
-    rng = random.Random(count)
-    seeds = {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
-    path = tmp_path / "talk.txt"
-    refused = 0
+    rng, seeds = random.Random(count), {FB: NUMBERED, PARLAI: FIELDS, TALK: CONVERSATIONS}
+    path, refused = tmp_path / "talk.txt", 0
     for _ in range(count):
         kind = rng.choice((FB, PARLAI, TALK))
         path.write_bytes(damaged(rng, seeds[kind].encode(), ODD))

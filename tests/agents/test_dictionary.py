@@ -22,8 +22,7 @@ def test_words_of_texts_and_labels_are_counted_behind_special_tokens(words):
     assert (words["__UNK__"], len(words), words.freqs()["the"], words.max_freq()) == (3, 4 + 7, 4, 4)
     words.observe({"text": "new", "labels": ("words", "new")})
     assert "new" not in words
-    assert words.act() == {"id": "Dictionary"}
-    assert (words.freq["new"], words.freq["words"]) == (2, 1)
+    assert (words.act(), words.freq["new"], words.freq["words"]) == ({"id": "Dictionary"}, 2, 1)
     assert ["cat" in words, "dogs" in words, 4 in words, 400 in words] == [True, False, True, False]
     assert (words[400], words["dogs"]) == ("__UNK__", 3)
 
@@ -47,15 +46,13 @@ def test_a_subclass_counts_in_act_what_it_wants():
 def test_sorting_numbers_by_falling_count_then_alphabet(words):
     pairs = words.sort()
     assert pairs[4:] == [("the", 4), ("dog", 2), ("saw", 2), ("a", 1), ("bird", 1), ("cat", 1), ("end", 1)]
-    assert list(words.keys()) == [token for token, _ in pairs]
-    assert words.txt2vec("the dog") == [4, 5]
+    assert (list(words.keys()), words.txt2vec("the dog")) == ([token for token, _ in pairs], [4, 5])
     words.minfreq = 2
     words.sort()
     assert list(words)[4:] == ["the", "dog", "saw"]
     words.maxtokens = 5
     words.sort()
-    assert list(words)[4:] == ["the"]
-    assert words.txt2vec("the dog") == [4, 3]
+    assert (list(words)[4:], words.txt2vec("the dog")) == (["the"], [4, 3])
 
 
 def test_numbers_and_text(words):
@@ -108,8 +105,7 @@ def test_a_file_holds_lines_of_token_and_count_and_comes_back(words, tmp_path, m
     monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(FileError, match="words.dict"):
         words.save(str(path))
-    assert path.read_bytes() == old
-    assert [each.name for each in tmp_path.iterdir()] == ["words.dict"]
+    assert (path.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (old, ["words.dict"])
 
 
 def test_a_dictionary_writes_its_file_when_it_is_shut_down(tmp_path):

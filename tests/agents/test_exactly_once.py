@@ -14,11 +14,9 @@ CASES = st.fixed_dictionaries(
     {
         "batchsize": st.integers(1, 33),
         "datatype": st.sampled_from(["valid", "test", "valid:stream", "train:evalmode"]),
-        "batch_sort": st.booleans(),
-        "context_length": st.sampled_from([-1, 1, 3]),
+        **{"batch_sort": st.booleans(), "context_length": st.sampled_from([-1, 1, 3])},
         "max_batch_tokens": st.sampled_from([None, None, 1, 5, 60]),
-        "batch_buffer": st.sampled_from([3, 100]),
-        "workers": st.sampled_from([1] * 9 + [2, 3]),
+        **{"batch_buffer": st.sampled_from([3, 100]), "workers": st.sampled_from([1] * 9 + [2, 3])},
         "hogwild_mode": st.sampled_from(["fork", "thread"]),
     }
 )
@@ -53,12 +51,8 @@ def check(first, second, is_double, opt, batched, as_teacher):
     if as_teacher or has_workers:
         opt["max_batch_tokens"] = None
     student = (HalfBatch if batched and (opt["batchsize"] > 1 or opt["max_batch_tokens"]) else Half)(opt)
-    expected = sorted(
-        (name, f"{episode}.{entry}")
-        for name, lengths in tasks.items()
-        for episode, length in enumerate(lengths)
-        for entry in range(length)
-    )
+    episodes = [(name, place, m) for name, lengths in tasks.items() for place, m in enumerate(lengths)]
+    expected = sorted((name, f"{place}.{entry}") for name, place, m in episodes for entry in range(m))
     if as_teacher:
         world = DialogPartnerWorld(opt, [MultiTaskTeacher({**opt, "numthreads": 1}), student])
         if has_workers:
@@ -70,8 +64,7 @@ def check(first, second, is_double, opt, batched, as_teacher):
         world, _, parleys = epoch(opt, student)
     assert has_workers or seen_by(student) == expected  # other processes have lists of their own
     serial = {"task": opt["task"], "datatype": "valid"}
-    assert world.report() == epoch(serial, Half(serial))[0].report()
-    assert world.num_examples() == len(expected)
+    assert (world.report(), world.num_examples()) == (epoch(serial, Half(serial))[0].report(), len(expected))
     if has_workers:
         assert parleys <= len(expected) + 3 * opt["numthreads"]
     elif opt["max_batch_tokens"] and not as_teacher:

@@ -63,16 +63,14 @@ def test_training_in_a_sorted_batch_world_equals_fit_on_the_same_batches():
     opt = {"batchsize": 32, "batch_sort": True, "examples": 320, "optimizer": "adam", "learningrate": 0.05}
     agent, batches = alike(**opt), []
     first, _ = agent.network.module.get_params()
-    first = {name: array.copy() for name, array in first.items()}
-    vectorize = agent.vectorize
+    first, vectorize = {name: array.copy() for name, array in first.items()}, agent.vectorize
     agent.vectorize = lambda seen: batches.append(vectorize(seen)) or batches[-1]
     world = create_task(agent.opt, agent)
     for _ in range(10):
         world.parley()
 
     class Batches(list):
-        provide_data = batches[0].provide_data
-        provide_label = batches[0].provide_label
+        provide_data, provide_label = batches[0].provide_data, batches[0].provide_label
 
         def reset(self):
             pass
@@ -139,8 +137,7 @@ def _train(channel, shared, index):
 @pytest.mark.parametrize(
     ("kind", "more", "method"),
     [
-        ("smallest", {"momentum": 0.9}, "fork"),
-        ("smallest", {"contexts": "cpu(0),cpu(1)"}, "fork"),
+        *(("smallest", {"momentum": 0.9}, "fork"), ("smallest", {"contexts": "cpu(0),cpu(1)"}, "fork")),
         ("seq2seq", {"optimizer": "adam"}, "fork"),
         pytest.param("smallest", {"optimizer": "adam"}, "spawn", marks=pytest.mark.slow),
     ],
@@ -277,11 +274,3 @@ def test_threads_train_the_same_parameters():
     for copy in copies:
         assert_same(params(copy), after, 0)
     assert agent.network.module.optimizer.num_update == 60
-
-
-def test_a_rehearsal_before_workers_start_changes_no_parameter():
-    agent = alike(numthreads=2)
-    before = params(agent)
-    agent.network.warm_up(agent.vectorize(agent.sample()))
-    assert_same(params(agent), before, 0)
-    assert agent.network.module.optimizer.num_update == 0

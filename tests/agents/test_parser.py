@@ -31,12 +31,9 @@ def parse(*words, **more):
 def test_short_and_long_flags_of_2018():
     for short, long, value, read in (
         ("-t", "--task", f"{LIBRARY},{LIBRARY}", f"{LIBRARY},{LIBRARY}"),
-        ("-dt", "--datatype", "valid:stream", "valid:stream"),
-        ("-bs", "--batchsize", "32", 32),
-        ("-nt", "--numthreads", "2", 2),
-        ("-bsrt", "--batch-sort", "no", False),
-        ("-clen", "--context-length", "-1", -1),
-        ("-incl", "--include-labels", "0", False),
+        *(("-dt", "--datatype", "valid:stream", "valid:stream"), ("-bs", "--batchsize", "32", 32)),
+        *(("-nt", "--numthreads", "2", 2), ("-bsrt", "--batch-sort", "no", False)),
+        *(("-clen", "--context-length", "-1", -1), ("-incl", "--include-labels", "0", False)),
         ("-eps", "--num-epochs", "2.5", 2.5),
     ):
         for words in ((short, value), (long, value), (f"{long}={value}",)):

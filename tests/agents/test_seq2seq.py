@@ -55,9 +55,7 @@ def test_it_learns_to_reverse_letters(learned):
 @pytest.mark.parametrize(
     ("more", "parleys", "accuracy"),
     [
-        ({}, 400, 0.99),
-        ({"numlayers": 2, "dropout": 0.1}, 400, 0.99),
-        ({"attention": "none"}, 400, 0.9),
+        *(({}, 400, 0.99), ({"numlayers": 2, "dropout": 0.1}, 400, 0.99), ({"attention": "none"}, 400, 0.9)),
         ({"numthreads": 2, "hiddensize": 64, "embeddingsize": 32, "learningrate": 0.01}, 600, 0.9),
     ],
 )
@@ -70,8 +68,7 @@ def test_candidates_are_ranked_by_how_likely_they_are(learned):
     report = valid_report(agent)
     assert report["hits@1"] == report["accuracy"] > 0.97
     (reply,) = agent.batch_act([{"text": "a b c d", "label_candidates": ["a b c d", "d c b a", "d c a b"]}])
-    assert reply["text"] == "d c b a"
-    assert sorted(reply["text_candidates"]) == ["a b c d", "d c a b", "d c b a"]
+    assert (reply["text"], sorted(reply["text_candidates"])) == ("d c b a", ["a b c d", "d c a b", "d c b a"])
 
 
 def test_an_answer_step_by_step_is_as_likely_as_in_training(learned):
@@ -98,8 +95,7 @@ def test_rows_do_not_depend_on_their_neighbours_nor_on_padding(learned):
 
 
 def test_long_texts_and_answers_are_cut():
-    agent = trained(2, truncate=6, hiddensize=8, longest_answer=3)
-    text = "a b c d e f g h"
+    agent, text = trained(2, truncate=6, hiddensize=8, longest_answer=3), "a b c d e f g h"
     batch = agent.vectorize([{"text": text, "labels": [text]}])
     end, begin = agent.dict.txt2vec("c d e f g h"), agent.dict.txt2vec("a b c d e")
     assert [array.asnumpy().tolist() for array in batch.data] == [[end], [6], [[1, *begin]]]
@@ -114,8 +110,7 @@ class Chain:
     """A model whose next token depends on the last one, and on the row, which it finds by following origins."""
 
     def __init__(self, rows, width, tokens, seed=1):
-        draw = np.random.RandomState(seed)
-        self.tables = np.log(draw.dirichlet(np.full(tokens, 0.5), (rows, 10)))
+        self.tables = np.log(np.random.RandomState(seed).dirichlet(np.full(tokens, 0.5), (rows, 10)))
         self.rows = np.repeat(np.arange(rows), width)
 
     def __call__(self, origins, tokens):
@@ -129,8 +124,7 @@ class Chain:
 
 def test_greedy_search_takes_the_likeliest_token_at_each_step():
     chain = Chain(3, 1, 4)
-    found = seq2seq.beam_search(chain, 3, 1, 5, START, END)
-    for row, sequence in enumerate(found):
+    for row, sequence in enumerate(seq2seq.beam_search(chain, 3, 1, 5, START, END)):
         last = START
         for token in [*sequence, *([END] if len(sequence) < 5 else [])]:
             assert token == chain.tables[row, last].argmax()

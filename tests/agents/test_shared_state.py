@@ -60,8 +60,7 @@ def test_it_is_a_dict_of_numbers():
     table.update(count=3, loss=1e300, done=True)
     assert repr(table) == f"SharedTable({{'count': 3, 'loss': 1e+300, 'done': True, 7: {-(2**63)}}})"
     assert copy.deepcopy(table) is table
-    assert dict(SharedTable()) == {}
-    assert table.get("other", 5) == 5
+    assert (dict(SharedTable()), table.get("other", 5)) == ({}, 5)
 
 
 def test_keys_are_deleted_and_come_again_with_another_type():
@@ -116,10 +115,8 @@ def add_all(channel, tally, index, given):
 def test_a_sum_over_columns_is_the_exact_one_rounded_once(columns):
     for seed in range(20):
         draw = random.Random(seed)
-        parts = ((draw.random(), draw.randrange(99), 0), range(-20, 20), (-1, 1))
-        given = [
-            draw.choice(parts[0]) * 10.0 ** draw.choice(parts[1]) * draw.choice(parts[2]) for _ in range(200)
-        ]
+        first, powers, signs = ((draw.random(), draw.randrange(99), 0), range(-20, 20), (-1, 1))
+        given = [draw.choice(first) * 10.0 ** draw.choice(powers) * draw.choice(signs) for _ in range(200)]
         tally = SumColumns(columns)
         for index in range(columns):
             add_all(None, tally, index, given[index::columns])
@@ -140,12 +137,8 @@ def test_processes_add_to_columns_of_their_own():
 
 def test_infinite_and_huge_numbers_are_summed_too():
     for given, total in (
-        ([1.0, math.inf], math.inf),
-        ([-math.inf] * 2, -math.inf),
-        ([1e308, 1e308], math.inf),
-        ([2**80, 2**80], 2.0**81),
-        ([-0.0, -0.0], 0.0),
-        ([math.inf, -math.inf], math.nan),
+        *(([1.0, math.inf], math.inf), ([-math.inf] * 2, -math.inf), ([1e308, 1e308], math.inf)),
+        *(([2**80, 2**80], 2.0**81), ([-0.0, -0.0], 0.0), ([math.inf, -math.inf], math.nan)),
     ):
         tally = SumColumns(2)
         for index, number in enumerate(given):

@@ -39,11 +39,9 @@ def test_docs_has_the_label_among_functions_of_the_module():
     assert any(each["text"].startswith("which function of os.path: ") for each in asked)
 
 
-@pytest.mark.parametrize(
-    ("task", "sizes"), [("reverse", [10_000, 500, 500]), ("nocandidate", [500, 100, 100])]
-)
-def test_examples_of_reverse_and_nocandidate(task, sizes):
-    assert [create_teacher(task, datatype=split).num_examples() for split in SPLITS] == sizes
+@pytest.mark.parametrize(("task", "size"), [("reverse", [10000, 500, 500]), ("nocandidate", [500, 100, 100])])
+def test_examples_of_reverse_and_nocandidate(task, size):
+    assert [create_teacher(task, datatype=split).num_examples() for split in SPLITS] == size
     for example in examples(task):
         letters = example["text"].split()
         assert example["labels"] == [" ".join(letters if task == "nocandidate" else reversed(letters))]

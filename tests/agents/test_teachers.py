@@ -127,9 +127,7 @@ def test_a_teacher_takes_numbers_by_the_value_of_its_index(workers):
     assert [plain.next_episode_idx(3, loop=True) for _ in range(3)] == [1, 2, 0]
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"batchsize": 2}, {"batchsize": 5, "batch_sort": False}, {"max_batch_tokens": 9}]
-)
+@pytest.mark.parametrize("more", [{}, {"batchsize": 5, "batch_sort": False}, {"max_batch_tokens": 9}])
 @pytest.mark.parametrize("datatype", ["train", "train:ordered", "valid"])
 def test_no_examples_are_an_epoch_of_no_parleys(more, datatype):
     for task in ({"task": spec(Talks), "talks": []}, {"task": spec(Texts, "a")}):

@@ -41,16 +41,13 @@ CHANGES = {
 def test_vectors_are_kept_until_the_dictionary_changes(monkeypatch, change):
     words = _of("the cat saw the dog the dog saw a bird the end")
     asked, tokenize = [], DictionaryAgent.tokenize
-    monkeypatch.setattr(
-        DictionaryAgent, "tokenize", lambda *args: (asked.append(args[1]), tokenize(*args))[1]
-    )
+    monkeypatch.setattr(DictionaryAgent, "tokenize", lambda *a: (asked.append(a[1]), tokenize(*a))[1])
     known, texts = vectors.TextVectors(3), ["the THE dog", "a the bird unheard", "the THE dog", ""]
     first = known.of(words, texts)
     assert first == known.of(words, texts) == [words.txt2vec(text)[-3:] for text in texts]
     assert len(asked) == 3 + 4
     CHANGES[change](words)
-    second = known.of(words, texts)
-    assert second == [words.txt2vec(text)[-3:] for text in texts] != first
+    assert known.of(words, texts) == [words.txt2vec(text)[-3:] for text in texts] != first
     assert known.of(_of("a"), ["a"]) == [[4]]
 
 

@@ -1,5 +1,4 @@
 import collections
-import contextlib
 import gc
 import os
 import random
@@ -11,25 +10,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dpmodule import agents
-from dpmodule.agents import DialogPartnerWorld, ExecutableWorld, RepeatLabelAgent, create_task
+from dpmodule.agents import DialogPartnerWorld, ExecutableWorld, create_task
 from dpmodule.base import DTypeError, StateError
 from dpmodule.streams import WorkerDied
 from helpers.hogwild_agents import Seen, no_threads, pids
 from helpers.processes import await_gone, resources, until
-from helpers.talks import Noting, Texts, epoch, finish, spec
+from helpers.talks import Noting, Texts, finish, spec
 
 TASK = spec(Texts, "a-3-1-2")
 VALID = {"task": TASK, "datatype": "valid"}
 QUESTIONS = "helpers.hogwild_agents:Questions"
 KINDS = [
-    {},
-    {"batchsize": 3, "batch_sort": False},
-    {"batchsize": 2, "batch_sort": True},
-    {"max_batch_tokens": 8},
-    {"task": f"{QUESTIONS},{QUESTIONS}:base"},
+    *({}, {"batchsize": 3, "batch_sort": False}, {"batchsize": 2, "batch_sort": True}),
+    *({"max_batch_tokens": 8}, {"task": f"{QUESTIONS},{QUESTIONS}:base"}),
     {"task": f"{QUESTIONS},{QUESTIONS}:base", "batchsize": 2},
-    {"numthreads": 2, "hogwild_mode": "thread"},
-    {"numthreads": 2, "hogwild_mode": "fork"},
+    *({"numthreads": 2, "hogwild_mode": "thread"}, {"numthreads": 2, "hogwild_mode": "fork"}),
     {"numthreads": 3, "hogwild_mode": "fork", "batchsize": 2},
 ]
 
@@ -175,13 +170,10 @@ def test_one_parley_is_one_example():
     asked = ["0.0", "0.1", "0.2", "1.0", "2.0", "2.1"]
     assert done == list(zip(asked, asked, (False, False, True, True, False, True)))
     assert (world.total_parleys, world.get_total_exs(), world.get_total_epochs()) == (6, 6, 1.0)
-    report = world.report(compute_time=True)
-    assert report["parleys_per_second"] == pytest.approx(6 / report["time"])
     assert world.report() == {"total": 6, "accuracy": 1.0, "f1": 1.0}
-    for _ in range(2):
-        world.reset()
-        world.parley()
-        assert world.get_acts()[0]["text"] == "a 0.0", "also from the middle of an episode"
+    world.reset()
+    world.parley()
+    assert world.get_acts()[0]["text"] == "a 0.0"
 
 
 def test_everyone_hears_all_others_or_what_the_world_says():
@@ -198,8 +190,7 @@ def test_everyone_hears_all_others_or_what_the_world_says():
     people = three()
     world = Room({}, people)
     world.parley()
-    assert world.opt["log"] == ["a0", "b0", "c2"]
-    assert people[1].heard == []
+    assert (world.opt["log"], people[1].heard) == (["a0", "b0", "c2"], [])
     assert people[2].heard == ["c hears a0", "c hears b0", "c hears c2"], "its own ones, too"
     for rows in (1, 2):
         opt = {**VALID, "batchsize": rows}
@@ -257,23 +248,6 @@ def test_tasks_follow_each_other_by_episodes(two):
         assert world.display().startswith("[world 1: ")
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_macro_and_micro_averages_over_tasks(rows):
-    class Knows(RepeatLabelAgent):
-        def act(self):
-            is_a = self.observation.get("text", "").startswith("a")
-            return super().act() if is_a else {"id": self.id, "text": "no idea", "metrics": {"loss": 2.0}}
-
-    opt = {**VALID, "task": ",".join(TWO), "batchsize": rows}
-    world = epoch(opt, Knows(opt))[0]
-    report = world.report()
-    assert (report["total"], report["accuracy"], report["loss"]) == (9, 0.5, 2.0)
-    assert report["micro"]["accuracy"] == round(4 / 9, 4)
-    assert [each["total"] for each in report["tasks"].values()] == [4, 5]
-    world.reset_metrics()
-    assert world.report()["total"] == 0
-
-
 def test_the_same_task_twice(two):
     world, _ = two(tasks=(TASK, TASK))
     finish(world)
@@ -295,13 +269,3 @@ def test_training_draws_the_task_whenever_an_episode_is_done(two):
 
 
 # the end
-
-
-def test_with_ends_quietly_at_ctrl_c_and_at_nothing_else():
-    student = type("Closing", (Noting,), {"shutdown": lambda self: self.seen.append("shut down")})(VALID)
-    for error in (KeyboardInterrupt, ZeroDivisionError):
-        student.seen.clear()
-        expected = pytest.raises(error) if error is ZeroDivisionError else contextlib.nullcontext()
-        with expected, create_task(VALID, student):
-            raise error
-        assert student.seen == ["shut down"]

@@ -11,12 +11,9 @@ from dpmodule.base import DTypeError
 
 pytestmark = pytest.mark.usefixtures("engine")
 USES = [  # of a matrix and a table; which of them is replaced
-    *[
-        (lambda w, e: w * dy.inputVector([1, 2, 3]), 0),
-        (lambda w, e: w.expr(update=False), 0),
-        (lambda w, e: e[1], 1),
-    ],
+    *[(lambda w, e: w * dy.inputVector([1, 2, 3]), 0), (lambda w, e: w.expr(update=False), 0)],
     *[(lambda w, e: dy.lookup(e, 1, update=False), 1), (lambda w, e: dy.lookup_batch(e, [1, 2]), 1)],
+    (lambda w, e: e[1], 1),
 ]
 REPLACED = [lambda old: torch.ones(1, 3), lambda old: torch.ones(len(old) * 3), lambda old: old.double()]
 

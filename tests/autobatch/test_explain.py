@@ -4,9 +4,7 @@ import re
 import xml.dom.minidom
 
 import numpy as np
-import torch
 
-import dpmodule as mx
 import dpmodule.autobatch as dy
 
 
@@ -74,32 +72,13 @@ def test_both_engines_tell_the_same():
     _, wanted = operations_of_a_program()
     dy.configure(engine="auto")
     found, counts = operations_of_a_program()
-    assert counts == wanted
-    assert (counts["affine_transform"], counts["lstm_step"]) == (8 + 3, 3)
+    assert (counts, counts["affine_transform"], counts["lstm_step"]) == (wanted, 8 + 3, 3)
     assert not {"input", "constant", "lookup", "one_hot", "random", "parameter"} & set(counts)
     assert found.nodes == sum(row.nodes for row in found.rows)
     assert found.batches == sum(row.batches for row in found.rows) == len(found.sequence)
     assert found.saved == found.nodes - found.batches > 0
     assert list(found.seconds) == ["build", "schedule", "run", "backward"]
     assert all(seconds > 0 for seconds in found.seconds.values())
-
-
-def test_requests_that_share_nothing_are_counted(engine):
-    (x,) = pairs(1)
-    dy.cos(dy.sin(x)).value()
-    dy.inputTensor([3.0]).value()
-    dy.sin(dy.cos(x)).value()
-    assert dy.explain().forwards == 2
-
-
-def test_cells_tell_how_they_run(engine):
-    mixing = mx.sym.softmax(mx.sym.Variable("x"), axis=0, name="mixing")
-    plain = mx.sym.softmax(mx.sym.Variable("x"), name="plain")
-    cells = dy.cell(mixing, None), dy.cell(plain, None), dy.wrap(torch.nn.Softmax(0), rows=False)
-    dy.forward([f(x) for f in cells for x in np.eye(4)[:, :3]])
-    assert "by torch.vmap: softmax 'mixing'" in row_of("cell mixing").execution
-    assert row_of("cell plain").execution == ""
-    assert row_of("cell Softmax", batches=1).execution == "one by one: rows=False"
 
 
 def test_table_and_picture(engine):

@@ -104,8 +104,7 @@ def test_many_products_with_few_matrices():
 
 def test_elements_of_results_are_picked_again():
     x = dy.inputTensor(np.arange(6.0).reshape(3, 2))
-    found = [x[1][0], (x * x[0])[2], dy.pick(x, 2)[1], x[0:2][1][1]]
-    assert dy.values(found) == [2.0, 5.0, 5.0, 3.0]
+    assert dy.values([x[1][0], (x * x[0])[2], dy.pick(x, 2)[1], x[0:2][1][1]]) == [2.0, 5.0, 5.0, 3.0]
 
 
 def test_generators_in_place_of_lists():

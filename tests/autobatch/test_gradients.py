@@ -50,8 +50,7 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
     loss = dy.esum([dy.squared_norm(normed(dy.tanh(x))) for x in inner])
     loss.backward()
     value, averages = loss.value(), norm.running_mean.clone()
-    assert inner[1].gradient().shape == (3,)
-    assert norm.num_batches_tracked == 1
+    assert (inner[1].gradient().shape, norm.num_batches_tracked) == ((3,), 1)
     assert torch.equal(norm.running_mean, averages)
     assert loss.value() == value
 
@@ -60,8 +59,7 @@ CHANGES = {
     "update": lambda collection, w: dy.SimpleSGDTrainer(collection).update(),
     "update_subset": lambda collection, w: dy.SimpleSGDTrainer(collection).update_subset([0], []),
     "set_value": lambda collection, w: w.set_value(np.array([1, 2, 3])),
-    "zero": lambda collection, w: w.zero(),
-    "scale": lambda collection, w: w.scale(2.0),
+    **{"zero": lambda collection, w: w.zero(), "scale": lambda collection, w: w.scale(2.0)},
     "clip_inplace": lambda collection, w: w.clip_inplace(0.15, 0.25),
     "load_tensors": lambda collection, w: collection.load_tensors({w.name(): torch.ones(3)}),
 }
@@ -159,8 +157,7 @@ def test_a_failing_pass_leaves_the_gradients_as_they_were(make, counts, has_grad
     if has_gradients:
         dy.sum_elems(dy.cmult(w, table[0] + fixed[0])).backward()
     fixed.set_updated(False)
-    before = [each.grad_as_array() for each in (w, table, fixed)]
-    inner = w * 1.0
+    before, inner = [each.grad_as_array() for each in (w, table, fixed)], w * 1.0
     loss = make(inner, table, fixed)
     with pytest.raises(KeyError, match="broken"):
         loss.backward()
@@ -180,8 +177,7 @@ def test_parameters_that_are_not_updated_gather_no_gradients():
     table = collection.add_lookup_parameters((4, 3), init=1.0)
     for each in (w, table):
         each.set_updated(False)
-    rows = dy.lookup_batch(table, [1, 2])
-    dy.sum_elems(dy.sum_batches(dy.cmult(w, dy.cmult(table[1], rows)))).backward()
+    dy.sum_elems(dy.sum_batches(dy.cmult(w, dy.cmult(table[1], dy.lookup_batch(table, [1, 2]))))).backward()
     assert not w.grad_as_array().any()
     assert not table.grad_as_array().any()
     np.testing.assert_allclose(w.gradient(), 2.0)

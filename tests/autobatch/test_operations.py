@@ -33,8 +33,7 @@ VARIANTS = [
 STANDS_FOR = {
     **dict.fromkeys(["nobackprop", "round", "ceil", "argmax"], lambda dy, x: x * 0.0),
     **dict.fromkeys(["round_straight", "floor_straight", "argmax_straight"], lambda dy, x: x * 1.0),
-    "flip_gradient": lambda dy, x: -x,
-    "scale_gradient": lambda dy, x: x * 0.5,
+    **{"flip_gradient": lambda dy, x: -x, "scale_gradient": lambda dy, x: x * 0.5},
 }
 # what DyNet 2.1 gets wrong (finite differences below agree with us)
 WRONG_VALUES = {
@@ -135,8 +134,7 @@ def run(name, seed, dtype, engine, autobatch):
     drawn, found, losses = Operands(names, seed), [], []
     for number in range(EXAMPLES):
         size = 3 if name in BATCHED else int(drawn.draw.choice([1, 2, 3, 8]))
-        xs = [drawn.one(each, size) for each in names]
-        after = AFTER[drawn.draw.randint(len(AFTER))]
+        xs, after = [drawn.one(each, size) for each in names], AFTER[drawn.draw.randint(len(AFTER))]
         try:
             found.append(function(dy, *xs))
         except (dy.ShapeError, dy.BoundsError):

@@ -21,9 +21,7 @@ def run(size, seed, dtype, engine, autobatch, pieces=False):
     loss.backward(full=not is_whole)
     found = dy.npvalues([loss, *nodes])
     found += [x.gradient() for x in nodes if not is_whole and not isinstance(x, dy.Parameters)]
-    return found + [
-        p.grad_as_array() for p in (*m["all"].parameters_list(), *m["all"].lookup_parameters_list())
-    ]
+    return found + [p.grad_as_array() for p in m["all"].parameters_list() + m["all"].lookup_parameters_list()]
 
 
 def on_each_engine(seeds, size=3):

@@ -23,9 +23,7 @@ def test_masks(is_batched, name):
     """The gradient has the mask of the value; some elements share one."""
     array = np.arange(1.0, 25.0).reshape(3, 4, 2)
     xs = [dy.inputTensor(array, batched=is_batched) for _ in range(12)]
-    nodes = [MASKS[name](x, 0.5) for x in xs] + [
-        MASKS[name](ones(3, n, batched=True), 0.5) for n in (1, 3, 9)
-    ]
+    nodes = [MASKS[name](x, 0.5) for x in [*xs, *(ones(3, n, batched=True) for n in (1, 3, 9))]]
     dy.esum([dy.sum_batches(dy.sum_elems(dy.square(y))) for y in nodes]).backward(full=True)
     ys = np.stack(dy.npvalues(nodes[:12])) / array
     assert set(ys.ravel().tolist()) == {0.0, 2.0}
@@ -90,12 +88,10 @@ def test_drawn_numbers_stay_when_a_gradient_is_computed_again():
         masked[1] = dy.dropout(masked[1], 0.5)
         noisy = [dy.square(dy.noise(each, 0.5)) for each in masked]
         dy.esum([dy.sum_elems(each) for each in noisy]).backward(full=True)
-        before = dy.npvalues([*noise, *masked, *noisy])
-        gradients = [each.gradient() for each in inner]
+        before, gradients = dy.npvalues([*noise, *masked, *noisy]), [each.gradient() for each in inner]
         np.testing.assert_allclose(dy.npvalues([*noise, *masked, *noisy]), before, rtol=1e-6)
         for k, gradient in enumerate(gradients):
-            scale = (before[3 + k] != 0) * (4 if k == 1 else 2)
-            slope = 1 - np.tanh(x + before[k]) ** 2
+            scale, slope = (before[3 + k] != 0) * (4 if k == 1 else 2), 1 - np.tanh(x + before[k]) ** 2
             wanted = 2 * np.sqrt(before[6 + k]) * scale * slope
             np.testing.assert_allclose(np.abs(gradient), np.abs(wanted), rtol=1e-3, atol=1e-6)
         assert not np.array_equal(noisy[0].npvalue(recalculate=True), before[6]), "recalculated: drawn anew"

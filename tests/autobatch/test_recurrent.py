@@ -25,8 +25,7 @@ def network(kind, size=SIZE, layers=LAYERS, base=None):
 
 
 def vectors(count, size=SIZE, batch=1, seed=1):
-    draw = np.random.RandomState(seed)
-    shape = (size, batch) if batch > 1 else (size,)
+    draw, shape = np.random.RandomState(seed), (size, batch) if batch > 1 else (size,)
     return [dy.inputTensor(draw.uniform(-1, 1, shape), batched=batch > 1) for _ in range(count)]
 
 
@@ -49,8 +48,7 @@ def test_sequences_beginnings_and_continuations(batch, kind):
         begun = builder.initial_state(first)
         states = begun.add_inputs(xs[:3])
         again = states[0].add_input(xs[3]).add_input(xs[4])  # one state, two continuations
-        back = states[2].prev().add_input(xs[4])
-        fresh = builder.initial_state()
+        back, fresh = states[2].prev().add_input(xs[4]), builder.initial_state()
         outputs = [*fresh.transduce(xs), *begun.transduce(xs[:2])]
         outputs += fresh.add_input(xs[1]).transduce(iter(xs[2:]))
         outputs += [states[2].output(), again.output(), back.output(), *again.s(), *states[1].h()]
@@ -81,8 +79,7 @@ def test_states_know_those_before_them(setting):
     state = builder.initial_state()
     assert (state.prev(), state.output(), state.h(), state.s()) == (None, None, (), ())
     after = state.add_input(vectors(1)[0])
-    assert (after.prev(), after.b(), len(after.s())) == (state, builder, 2 * LAYERS)
-    assert state.transduce([]) == []
+    assert (after.prev(), after.b(), len(after.s()), state.transduce([])) == (state, builder, 2 * LAYERS, [])
 
 
 @walks(product([1, 3], KINDS))

@@ -101,8 +101,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize(("before", "after"), DAMAGES)
 def test_a_damaged_file_changes_nothing(tmp_path, before, after):
-    other = collection()[0]
-    whole = (DATA / "dynet.model").read_bytes()
+    other, whole = collection()[0], (DATA / "dynet.model").read_bytes()
     (tmp_path / "model").write_bytes(whole.replace(before, after, 1))
     for tensor in other.tensors().values():
         tensor.zero_()
@@ -146,15 +145,7 @@ def test_a_full_disk_is_told(append):
         collection()[0].save("/dev/full", append=append)
 
 
-ENTRIES = [
-    None,
-    (),
-    ("Parameters",),
-    ("Parameters", 3),
-    ("Other", "/W"),
-    ("Other", (1,), "/W"),
-    (int, 1, "/W"),
-]
+ENTRIES = [None, (), ("Parameters",), ("Parameters", 3), ("X", "/W"), ("X", (1,), "/W"), (int, 1, "/W")]
 
 
 def test_lists_of_objects_that_are_damaged_or_cut_off(tmp_path):

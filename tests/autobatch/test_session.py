@@ -106,8 +106,7 @@ class Session(Machine):
 
     @rule(row=st.integers(0, 3), constant=st.booleans())
     def look_up(self, row, constant):
-        values = self.values["e"]
-        expression = dy.lookup(self.p["e"], row, not constant)
+        values, expression = self.values["e"], dy.lookup(self.p["e"], row, not constant)
         self.add(expression, lambda: (values.detach().requires_grad_() if constant else values)[row] * 1.0)
 
     @has_nodes
@@ -239,8 +238,6 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
 QUIET = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(3000, marks=SLOW)])
-def test_any_order_of_calls(examples):
-    run_state_machine_as_test(
-        Session, settings=settings(max_examples=examples, stateful_step_count=30, **QUIET)
-    )
+@pytest.mark.parametrize("count", [25, pytest.param(3000, marks=SLOW)])
+def test_any_order_of_calls(count):
+    run_state_machine_as_test(Session, settings=settings(max_examples=count, stateful_step_count=30, **QUIET))

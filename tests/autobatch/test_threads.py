@@ -87,8 +87,7 @@ def test_a_new_graph_while_another_thread_computes():
         found.extend(in_thread("other", call) for call in calls)
         may_end.set()
 
-    found = []
-    other = threading.Thread(target=disturb)
+    found, other = [], threading.Thread(target=disturb)
     other.start()
     assert y.value() == 6.0
     other.join()

@@ -126,15 +126,8 @@ BEFORE_ROWS = {"fit": 7, "bucketing": 1, "startup": 8, "streams": 23, "autobatch
 @pytest.mark.timeout(1800)
 def test_quick_forms_of_the_parts_that_compare(tmp_path):
     shutil.copytree(Path(mx.__file__).parent, tmp_path / "copy" / "dpmodule")  # compiled files and all
-    options = [
-        "--quick",
-        "--rounds",
-        1,
-        "--against",
-        f"before={tmp_path / 'copy'}",
-        "--output",
-        tmp_path / "found.md",
-    ]
+    before = f"before={tmp_path / 'copy'}"
+    options = ["--quick", "--rounds", 1, "--against", before, "--output", tmp_path / "found.md"]
     done = run_module("benchmarks", *BEFORE_ROWS, *options, seconds=1700, cwd=ROOT, fresh=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))

@@ -94,8 +94,7 @@ def test_an_agent_is_trained_validated_saved_and_evaluated(run):
     line = run(*TRAIN[:-1], f"{__name__}:Other", "-mf", "m", "-eps", 1).error
     assert f"--model-file is 'm', where another agent is saved: '{__name__}:Table'" in line
     program, *words = shlex.split(line.rpartition("remove the saved agent: ")[2])
-    assert program == "dpmodule"
-    assert run(*words).code == 0
+    assert (program, run(*words).code) == ("dpmodule", 0)
 
 
 @pytest.mark.parametrize(

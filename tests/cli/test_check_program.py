@@ -41,8 +41,8 @@ def lines(done):
         ("import _dynet as dy", "import dpmodule.autobatch as dy"),
         ("import paddle.fluid as fluid", "import dpmodule.fluid as fluid"),
         (
-            "from parlai.core.worlds import create_task as make",
-            "from dpmodule.agents import create_task as make",
+            "from parlai.core.worlds import create_task as t",
+            "from dpmodule.agents import create_task as t",
         ),
     ],
 )
@@ -62,10 +62,7 @@ def test_imports_are_told_and_new_ones_need_nothing(old, new, check):
     ("line", "found"),
     [
         ("mx.gluon.nn.Dense(3)", "mx.gluon.nn.Dense: use torch.nn"),
-        (
-            "mx.sym.FullyConected(x)",
-            "mx.sym.FullyConected: dpmodule.symbol has no FullyConected, the nearest",
-        ),
+        ("mx.sym.FullyConected(x)", "mx.sym.FullyConected: dpmodule.symbol has no FullyConected, the near"),
         ("y = x[0].as_np_ndarray()", ".as_np_ndarray: use asnumpy()"),
         ("mx.nd.NDArray.as_np_ndarray(x)", "mx.nd.NDArray.as_np_ndarray: left out: belongs to the mx.np"),
         ("dy.get_device_info()", "dy.get_device_info: use available_devices()"),

@@ -105,7 +105,6 @@ ONE = "1 qid:3 1:1.5 3:2\n0 qid:4 2:4\n"
 )
 def test_libsvm_columns_count_from_0_or_1(texts, base, width, first, x, written):
     tables, found = read_sparse([written(text, str(i)) for i, text in enumerate(texts)], base, width)
-    assert found == first
-    assert tables[0].x.tolist() == x
+    assert (found, tables[0].x.tolist()) == (first, x)
     assert all(table.y.tolist() == [1, 0] for table in tables)
     assert {table.x.shape for table in tables} == {(2, len(x[0]))}

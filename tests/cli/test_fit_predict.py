@@ -31,9 +31,7 @@ def test_it_reaches_97_percent_and_writes_a_checkpoint(run):
 def test_every_network_learns_on_two_contexts(network, run):
     words = ["--network", network, "--epochs", "6", "--contexts", "cpu(0),cpu(1)", "--workload", "1,3"]
     assert run("fit", *words, "--target", "0.9").code == 0
-    done = run(
-        "fit", "--network", network, "--epochs", "1", "--target", "1.0", "--lr", "0.0001", "--overwrite"
-    )
+    done = run(*f"fit --network {network} --epochs 1 --target 1.0 --lr 0.0001 --overwrite".split())
     assert (done.code, "missed" in done.err) == (1, True)
 
 
@@ -84,8 +82,7 @@ def rows(text):
 
 
 def test_predictions_of_the_digits_kept_for_validation(run):
-    trained = run(*QUICK)
-    done = run("predict", "--batch-size", "100")
+    trained, done = run(*QUICK), run("predict", "--batch-size", "100")
     table = rows(done.out)
     assert len(table) == 360  # with the header
     scores = np.array(table[1:], float)

@@ -34,8 +34,7 @@ def test_parameters_that_do_not_fit_are_listed(run):
 
 
 def test_all_missing_operators_and_shapes_come_in_one_message(run):
-    names = ["MyLayer", "Other", "MyLayer"]
-    nodes = [{"op": "null", "name": "x", "inputs": []}]
+    names, nodes = ["MyLayer", "Other", "MyLayer"], [{"op": "null", "name": "x", "inputs": []}]
     nodes += [{"op": op, "name": f"n{i}", "inputs": [[i, 0, 0]]} for i, op in enumerate(names)]
     Path("odd-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[3, 0, 0]]}))
     error = run("check", "odd-symbol.json").error

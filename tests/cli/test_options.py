@@ -27,8 +27,7 @@ def commands():
 
 
 def test_every_option_refuses_what_makes_no_sense(capsys):
-    parser = make_parser()
-    count = 0
+    parser, count = make_parser(), 0
     for command, subparser in commands():
         for option in (a.option_strings[0] for a in subparser._actions if a.option_strings and a.nargs != 0):
             for value in SENSELESS:

@@ -37,22 +37,10 @@ def test_files_of_another_network_are_refused_with_the_command_that_removes_them
     assert "its fc1_weight has shape (128, 64)" in error
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     program, *command = shlex.split(re.search(r"remove the saved files: (dpmodule .*)", error)[1])
-    assert command == [*words, "--overwrite"]
-    assert run(*command).code == 0
+    assert (command, run(*command).code) == ([*words, "--overwrite"], 0)
     written = [f"my net-0003.{ending}" for ending in ("params", "run", "states")]
     assert names() == sorted([*written, *others, "my net-symbol.json"])
     assert run(*words).code == 0  # the same network again
-
-
-def test_a_graph_with_other_operators_is_another_network(run):
-    for act in ("relu", "tanh"):
-        net = mx.sym.Activation(mx.sym.Variable("data"), act_type=act, name="act")
-        net = mx.sym.FullyConnected(mx.sym.Flatten(net, name="flat"), num_hidden=10, name="fc")
-        mx.sym.SoftmaxOutput(net, name="softmax").save(f"{act}-symbol.json")
-    words = ("fit", "--epochs", "1", "--prefix", "a/b/net", "--symbol")  # folders are made
-    for _ in range(2):
-        assert run(*words, "relu-symbol.json").code == 0
-    assert "other operators or attributes" in run(*words, "tanh-symbol.json").error
 
 
 def test_load_epoch_resumes_with_the_saved_network_only(run):
@@ -139,7 +127,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("place", "count", "times"), [("batch", 30, 1), ("first batch", 30, 2), ("save", 1, 2)]
+    ("place", "count", "times"), [("batch", 30, 1), ("first batch", 9, 2), ("save", 1, 2)]
 )
 def test_an_interrupted_fit_resumes(place, count, times, run, tmp_path, whole):
     words = interrupted(tmp_path, place, count, times, *MLP, "3", "--prefix", "my run/net")
@@ -212,12 +200,8 @@ def test_every_command_takes_a_prefix_or_files(run):
         assert run(*MLP, epochs, "--data", "four.npz", "--prefix", "four").code == 0
     symbol, params, predict = "four-symbol.json", "four-0002.params", ("predict", "--data", "four.npz")
     outputs = {run(*predict, "four", "--epoch", 2).out}
-    for way in (
-        ("--prefix", "four"),
-        (symbol, params),
-        ("--symbol", symbol, "--params", params),
-        ("four", params),
-    ):
+    words = "--prefix four", f"{symbol} {params}", f"--symbol {symbol} --params {params}", f"four {params}"
+    for way in map(str.split, words):
         for command in (("summary",), ("check",), ("explain", "--no-source")):
             done = run(*command, *way)
             assert (done.code, f"{FOUR:,}" in done.out, " 4) (as saved)" in done.out) == (0, True, True), done

@@ -66,9 +66,8 @@ def test_slots_of_floats_and_of_several_ids(net, run, tmp_path):
 def test_a_saved_network_is_served_by_a_module(run):
     text = described(16, **BAGS).desc().replace('"cat"', '"head -n 30"')
     Path("data.prototxt").write_text(text)
-    done = run(
-        *NATIVE_RUN, "--workers", 2, "--epochs", 3, "--width", 4, "--hidden", 5, "--allow-pipe-command"
-    )
+    words = "--workers 2 --epochs 3 --width 4 --hidden 5 --allow-pipe-command"
+    done = run(*NATIVE_RUN, *words.split())
     assert "120 lines in" in done.out
     served = mx.mod.Module.load("model", 3, data_names=["words"], label_names=["label"])
     served.bind([mx.io.DataDesc("words", (3,), "int64", stype="ragged")], None, for_training=False)
@@ -165,9 +164,8 @@ def test_ctrl_c_saves_and_prints_the_command_that_resumes(when, run, monkeypatch
     assert program == "dpmodule"
     again = run(*words)
     assert (again.code, re.findall(r"epoch (\d)", again.out)) == (0, ["2", "3"])
-    assert {"net-0003.params", "net-0003.states", "net-symbol.json"} <= {
-        path.name for path in Path("my run").iterdir()
-    }
+    written = {path.name for path in Path("my run").iterdir()}
+    assert {"net-0003.params", "net-0003.states", "net-symbol.json"} <= written
 
 
 def test_bad_lines_are_skipped_and_counted_if_asked_for(run):

@@ -55,9 +55,7 @@ def test_a_long_run_holds_no_more_and_no_more(scenario):
     assert grown(scenario, ROUNDS[scenario][1], 1400) == {}
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] == (3, 13), reason="CPython 3.13.0 crashes where its table of strings gets no memory"
-)
+@pytest.mark.skipif(sys.version_info[:2] == (3, 13), reason="CPython 3.13.0 crashes without memory")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
 def test_a_module_goes_on_after_it_was_short_of_memory(seed):
     done = run_file(PROGRAMS / "short_memory.py", seed, 200, fresh=True, seconds=100)
@@ -107,11 +105,8 @@ LONG_KILLS = [("fork", 40), ("spawn", 4), ("forkserver", 4)]
     ("method", "count"), [("fork", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in LONG_KILLS)]
 )
 def test_workers_and_their_programs_end_with_a_killed_parent(tmp_path, method, count):
-    code, took, before = (
-        f"from programs import at_work; at_work.begin({method!r})",
-        [],
-        set(resources()["shm"]),
-    )
+    code = f"from programs import at_work; at_work.begin({method!r})"
+    took, before = [], set(resources()["shm"])
     for number in range(count):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -18,17 +18,10 @@ def storage(array):
 
 
 ALONE = "identity BlockGrad MakeLoss Flatten transpose add_n abs relu SVMOutput LinearRegressionOutput"
-PARTS = {
-    "Reshape": {"shape": (-1,)},
-    "slice_axis": {"axis": 0, "begin": 0, "end": 1},
-    "slice": {"begin": (0, 1), "end": (2, 3)},
-    "SliceChannel": {"num_outputs": 2, "axis": 0},
-    "Cast": {"dtype": "float32"},
-    "Dropout": {"p": 0.5},
-    "tile": {"reps": (1, 1)},
-    "Concat": {"dim": 0},
-    "clip": {"a_min": -1e9, "a_max": 1e9},
-}
+PARTS = {"Reshape": {"shape": (-1,)}, "slice_axis": {"axis": 0, "begin": 0, "end": 1}, "Dropout": {"p": 0.5}}
+PARTS |= {"slice": {"begin": (0, 1), "end": (2, 3)}, "SliceChannel": {"num_outputs": 2, "axis": 0}}
+PARTS |= {"Cast": {"dtype": "float32"}, "tile": {"reps": (1, 1)}, "Concat": {"dim": 0}}
+PARTS |= {"clip": {"a_min": -1e9, "a_max": 1e9}}
 VIEWS = {
     **{name: getattr(S, name) for name in ALONE.split()},
     **{name: partial(getattr(S, name), **attrs) for name, attrs in PARTS.items()},
@@ -103,16 +96,6 @@ def test_gradients_are_right_and_apart(name, reqs, views):
         np.testing.assert_allclose(grad.asnumpy(), 5 + 2 * want if reqs[key] == "add" else want, rtol=1e-5)
         if views:  # a view taken before backward sees the values
             assert np.array_equal(seen[key].asnumpy(), grad.asnumpy()[0:1])
-
-
-def test_a_users_gradient_array_is_written_never_replaced():
-    a = mx.nd.array(VALUES)
-    mine = mx.nd.zeros((2, 3))
-    numpy_view = mine.tensor.numpy()
-    executor = (S.Variable("a") * 2).bind(mx.cpu(), [a], [mine])
-    executor.forward(is_train=True)
-    executor.backward(mx.nd.ones((2, 3)))
-    assert numpy_view.tolist() == (np.ones((2, 3)) * 2).tolist()
 
 
 def step(executor, value, **options):

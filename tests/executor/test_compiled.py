@@ -17,9 +17,8 @@ BATCH = 8
 
 
 def recurrent():
-    outputs, _ = mx.rnn.FusedRNNCell(5, mode="gru", prefix="g_").unroll(
-        3, S.Variable("data"), layout="NTC", merge_outputs=True
-    )
+    cell = mx.rnn.FusedRNNCell(5, mode="gru", prefix="g_")
+    outputs, _ = cell.unroll(3, S.Variable("data"), layout="NTC", merge_outputs=True)
     return S.SoftmaxOutput(S.FullyConnected(outputs, num_hidden=4, name="fc"), name="softmax")
 
 

@@ -4,7 +4,6 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 import dpmodule as mx
-from benchmarks.networks import NETWORKS
 from dpmodule.executor.cost import backward_flops, forward_flops
 from dpmodule.graph import infer_shapes
 
@@ -19,14 +18,6 @@ def counted(net, **shapes):
     for node, flops in found.items():
         by_name[node.op.name] = by_name.get(node.op.name, 0) + flops
     return sum(found.values()), by_name
-
-
-def test_resnet50_takes_what_is_published():
-    net = NETWORKS["resnet50"](mx, 1000)
-    total, by_name = counted(net, data=(1, 3, 224, 224))
-    products = by_name["Convolution"] + by_name["FullyConnected"]
-    assert products == pytest.approx(2 * 3.86e9, rel=0.005)
-    assert products < total < 1.02 * products
 
 
 def weight(*shape):

@@ -93,12 +93,11 @@ DATA, WEIGHT = S.Variable("data"), S.Variable("w")
 DENSE = S.FullyConnected(DATA, num_hidden=4, name="fc")
 TIED = S.FullyConnected(DATA, WEIGHT, no_bias=True, num_hidden=7)
 OTHERS = [
+    # `relu` passes NaN back
+    *map(S.SoftmaxOutput, [S.relu(DENSE), S.Dropout(DENSE), S.Activation(DATA, act_type="tanh")]),
     S.SoftmaxOutput(S.FullyConnected(TIED, WEIGHT, no_bias=True, num_hidden=7)),
-    S.SoftmaxOutput(S.relu(DENSE)),  # which passes NaN back
-    S.SoftmaxOutput(S.Dropout(DENSE)),
     S.Activation(DENSE, act_type="tanh"),
     S.Group([S.SoftmaxOutput(DENSE), S.BlockGrad(DENSE)]),
-    S.SoftmaxOutput(S.Activation(DATA, act_type="tanh")),
     S.SoftmaxOutput(DENSE, S.abs(S.Variable("label"))),
 ]
 

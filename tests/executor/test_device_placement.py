@@ -32,8 +32,7 @@ def ran(groups=GROUPS, dropout=0.0):
 
 def test_arrays_lie_where_their_group_lives():
     executor = ran()
-    found = [array.context.device_id for array in executor.arg_arrays]
-    assert found == [0, 1, 1, 2, 2, 2]
+    assert [array.context.device_id for array in executor.arg_arrays] == [0, 1, 1, 2, 2, 2]
     assert executor.grad_dict["fc1_weight"].context == mx.cpu(1)
     assert executor.outputs[0].context == mx.cpu(2)
     assert executor.reshape(data=(3, 6), partial_shaping=True).arg_dict["fc1_bias"].context == mx.cpu(1)

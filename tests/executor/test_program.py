@@ -22,15 +22,6 @@ def net(scalar=2.0):
         return S.SoftmaxOutput(S.relu(x * scalar, name="act"), name="softmax")
 
 
-def test_lines_of_the_source_lead_to_nodes():
-    graph = net().graph
-    made = program_of(graph, False)
-    lines = made.source.splitlines()
-    named = {graph.nodes[n].name for i in range(1, len(lines) + 1) for n in made.nodes_at(i)}
-    assert named == {"fc", "_mulscalar0", "act", "softmax"}
-    assert linecache.getlines(made.filename) == [line + "\n" for line in lines]
-
-
 def in_threads(count, work):
     """Call in several threads that start at once and are interrupted often."""
     start, before = Barrier(count), sys.getswitchinterval()
@@ -56,14 +47,6 @@ def test_the_source_is_written_once_when_somebody_asks_and_leaves_linecache_with
     assert name not in linecache.cache
 
 
-def test_equal_graphs_share_a_program():
-    one, two = net().graph, net().graph
-    assert one is not two
-    assert program_of(one, True) is program_of(two, True)
-    assert program_of(one, True) is not program_of(one, False)
-    assert program_of(one, True) is not program_of(net(3.0).graph, True)
-
-
 def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
     monkeypatch.setattr(program, "_CACHE_SIZE", 3)
     monkeypatch.setattr(program, "_cache", type(program._cache)())
@@ -75,8 +58,6 @@ def test_the_cache_is_bounded_and_serves_threads(monkeypatch):
 
 
 PARTS = S.SliceChannel(X, num_outputs=3, axis=0)
-
-
 SPECIAL = [
     (S.Variable("ﬁ") - S.Variable("fi"), {"ﬁ": [3], "fi": [1]}, [[2]]),  # one name for Python
     (S.Group([X / 0.0, X / -0.0]), {"x": [1]}, [[np.inf], [-np.inf]]),
@@ -89,10 +70,3 @@ SPECIAL = [
 def test_special_graphs(net, values, expected):
     executor = net.bind(mx.cpu(), {name: mx.nd.array(value) for name, value in values.items()})
     assert [out.asnumpy().tolist() for out in executor.forward()] == expected
-
-
-def test_gradients_of_pieces():
-    executor = S.Group([PARTS[1], PARTS[1] * 2]).simple_bind(mx.cpu(), x=(3,))
-    executor.forward(is_train=True)
-    executor.backward([mx.nd.ones((1,)), mx.nd.ones((1,))])
-    assert executor.grad_dict["x"].asnumpy().tolist() == [0, 3, 0]

@@ -27,27 +27,23 @@ def values_of(name, shape):
     return values.astype("f4")
 
 
-UNARY = "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum"
+UNARY = (
+    "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum mean"
+)
+SCALARS = "plus mul div power equal greater"
 ONE = {
     **{name: getattr(mx.sym, name)(X) for name in UNARY.split()},
-    **{
-        f"{name} 2": getattr(I, f"_{name}_scalar")(X, scalar=2.0)
-        for name in ["plus", "mul", "div", "power", "equal", "greater"]
-    },
+    **{f"{name} 2": getattr(I, f"_{name}_scalar")(X, scalar=2.0) for name in SCALARS.split()},
     "clip": S.clip(X, a_min=-1, a_max=0.5),
-    "mean": mx.sym.mean(X),
     "sum 0": S.sum(X, axis=0),
     "mean 1": S.mean(X, axis=1, keepdims=True),
     "slice": mx.sym.slice(X, begin=(1,), end=(4,)),
     "to dense": mx.sym.cast_storage(X, stype="default"),
     "take": mx.sym.take(X, INDEX),
 }
+BINARY = "elemwise_add elemwise_sub elemwise_mul broadcast_add broadcast_mul"
 PAIRS = {
-    **{
-        name: getattr(mx.sym, name)(X, Y)
-        for name in ["elemwise_add", "elemwise_sub", "elemwise_mul", "broadcast_add"]
-    },
-    "broadcast_mul": mx.sym.broadcast_mul(X, Y),
+    **{name: getattr(mx.sym, name)(X, Y) for name in BINARY.split()},
     "maximum": I._maximum(X, Y),
     "add_n": mx.sym.add_n(X, Y, X),
     "concat": mx.sym.concat(X, Y, dim=0),

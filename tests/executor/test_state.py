@@ -69,9 +69,8 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
 
 
 @pytest.mark.parametrize("req", ["write", "add"])
-@pytest.mark.parametrize("case", CASES)
-def test_gradients(case, req):
-    net, values, heads, expected = CASES[case]
+@pytest.mark.parametrize(("net", "values", "heads", "expected"), CASES.values(), ids=CASES)
+def test_gradients(net, values, heads, expected, req):
     executor = bound(net, req, **(values if isinstance(values, dict) else {"x": values}))
     for array in executor.grad_dict.values():
         array[:] = 7
@@ -87,9 +86,7 @@ def test_gradients(case, req):
             assert grad(executor, name) == value.tolist()
 
 
-@pytest.mark.parametrize(
-    ("source", "target"), [("int32", "float16"), ("float16", "int32"), ("int32", "int32")]
-)
+@pytest.mark.parametrize(("source", "target"), [("int32", "float16"), ("float16", "int32")])
 def test_gradients_pass_casts_to_and_from_integers(source, target):
     executor = S.Cast(S.Variable("x", dtype=source), dtype=target).simple_bind(mx.cpu(), x=(4,))
     values = np.array([-3.7, -0.2, 1.5, 8.9])
@@ -119,14 +116,6 @@ def norm(net=NORM, x=((1.0,), (3.0,)), mean=0, var=1, **options):
     count = np.shape(x)[1]
     each = {"bn_gamma": 1, "bn_beta": 0, "bn_moving_mean": mean, "bn_moving_var": var}
     return bound(net, x=x, **{k: [v] * count for k, v in each.items()}, **options)
-
-
-def test_a_second_backward_gives_the_same_again():
-    executor = bound(S.square(X), x=PAIR)
-    executor.forward(is_train=True)
-    for _ in range(3):
-        executor.backward(ones(2))
-        assert grad(executor) == [2, 4]
 
 
 def test_a_second_backward_changes_neither_states_nor_outputs_nor_the_generator():
@@ -212,10 +201,6 @@ def test_two_steps_of_batchnorm_commit_once_each_in_backward():
     executor.backward(ones(2, 1))
     assert mean.asscalar() == pytest.approx(0.2)
     assert var.asscalar() == pytest.approx(0.9 + 0.1 * 1)  # of the batch: 1, not 2
-    silent = norm(req="null")
-    silent.forward(is_train=True)
-    silent.backward(ones(2, 1))
-    assert silent.aux_arrays[0].asscalar() == 0
 
 
 def test_inputs_may_be_read_where_they_lie():
@@ -298,18 +283,13 @@ def three_layers(blocked=False):
     return S.SoftmaxOutput(net, name="softmax")
 
 
-STATES = [
-    (three_layers(), "fc|bn", [0, 1, 2]),
-    (three_layers(), "(fc|bn)[12]", [1, 2]),
-    (three_layers(), "bn1_gamma", [1, 2]),
-    (three_layers(), "x", [0, 1, 2]),
-    (three_layers(), "nothing", []),
-    (three_layers(blocked=True), "fc|bn|last", [0, 1]),
-]
+STATES = {"fc|bn": [0, 1, 2], "(fc|bn)[12]": [1, 2], "bn1_gamma": [1, 2], "x": [0, 1, 2], "nothing": []}
+STATES["fc|bn|last"] = [0, 1]
 
 
-@pytest.mark.parametrize(("net", "trained", "expected"), STATES)
-def test_states_move_in_backward_from_the_first_trained_layer_on(net, trained, expected):
+@pytest.mark.parametrize(("trained", "expected"), STATES.items())
+def test_states_move_in_backward_from_the_first_trained_layer_on(trained, expected):
+    net = three_layers("last" in trained)
     req = {name: "write" if re.match(trained, name) else "null" for name in net.list_arguments()}
     executor, rng = net.simple_bind(mx.cpu(), x=(5, 3), grad_req=req), np.random.RandomState(0)
     for _, array in sorted(executor.arg_dict.items()):

@@ -42,8 +42,7 @@ def test_what_may_be_fed():
     words, _ = text_inputs()
     total = layers.cast(layers.sequence_pool(words, "sum"), "float32")
     ways = [
-        [[1, 2], [30], []],
-        [np.array([1, 2]), np.array([[30]]), []],
+        *([[1, 2], [30], []], [np.array([1, 2]), np.array([[30]]), []]),
         fluid.create_lod_tensor(np.array([[1], [2], [30]]), [[2, 1, 0]]),
         mx.nd.ragged_array([[1, 2], [30], []], dtype="int64"),
         mx.nd.ragged_array([[1, 2], [30], []], dtype="float32"),
@@ -108,8 +107,7 @@ def test_files_and_batches_train_the_same_parameters_and_states(net, files, feed
 @pytest.mark.filterwarnings("error")
 def test_the_other_executors_take_programs_too(net, files, feed):
     started()
-    program = fluid.default_main_program()
-    before = values("fc_0_weight")[0]
+    program, before = fluid.default_main_program(), values("fc_0_weight")[0]
     with fluid.AsyncExecutor(fluid.CPUPlace()) as executor:
         first = executor.run(program, feed, files, 1, [net[1]])
     with mx.AsyncExecutor() as executor:

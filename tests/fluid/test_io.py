@@ -47,12 +47,10 @@ def test_a_loaded_model_is_pruned_and_runs_beside_the_one_that_trains(net, execu
     folder, before = tmp_path / "deep" / "model", fluid.default_main_program().symbol.tojson()
     fluid.io.save_inference_model(folder, ["label", "words"], [accuracy, prediction], executor)
     assert fluid.default_main_program().symbol.tojson() == before
-    test = fluid.default_main_program().clone(for_test=True)
-    expected = executor.run(test, BATCH, [accuracy, prediction])
+    expected = executor.run(fluid.default_main_program().clone(for_test=True), BATCH, [accuracy, prediction])
     executor.run(feed=BATCH, fetch_list=[loss])
     program, feeds, targets = fluid.io.load_inference_model(folder, executor)
-    assert feeds == ["label", "words"]
-    assert [each.name for each in targets] == ["accuracy_0", "fc_2"]
+    assert (feeds, [each.name for each in targets]) == (["label", "words"], ["accuracy_0", "fc_2"])
     words = program.var("words")
     assert (words.lod_level, words.shape, program.var("label").dtype) == (1, (-1, 1), "int64")
     for one, other in zip(executor.run(program, BATCH, targets), expected):

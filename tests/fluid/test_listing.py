@@ -20,10 +20,8 @@ def test_the_listing(tmp_path, native):
     assert 30 < results[0][0] < 70
     folder = tmp_path / "imdb" / "epoch9.model"
     mod = mx.mod.Module.load(f"{folder}/model", 0, data_names=["words", "label"], label_names=None)
-    mod.bind(
-        [mx.io.DataDesc("words", (2,), "int64", stype="ragged"), mx.io.DataDesc("label", (2, 1), "int64")],
-        for_training=False,
-    )
+    words = mx.io.DataDesc("words", (2,), "int64", stype="ragged")
+    mod.bind([words, mx.io.DataDesc("label", (2, 1), "int64")], for_training=False)
     mod.init_params()
     words = mx.nd.ragged_array([list(range(1, 10)), list(range(60, 69))], dtype="int64")
     mod.forward(mx.io.DataBatch([words, mx.nd.array([[0], [1]], dtype="int64")], []))

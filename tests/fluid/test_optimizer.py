@@ -106,11 +106,9 @@ def test_parameters_that_are_not_trained(how):
 
 
 def test_schedules_follow_the_steps():
-    schedule = mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.1)
-    fluid.optimizer.SGD(schedule).minimize(line())
+    fluid.optimizer.SGD(mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.1)).minimize(line())
     found, batch = trained(3)
-    w = np.array([[0.3, -0.2, 0.5]])
-    rates = []
+    w, rates = np.array([[0.3, -0.2, 0.5]]), []
     for one in found:
         rates.append(float(((w - one) / gradient(w, batch)).mean()))
         w = one
@@ -118,8 +116,7 @@ def test_schedules_follow_the_steps():
 
 
 def test_rows_that_no_line_has_stay_under_ftrl():
-    ids = layers.data("ids", [1], dtype="int64")
-    rows = layers.embedding(ids, [5, 2], is_sparse=True)
+    rows = layers.embedding(layers.data("ids", [1], dtype="int64"), [5, 2], is_sparse=True)
     fluid.optimizer.Ftrl(0.1, l1=0.0).minimize(layers.mean(layers.square(rows)))
     executor = fluid.Executor()
     executor.run(fluid.default_startup_program())
@@ -128,10 +125,8 @@ def test_rows_that_no_line_has_stay_under_ftrl():
 
 
 def test_rates_and_decays_of_single_parameters():
-    decay = fluid.regularizer.L2Decay(0.25)
-    fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.5)).minimize(
-        line(learning_rate=3.0, regularizer=decay)
-    )
+    sgd = fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.5))
+    sgd.minimize(line(learning_rate=3.0, regularizer=fluid.regularizer.L2Decay(0.25)))
     (found,), batch = trained(1)
     w = np.array([[0.3, -0.2, 0.5]])
     np.testing.assert_allclose(found, w - 0.3 * (gradient(w, batch) + 0.25 * w), rtol=1e-5)

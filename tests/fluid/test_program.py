@@ -15,10 +15,8 @@ BATCH = {"words": [[1, 2], [30]], "label": [[0], [1]]}
 
 
 def test_names_counted_afresh_share_parameters():
-    x = layers.data("x", [3])
-    given = np.ones((2, 3), "float32")
-    first = layers.fc(x, 2)
-    other = fluid.Program()
+    x, given = layers.data("x", [3]), np.ones((2, 3), "float32")
+    first, other = layers.fc(x, 2), fluid.Program()
     with fluid.program_guard(other), fluid.unique_name.guard():
         second = layers.fc(layers.data("x", [3]), 2)
         assert fluid.unique_name.generate("fc") == "fc_1"
@@ -28,8 +26,7 @@ def test_names_counted_afresh_share_parameters():
 
 
 def test_guards_hold_in_their_thread_only_and_end_with_errors():
-    outer = fluid.default_main_program()
-    seen = []
+    outer, seen = fluid.default_main_program(), []
 
     def fail():
         with fluid.program_guard(fluid.Program()):
@@ -68,8 +65,7 @@ def test_a_clone_for_test_has_the_same_parameters_and_does_not_train():
     executor = fluid.Executor()
     executor.run(fluid.default_startup_program())
     losses = [executor.run(test, BATCH, [loss])[0] for _ in range(2)]
-    assert losses[0] == losses[1]
-    assert executor.run(program, BATCH, [loss])[0] == losses[0]
+    assert (losses[0], executor.run(program, BATCH, [loss])[0]) == (losses[1], losses[0])
     assert executor.run(test, BATCH, [loss])[0] < losses[0]
     assert test.optimizer is None
     assert program.clone().optimizer is program.optimizer
@@ -90,8 +86,7 @@ def test_parameters_before_the_startup_program():
 
 def test_layers_added_after_training_train_too(trained):
     prediction, _, losses = trained
-    before = losses(3)
-    found = losses(1, layers.reduce_sum(prediction))
+    before, found = losses(3), losses(1, layers.reduce_sum(prediction))
     assert found[0][0] < before[-1][0]
     assert found[0][1] == pytest.approx(2.0)
 

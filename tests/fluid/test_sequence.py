@@ -21,11 +21,8 @@ def declared(width, name="x"):
 
 
 POOLS = {
-    "sum": lambda x: x.sum(0),
-    "average": lambda x: x.mean(0),
-    "sqrt": lambda x: x.sum(0) / len(x) ** 0.5,
-    "max": lambda x: x.max(0),
-    "first": lambda x: x[0],
+    **{"sum": lambda x: x.sum(0), "average": lambda x: x.mean(0)},
+    **{"sqrt": lambda x: x.sum(0) / len(x) ** 0.5, "max": lambda x: x.max(0), "first": lambda x: x[0]},
     "last": lambda x: x[-1],
 }
 
@@ -47,25 +44,21 @@ def test_single_numbers_have_the_axis_that_their_variable_says():
     cases = [
         *((layers.sequence_pool(x, kind), pooled(kind)) for kind in POOLS),
         *((layers.sequence_pool(two, kind), pooled(kind, feed["two"])) for kind in POOLS),
-        (layers.sequence_first_step(x), pooled("first")),
-        (layers.sequence_last_step(x), pooled("last")),
+        *((layers.sequence_first_step(x), pooled("first")), (layers.sequence_last_step(x), pooled("last"))),
         (layers.sequence_pool(ids, "last"), pooled("last", feed["ids"])),
         (layers.square_error_cost(layers.sequence_pool(x, "sum"), label), (pooled("sum") - ends) ** 2),
         (layers.sequence_softmax(x), np.concatenate([np.exp(row) / np.exp(row).sum() for row in rows])),
-        (layers.softmax(x), np.ones_like(a)),
-        (layers.sequence_reverse(x), turned),
+        *((layers.softmax(x), np.ones_like(a)), (layers.sequence_reverse(x), turned)),
         (layers.sequence_expand(label, x), each),
         (layers.sequence_expand(x, x), np.concatenate([np.tile(row, (len(row), 1)) for row in rows])),
         (layers.concat([x, two], axis=1), np.concatenate([a, b], 1)),
         (layers.elementwise_mul(two, x, axis=0), b * a),
         (layers.elementwise_mul(ones, x, axis=0), np.ones((8, 2)) * a),
         (layers.elementwise_mul(deep, x, axis=0), np.concatenate(feed["deep"]) * a[..., None]),
-        (layers.elementwise_sub(x, label), a - each),
-        (two * x + 1.0, b * a + 1),
+        *((layers.elementwise_sub(x, label), a - each), (two * x + 1.0, b * a + 1)),
         (layers.reduce_sum(x, dim=1, keep_dim=True), a),
         (layers.fc(layers.sequence_reverse(x), 2, param_attr=start), turned * [1, 1]),
-        (layers.scale(x, 2.0), a * 2),
-        (x, a),
+        *((layers.scale(x, 2.0), a * 2), (x, a)),
     ]
     found = run(feed, [variable for variable, _ in cases], return_numpy=False)
     for (variable, expected), one in zip(cases, found):
@@ -114,15 +107,13 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
 def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
     x, given = declared(8), sequences(8)
     start = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.5))
-    outs = layers.dynamic_lstm(
-        x, 8, use_peepholes=peepholes, is_reverse=is_reverse, param_attr=start, bias_attr=start
-    )
+    more = {"param_attr": start, "bias_attr": start}
+    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, **more)
     found = run({"x": given}, list(outs), return_numpy=False)
     weight, bias = values("lstm_0_weight", "lstm_0_bias")
     assert (weight.shape, bias.shape) == ((8, 2), (14 if peepholes else 8,))
     for i, row in enumerate(given):
-        expected = plain_lstm(row.astype("float64"), weight, bias, peepholes, is_reverse)
-        for one, other in zip(found, expected):
+        for one, other in zip(found, plain_lstm(row.astype("float64"), weight, bias, peepholes, is_reverse)):
             np.testing.assert_allclose(one[i].asnumpy().reshape(-1, 2), other, rtol=1e-4, atol=1e-5)
 
 
@@ -175,7 +166,6 @@ def test_losses_of_each_element():
 
 
 def test_a_batch_of_empty_sequences():
-    x = declared(8)
-    states, _ = layers.dynamic_lstm(x, 8)
+    states, _ = layers.dynamic_lstm(declared(8), 8)
     (found,) = run({"x": [np.zeros((0, 8))] * 2}, [layers.sequence_pool(states, "max")])
     np.testing.assert_array_equal(found, np.zeros((2, 2)))

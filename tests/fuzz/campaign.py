@@ -52,13 +52,10 @@ def arrays(folder):
 
 def safetensors(folder):
     chosen = {
-        "arg:weight": mx.nd.ones((3, 2)),
-        "aux:mean": mx.nd.array([1, 2], dtype="float64"),
-        "flag": mx.nd.array([1, 0, 1], dtype="bool"),
-        "half": mx.nd.ones((1,), dtype="bfloat16"),
-        "none": mx.nd.empty((0, 3)),
-        "scalar": mx.nd.array(np.int64(5), dtype="int64"),
-    }
+        "arg:weight": mx.nd.ones((3, 2)), "aux:mean": mx.nd.array([1, 2], dtype="float64"),
+        "flag": mx.nd.array([1, 0, 1], dtype="bool"), "half": mx.nd.ones((1,), dtype="bfloat16"),
+        "none": mx.nd.empty((0, 3)), "scalar": mx.nd.array(np.int64(5), dtype="int64"),
+    }  # fmt: skip
     found, path = [], folder / "seed.safetensors"
     for content, texts in ((chosen, {"symbol": "{}"}), ({"a": chosen["arg:weight"]}, {}), ({}, {"a": "b"})):
         with path.open("wb") as file:
@@ -155,17 +152,12 @@ def read_libsvm(path):
 
 
 KINDS = {
-    "symbol.json": (graphs, read_graph),
-    "params": (arrays, read_arrays),
-    "safetensors": (safetensors, read_safetensors),
-    "states": (states, read_states),
-    "rec": (records, read_records),
-    "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index),
-    "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", read_csv),
-    "libsvm": (b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n", read_libsvm),
-    "mnist": (digits, read_digits),
+    "symbol.json": (graphs, read_graph), "params": (arrays, read_arrays),
+    "safetensors": (safetensors, read_safetensors), "states": (states, read_states), "rec": (records, read_records),
+    "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index), "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", read_csv),
+    "libsvm": (b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n", read_libsvm), "mnist": (digits, read_digits),
     "onnx": (onnx, read_onnx),
-}
+}  # fmt: skip
 """Kind: valid files, or what makes them in a folder, and what reads a damaged one."""
 
 

@@ -26,11 +26,12 @@ HERE = Path(__file__).parent
 KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist", "onnx")
 
 
+LONG = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "count", [400, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
-)
+@pytest.mark.parametrize("count", [400, pytest.param(100_000, marks=LONG)])
 def test_damaged_files(kind, count, tmp_path):
     done = run_file(HERE / "campaign.py", kind, count, 1, seconds=100 + count / 30, cwd=tmp_path)
     assert done.returncode == 0, f"{kind}: died on {tmp_path / 'last'}\n{done.stderr[-3000:]}"
@@ -97,12 +98,10 @@ def in_folder(net, values):
 
 
 FORMATS = {
-    "json": lambda net, values: (mx.sym.load_json(net.tojson()), values),
-    "params": in_checkpoint,
-    "safetensors": lambda net, values: in_checkpoint(net, values, "safetensors"),
-    "onnx": in_onnx,
+    "json": lambda net, values: (mx.sym.load_json(net.tojson()), values), "params": in_checkpoint,
+    "safetensors": lambda net, values: in_checkpoint(net, values, "safetensors"), "onnx": in_onnx,
     "folder": in_folder,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -215,14 +214,10 @@ class AnyAttributes(mx.operator.CustomOpProp):
 
 
 USES = {
-    "svg": (lambda name: drawn_as_svg(single(name)[0]), 0),
-    "html": (lambda name: drawn_as_html(*single(name)), 0),
-    "dot": (lambda name: drawn_as_dot(single(name)[0]), 0),
-    "torch": (lambda name: in_torch(*single(name)), 156),
-    "options": (as_options, 200),
-    "attribute": (as_attribute, 200),
-    "custom": (as_custom_attribute, 200),
-}
+    "svg": (lambda name: drawn_as_svg(single(name)[0]), 0), "html": (lambda name: drawn_as_html(*single(name)), 0),
+    "dot": (lambda name: drawn_as_dot(single(name)[0]), 0), "torch": (lambda name: in_torch(*single(name)), 156),
+    "options": (as_options, 200), "attribute": (as_attribute, 200), "custom": (as_custom_attribute, 200),
+}  # fmt: skip
 """What is done with one name, and how many of the names it refuses."""
 
 
@@ -238,9 +233,8 @@ def test_names_are_escaped_or_refused_wherever_they_go(use, ran):
             refused.append(name)
         assert not ran(), name
     assert len(refused) == most, refused
-    for name in (
-        ("conv1/weight:0", "a.b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x") if most < 200 else ()
-    ):
+    harmless = ("conv1/weight:0", "a.b", "a b", "1", "gewicht_\u00fc", "\u6743\u91cd", "_x")
+    for name in harmless if most < 200 else ():
         call(name)
 
 
@@ -282,23 +276,18 @@ def renamed(path, name):
 
 
 READERS = {
-    "onnx": mx.onnx.import_model,
-    "symbol": mx.sym.load,
-    "params": mx.nd.load,
+    "onnx": mx.onnx.import_model, "symbol": mx.sym.load, "params": mx.nd.load,
     "safetensors": mx.nd.safetensors.read_metadata,
     "states": lambda path: mx.optimizer.get_updater(mx.optimizer.create("sgd")).load_states(path),
-    "torch": mx.interop.load_torch_state,
-    "rec": lambda path: mx.recordio.MXRecordIO(path, "r"),
+    "torch": mx.interop.load_torch_state, "rec": lambda path: mx.recordio.MXRecordIO(path, "r"),
     "mnist": lambda path: mx.io.MNISTIter(image=path, label=path),
     "list of images": lambda path: mx.image.ImageIter(1, (3, 2, 2), path_imglist=path, path_root="."),
-    "feed": mx.hogwild.DataFeedDesc,
-    "dynet": lambda path: dy.ParameterCollection().populate(path),
+    "feed": mx.hogwild.DataFeedDesc, "dynet": lambda path: dy.ParameterCollection().populate(path),
     "dynet values": lambda path: dy.FromFileInitializer(path).fill(torch.zeros(2), None),
     "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
-    "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")),
-    "convert": models.find,
+    "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")), "convert": models.find,
     "npz": lambda path: data.read_npz(path, None),
-}
+}  # fmt: skip
 DATA = {
     "csv": lambda path: mx.io.CSVIter(data_csv=path, data_shape=(2,), batch_size=1),
     "libsvm": lambda path: mx.io.LibSVMIter(data_libsvm=path, data_shape=(2,), batch_size=1),

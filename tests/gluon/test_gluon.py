@@ -46,7 +46,5 @@ def test_every_module_of_gluon_can_be_imported_with_its_names():
         exec(f"from dpmodule.gluon{'.' if package else ''}{package} import *", found)
         for module, names in modules.items():
             assert set(names.split()) <= set(found)
-            home = importlib.import_module(
-                ".".join(part for part in ("dpmodule.gluon", package, module) if part)
-            )
+            home = importlib.import_module(".".join(filter(None, ("dpmodule.gluon", package, module))))
             assert all(isinstance(getattr(home, name), type) for name in names.split())

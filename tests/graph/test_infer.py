@@ -1,3 +1,5 @@
+from functools import reduce
+
 import pytest
 
 import dpmodule as mx
@@ -53,10 +55,7 @@ def test_data_from_the_state_in_an_unrolled_cell():
 
 
 def chain(steps):
-    value = X
-    for _ in range(steps):
-        value = value + 1
-    return value
+    return reduce(lambda x, _: x + 1, range(steps), X)
 
 
 DENSE = S.FullyConnected(DATA, S.Variable("w"), num_hidden=3, no_bias=True, name="fc")

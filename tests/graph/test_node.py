@@ -1,4 +1,5 @@
 import gc
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -36,9 +37,7 @@ def test_key_is_that_of_equal_graphs_and_follows_a_changed_attribute():
 
 
 def test_deep_graph_is_ordered_and_freed_without_recursion():
-    x = A
-    for _ in range(50_000):
-        x = x + 1
+    x = reduce(lambda x, _: x + 1, range(50_000), A)
     assert len(Graph(x.entries).nodes) == 50_001
     del x
     gc.collect()

@@ -30,8 +30,6 @@ try:
 except ImportError:  # an older torch
     register = None
 
-__all__ = ["LAG", "MISSING", "WAITS", "Simulated", "install", "on_host"]
-
 NAME = "simulated"
 MISSING = "" if register else "this torch has no _setup_privateuseone_for_python_backend"
 LAG = 50
@@ -287,9 +285,8 @@ class Simulated(torch.Tensor):
 
     @staticmethod
     def __new__(cls, plain, device):
-        made = torch.Tensor._make_subclass(
-            cls, plain, False, dispatch_device=True, device_for_backend_keys=device
-        )
+        make = torch.Tensor._make_subclass
+        made = make(cls, plain, False, dispatch_device=True, device_for_backend_keys=device)
         made._where = device
         return made
 
@@ -299,9 +296,7 @@ class Simulated(torch.Tensor):
 
     def numpy(self, *, force=False):
         if not force:
-            raise TypeError(
-                f"can't convert {self._where} device type tensor to numpy. Use Tensor.cpu() first"
-            )
+            raise TypeError(f"cannot convert {self._where} device type tensor to numpy: use Tensor.cpu()")
         return self.detach().cpu().numpy()
 
     def tolist(self):
@@ -339,9 +334,7 @@ def _one_by_one(func, args, kwargs):
     count = len(args[0])
     found = []
     for place in range(count):
-        one = [
-            [each[place]] if isinstance(each, (list, tuple)) and len(each) == count else each for each in args
-        ]
+        one = [[x[place]] if isinstance(x, (list, tuple)) and len(x) == count else x for x in args]
         if not any(isinstance(each, Simulated) for each in pytree.tree_leaves(one)):
             found += func(*one, **kwargs) or ()
         elif func._schema.name == "aten::_foreach_copy_":
@@ -370,11 +363,8 @@ def _computed(func, args, kwargs):
     written = own if func._schema.is_mutable else []
     for each in written:
         _follow(each, plains[id(each)])
-    found = pytree.tree_map_only(
-        torch.Tensor,
-        lambda result: given[id(result)] if id(result) in given else Simulated(result, where),
-        found,
-    )
+    make = lambda result: given[id(result)] if id(result) in given else Simulated(result, where)  # noqa: E731
+    found = pytree.tree_map_only(torch.Tensor, make, found)
     _wrote([*written, *(each for each in pytree.tree_leaves(found) if isinstance(each, Simulated))], launched)
     return found
 
@@ -421,11 +411,8 @@ def _plain(tensor):
 
 def _follow(tensor, plain):
     """Take over what an operator has done to shape or memory."""
-    if (
-        tensor.shape != plain.shape
-        or tensor.stride() != plain.stride()
-        or tensor.data_ptr() != plain.data_ptr()
-    ):
+    facts = [(each.shape, each.stride(), each.data_ptr()) for each in (tensor, plain)]
+    if facts[0] != facts[1]:
         tensor.data = Simulated(plain, tensor._where)
 
 
@@ -437,9 +424,7 @@ def _check_devices(func, flat, where):
             if is_index:
                 WAITS.note(func)
             elif not is_number:
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but {func} got {where} and {each.device}"
-                )
+                raise RuntimeError(f"Expected one device, but {func} got {where} and {each.device}")
 
 
 def _waits(func, args, kwargs):
@@ -529,11 +514,9 @@ def _lstm_cell_backward(out_grad, state_grad, cell, state, gates, has_bias):
     out_grad = torch.zeros_like(state) if out_grad is None else out_grad
     grad = out_grad * go * (1 - shown * shown) + (0 if state_grad is None else state_grad)
     gradients = (
-        grad * new * come * (1 - come),
-        grad * cell * stay * (1 - stay),
-        grad * come * (1 - new * new),
+        grad * new * come * (1 - come), grad * cell * stay * (1 - stay), grad * come * (1 - new * new),
         out_grad * shown * go * (1 - go),
-    )
+    )  # fmt: skip
     found = torch.cat(gradients, 1)
     return found, grad * stay, found.sum(0) if has_bias else None
 
@@ -560,11 +543,9 @@ def _gru_cell_backward(grad, saved, has_bias):
 
 
 _CELLS = {
-    "aten::_thnn_fused_lstm_cell": _lstm_cell,
-    "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
-    "aten::_thnn_fused_gru_cell": _gru_cell,
-    "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,
-}
+    "aten::_thnn_fused_lstm_cell": _lstm_cell, "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "aten::_thnn_fused_gru_cell": _gru_cell, "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,
+}  # fmt: skip
 
 
 class _Watched:
@@ -601,9 +582,7 @@ def install():
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     for name in ("tril_indices", "triu_indices"):
         library.impl(name, _factory(getattr(torch, name)), "PrivateUse1")
-    library.impl(
-        "_copy_from", lambda source, target, non_blocking=False: _copy(target, source), "PrivateUse1"
-    )
+    library.impl("_copy_from", lambda source, target, *_, **__: _copy(target, source), "PrivateUse1")
     _Module.library = library  # which takes its kernels back when it goes
     empty = torch.empty
 

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 
 NAN, INF = float("nan"), float("inf")
-f2, f4, f8, i1, u1, i4, i8 = (
-    partial(np.array, dtype=kind) for kind in ["f2", "f4", "f8", "i1", "u1", "i4", "i8"]
-)
+f2, f4, f8, i1, u1, i4, i8 = (partial(np.array, dtype=x) for x in ["f2", "f4", "f8", "i1", "u1", "i4", "i8"])
 
 
 def count(*shape, dtype="f8"):

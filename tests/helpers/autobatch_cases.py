@@ -106,9 +106,7 @@ CASES = {
     **{name: (tuple(given.split()), _list(name)) for given, names in _LISTS.items() for name in names.split()},
     **{f"{name}_many": (SIX, _many(name)) for name in ("emax", "esum", "concatenate", "concatenate_cols")},
     **{f"{name}_many": (SIX[:5], _many(name)) for name in ("average", "concatenate_to_batch")},
-    "acosh": _unary("acosh", "above"),
-    "elu_alpha": _unary("elu", alpha=0.5),
-    "silu_beta": _unary("silu", beta=2.0),
+    "acosh": _unary("acosh", "above"), "elu_alpha": _unary("elu", alpha=0.5), "silu_beta": _unary("silu", beta=2.0),
     "scale_gradient": _unary("scale_gradient", lambd=0.5),
     "round": _unary("round", "spread", gradient_mode="zero_gradient"),
     "round_straight": _unary("round", "spread", gradient_mode="straight_through_gradient"),
@@ -116,38 +114,27 @@ CASES = {
     "floor_straight": _unary("floor", "spread", gradient_mode="straight_through_gradient"),
     "argmax": _unary("argmax", gradient_mode="zero_gradient"),
     "argmax_straight": _unary("argmax", gradient_mode="straight_through_gradient"),
-    "negate": (("a",), lambda dy, x: -x),
-    "add": (("a", "b"), lambda dy, x, y: x + y),
-    "add_number": (("a",), lambda dy, x: x + 1.5),
-    "sub_number": (("a",), lambda dy, x: x - 1.5),
-    "add_scalar": (("a", "s"), lambda dy, x, y: x + y),
-    "add_matrix_vector": (("M", "a"), lambda dy, x, y: x + y),
-    "add_outer": (("col", "row"), lambda dy, x, y: x + y),
-    "sub": (("a", "b"), lambda dy, x, y: x - y),
-    "sub_scalar": (("s", "M"), lambda dy, x, y: x - y),
-    "times_number": (("a",), lambda dy, x: x * 2.5),
+    "negate": (("a",), lambda dy, x: -x), "add": (("a", "b"), lambda dy, x, y: x + y),
+    "add_number": (("a",), lambda dy, x: x + 1.5), "sub_number": (("a",), lambda dy, x: x - 1.5),
+    "add_scalar": (("a", "s"), lambda dy, x, y: x + y), "add_matrix_vector": (("M", "a"), lambda dy, x, y: x + y),
+    "add_outer": (("col", "row"), lambda dy, x, y: x + y), "sub": (("a", "b"), lambda dy, x, y: x - y),
+    "sub_scalar": (("s", "M"), lambda dy, x, y: x - y), "times_number": (("a",), lambda dy, x: x * 2.5),
     "over_number": (("a",), lambda dy, x: x / 4.0),
     "over_scalar": (("a", "pos"), lambda dy, x, y: dy.cdiv(x, dy.pick(y, 1))),
-    "power_number": (("pos",), lambda dy, x: x**3),
-    "cmult_scalar": (("s", "M"), lambda dy, x, y: dy.cmult(x, y)),
+    "power_number": (("pos",), lambda dy, x: x**3), "cmult_scalar": (("s", "M"), lambda dy, x, y: dy.cmult(x, y)),
     "cmult_column": (("M", "a"), lambda dy, x, y: dy.cmult(x, y)),
     "cmult_row": (("M", "row"), lambda dy, x, y: dy.cmult(x, y)),
     "cdiv_matrix": (("M", "posM"), lambda dy, x, y: dy.cdiv(x, y)),
     "cdiv_column": (("M", "pos"), lambda dy, x, y: dy.cdiv(x, y)),
-    "matrix_vector": (("M", "q"), lambda dy, x, y: x * y),
-    "matrix_matrix": (("M", "N"), lambda dy, x, y: x * y),
-    "vector_row": (("a", "row"), lambda dy, x, y: x * y),
-    "row_vector": (("row", "q"), lambda dy, x, y: x * y),
-    "scalar_times": (("a", "s"), lambda dy, x, y: x * y),
-    "affine": (("a", "M", "q"), _list("affine_transform")),
+    "matrix_vector": (("M", "q"), lambda dy, x, y: x * y), "matrix_matrix": (("M", "N"), lambda dy, x, y: x * y),
+    "vector_row": (("a", "row"), lambda dy, x, y: x * y), "row_vector": (("row", "q"), lambda dy, x, y: x * y),
+    "scalar_times": (("a", "s"), lambda dy, x, y: x * y), "affine": (("a", "M", "q"), _list("affine_transform")),
     "affine_two": (("a", "M", "q", "S", "b"), _list("affine_transform")),
     "affine_matrix": (("u2", "P", "M"), _list("affine_transform")),
     "dot_product_matrix": (("M", "K"), lambda dy, x, y: dy.dot_product(x, y)),
     "concatenate_matrix": (("M", "K"), lambda dy, *xs: dy.concatenate(list(xs), d=1)),
-    "getitem": (("M",), lambda dy, x: x[1]),
-    "getitem_negative": (("a",), lambda dy, x: x[-1]),
-    "getitem_slice": (("M",), lambda dy, x: x[1:3]),
-    "getitem_slices": (("T",), lambda dy, x: x[0:2, 1:3, 0:4:2]),
+    "getitem": (("M",), lambda dy, x: x[1]), "getitem_negative": (("a",), lambda dy, x: x[-1]),
+    "getitem_slice": (("M",), lambda dy, x: x[1:3]), "getitem_slices": (("T",), lambda dy, x: x[0:2, 1:3, 0:4:2]),
     "transpose_matrix": (("M",), lambda dy, x: dy.transpose(x)),
     "softmax_matrix": (("M",), lambda dy, x: dy.softmax(x)),
     "log_softmax_matrix": (("M",), lambda dy, x: dy.log_softmax(x)),
@@ -166,16 +153,12 @@ _MORE = {
     "reshape_batch": ("reshape", "M", (2, 2), 9),
     "strided_select_batch": ("strided_select", "a", [1, 2], [0, 0], [2, 3]),
 }  # fmt: skip
-BATCHED = {
-    **_with(_MORE),
-    "std_batches": (("M",), lambda dy, x: dy.std_batches(x)),
-}
+BATCHED = {**_with(_MORE), "std_batches": (("M",), lambda dy, x: dy.std_batches(x))}
 
 
 def total(dy, y, weights):
     """Make one number of a result, so that every element has a gradient of its own."""
     dims, batch = y.dim()
-    count = int(np.prod(dims)) * batch
-    array = np.resize(weights, count).reshape((*dims, batch) if batch > 1 else dims)
+    array = np.resize(weights, int(np.prod(dims)) * batch).reshape((*dims, batch) if batch > 1 else dims)
     product = dy.dot_product(y, dy.inputTensor(array, batched=batch > 1))
     return dy.sum_batches(product) if batch > 1 else product

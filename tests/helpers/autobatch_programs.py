@@ -32,9 +32,8 @@ def network(dy, name, first):
     draw = np.random.RandomState(1)
     dy.renew_cg()
     xs = [dy.inputTensor(draw.uniform(-1, 1, 3)) for _ in range(3)]
-    vecs = (
-        [dy.inputTensor(draw.uniform(-1, 1, 4)) for _ in range(4 if "LSTM" in kind else 2)] if first else None
-    )
+    count = 0 if not first else 4 if "LSTM" in kind else 2
+    vecs = [dy.inputTensor(draw.uniform(-1, 1, 4)) for _ in range(count)] or None
     states = builder.initial_state(vecs, True).add_inputs(xs)
     outputs = [s.output() for s in states] + list(states[-1].s())
     weights = dy.inputTensor(np.linspace(-1, 1, 4))

@@ -21,9 +21,8 @@ def on_both(program):
         dy.configure(engine="auto", autobatch=autobatch, dtype="float32")
         found.append(program())
         for one, right in zip(found[-1], found[0], strict=True):
-            np.testing.assert_allclose(
-                one, right, rtol=1e-4, atol=4e-6 * max(1.0, np.abs(right).max(initial=0))
-            )
+            most = max(1.0, np.abs(right).max(initial=0))
+            np.testing.assert_allclose(one, right, rtol=1e-4, atol=4e-6 * most)
     return found
 
 

@@ -148,15 +148,8 @@ def train_svrg(mx, svrg_module, case, contexts, kvstore="local"):
             for name, value in mod._param_dict[0].items():
                 found[f"{param.epoch}/full/{name}"] = value.asnumpy().copy()
 
-    mod.fit(
-        mx.io.NDArrayIter(data, label, 4, label_name="label"),
-        eval_metric="mse",
-        kvstore=kvstore,
-        optimizer=rule,
-        optimizer_params=tuple(arguments.items()),
-        arg_params={"fc_weight": mx.nd.array([[0.3, -0.2]]), "fc_bias": mx.nd.array([0.1])},
-        num_epoch=4,
-        epoch_end_callback=end_epoch,
-        batch_end_callback=end_batch,
-    )
+    options = {"optimizer": rule, "optimizer_params": tuple(arguments.items()), "kvstore": kvstore}
+    options["arg_params"] = {"fc_weight": mx.nd.array([[0.3, -0.2]]), "fc_bias": mx.nd.array([0.1])}
+    options.update(epoch_end_callback=end_epoch, batch_end_callback=end_batch, eval_metric="mse", num_epoch=4)
+    mod.fit(mx.io.NDArrayIter(data, label, 4, label_name="label"), **options)
     return found

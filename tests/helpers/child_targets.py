@@ -29,10 +29,8 @@ class NeedsTwo(Exception):
         super().__init__(f"{first} and {second}")
 
 
-def echo(channel, shared=None):
-    """Send back whatever comes, and write into shared memory before."""
-    if shared is not None:
-        shared += 1
+def echo(channel):
+    """Send back whatever comes."""
     for number in itertools.count():
         value = channel.recv()
         channel.note("item", number)
@@ -99,10 +97,6 @@ def signal_facts(channel):
 
 def worker_job(value, how=None):
     """Do one of the things that a job may do."""
-    if how == "fail":
-        deep(value)
-    if how == "sleep":
-        time.sleep(value)
     if how == "exit":
         sys.exit(value)
     if how == "unpicklable":
@@ -161,24 +155,16 @@ def add_on_gpu(reader, answering):
 
 
 def answer_handles(connection):
-    """Receive handles; say of each what it holds, then once more when told that it was written to."""
+    """Receive handles, say of each what it holds, and again when told that it was written to; then send two."""
     torch.set_num_threads(1)
     for handle in iter(connection.recv, None):
         shared = isinstance(handle.source, torch.Tensor) and handle.source.is_shared()
         connection.send((bytes(handle[:8]), len(handle), shared))
         connection.recv()
         connection.send(bytes(handle[:8]))
-    connection.send("done")
-
-
-def give_handles(connection, size):
-    """Send a handle over bytes, one over a shared tensor, and wait until they are no longer needed."""
-    from dpmodule.streams import StringHandle
-
-    torch.set_num_threads(1)
-    connection.send(StringHandle(b"b" * size))
-    connection.send(StringHandle(torch.full((size,), 7, dtype=torch.uint8).share_memory_())[size // 2 :])
-    connection.recv()
+    connection.send(type(handle)(b"b" * 65_536))
+    connection.send(type(handle)(torch.full((65_536,), 7, dtype=torch.uint8).share_memory_())[9:])
+    connection.recv()  # they have come
 
 
 def report_handle(connection, handle):

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dpmodule.cli.__main__ import main
 
-__all__ = ["Done", "run_command"]
-
 
 @dataclass(frozen=True)
 class Done:

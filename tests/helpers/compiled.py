@@ -19,8 +19,6 @@ try:
 except ImportError:
     fcntl = None
 
-__all__ = ["build", "compiler", "folder", "load", "load_file"]
-
 _FOLDER = "DPMODULE_TEST_COMPILED"  # workers of pytest and processes of tests find here what is compiled
 
 

@@ -78,9 +78,8 @@ def while_sum(mx):
     """Add until a limit from outside, which the body reads as well."""
     k = mx.sym.var("k")
     step = lambda i, s: ([i + s], [i + 1, s + i + k])  # noqa: E731
-    outputs, states = mx.sym.contrib.while_loop(
-        lambda i, s: i <= k, step, [mx.sym.var("i"), mx.sym.var("s")], 5
-    )
+    first = [mx.sym.var("i"), mx.sym.var("s")]
+    outputs, states = mx.sym.contrib.while_loop(lambda i, s: i <= k, step, first, 5)
     return mx.sym.Group(outputs + states)
 
 
@@ -112,15 +111,10 @@ def cond_in_foreach(mx):
 SHAPES = {
     foreach_dense: {"data": (5, 2, 4), "s0": (2, 3)},
     foreach_nested_lists: {"x": (3, 2), "y": (3, 2, 2), "a": (2,), "b": (2, 2)},
-    foreach_inside_foreach: {"x": (3, 2, 4), "s": (4,)},
-    foreach_without_states: {"x": (3, 2)},
-    foreach_states_only: {"x": (4, 3)},
-    foreach_vector: {"x": (4,)},
-    foreach_same_outputs: {"x": (3, 2), "w": (2, 2)},
-    foreach_lstm: {"x": (3, 2, 5), "h": (2, 4), "c": (2, 4)},
-    while_sum: {"i": (1,), "s": (1,), "k": (1,)},
-    while_to_the_end: {"x": (2, 3), "fc_weight": (3, 3), "fc_bias": (3,)},
-    cond_both: {"a": (2, 3), "b": (2, 3)},
+    foreach_inside_foreach: {"x": (3, 2, 4), "s": (4,)}, foreach_without_states: {"x": (3, 2)},
+    foreach_states_only: {"x": (4, 3)}, foreach_vector: {"x": (4,)}, foreach_same_outputs: {"x": (3, 2), "w": (2, 2)},
+    foreach_lstm: {"x": (3, 2, 5), "h": (2, 4), "c": (2, 4)}, while_sum: {"i": (1,), "s": (1,), "k": (1,)},
+    while_to_the_end: {"x": (2, 3), "fc_weight": (3, 3), "fc_bias": (3,)}, cond_both: {"a": (2, 3), "b": (2, 3)},
     cond_in_foreach: {"x": (4, 3), "s": (3,)},
-}
+}  # fmt: skip
 BUILDERS = {build.__name__: (build, shapes) for build, shapes in SHAPES.items()}

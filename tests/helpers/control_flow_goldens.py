@@ -10,8 +10,6 @@ import dpmodule as mx
 from dpmodule.attribute import AttrScope
 from helpers.control_flow_cases import BUILDERS
 
-__all__ = ["BUILDERS", "CASES", "RUN", "fresh_names", "recorded"]
-
 _HERE = Path(__file__).parents[1] / "data" / "goldens" / "control_flow"
 
 

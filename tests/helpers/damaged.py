@@ -1,7 +1,5 @@
 """Damage to files, drawn at random."""
 
-__all__ = ["damaged"]
-
 
 def damaged(draw, data, odd):
     """Return text or bytes in which some pieces are cut out, repeated, or replaced by odd ones."""

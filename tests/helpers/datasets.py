@@ -3,14 +3,14 @@
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
-__all__ = ["AtOnce", "Bad", "BadSampler", "Drawn", "Numbers", "Whole", "doubled", "note_worker", "refuse"]
 
-
-class Numbers(IterableDataset):
-    """Pairs of numbers, each worker its own."""
-
+class _Counted:
     def __init__(self, count):
         self._count = count
+
+
+class Numbers(_Counted, IterableDataset):
+    """Pairs of numbers, each worker its own."""
 
     def __iter__(self):
         info = get_worker_info()
@@ -19,11 +19,8 @@ class Numbers(IterableDataset):
             yield torch.full((2,), float(number)), number
 
 
-class Whole(IterableDataset):
+class Whole(_Counted, IterableDataset):
     """Batches."""
-
-    def __init__(self, count):
-        self._count = count
 
     def __iter__(self):
         for number in range(self._count):
@@ -40,11 +37,8 @@ class AtOnce(Dataset):
         return [{"y": torch.full((2,), i), "x": i} for i in indices]
 
 
-class Drawn(Dataset):
+class Drawn(_Counted, Dataset):
     """Random numbers."""
-
-    def __init__(self, count):
-        self._count = count
 
     def __len__(self):
         return self._count

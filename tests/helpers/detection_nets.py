@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["NETS", "fill"]
-
 
 def _conv(mx, data, name, filters, step=1, kernel=3, act=True):
     how = {"kernel": (kernel,) * 2, "pad": (kernel // 2,) * 2, "stride": (step,) * 2}
@@ -99,12 +97,10 @@ def region_net(mx, pool, multi=False):
 
 
 NETS = {
-    "ssd": ssd,
-    "faster_rcnn": lambda mx: region_net(mx, _faster_pool),
+    "ssd": ssd, "faster_rcnn": lambda mx: region_net(mx, _faster_pool),
     "faster_rcnn_batch": lambda mx: region_net(mx, _faster_pool, multi=True),
-    "rfcn": lambda mx: region_net(mx, _rfcn_pool),
-    "deformable": lambda mx: region_net(mx, _deformable_pool),
-}
+    "rfcn": lambda mx: region_net(mx, _rfcn_pool), "deformable": lambda mx: region_net(mx, _deformable_pool),
+}  # fmt: skip
 
 
 def fill(name, shape, random):

@@ -32,9 +32,8 @@ def mlp(dropout=0.0, norm=False):
 def embedding():
     """Return a network with a table of words whose gradient is row-sparse."""
     weight = mx.sym.Variable("table_weight", stype="row_sparse")
-    table = mx.sym.contrib.SparseEmbedding(
-        mx.sym.Variable("data"), weight, input_dim=40, output_dim=6, name="table"
-    )
+    size = {"input_dim": 40, "output_dim": 6, "name": "table"}
+    table = mx.sym.contrib.SparseEmbedding(mx.sym.Variable("data"), weight, **size)
     return classified(mx.sym.mean(table, axis=1))
 
 
@@ -54,10 +53,8 @@ def train(net, x, y, batch, kvstore, optimizer=SGD, epochs=2, context=None, amp=
     mx.random.seed(5)
     module = mx.mod.Module(net, context=context or mx.cpu(), amp=amp)
     options = {"optimizer": optimizer[0], "optimizer_params": optimizer[1], **options}
-    start = mx.init.Xavier()
-    return module, module.fit(
-        mx.io.NDArrayIter(x, y, batch), kvstore=kvstore, initializer=start, num_epoch=epochs, **options
-    )
+    options.setdefault("initializer", mx.init.Xavier())
+    return module, module.fit(mx.io.NDArrayIter(x, y, batch), kvstore=kvstore, num_epoch=epochs, **options)
 
 
 def expect(error, text, call):

@@ -6,8 +6,6 @@ import numpy as np
 
 import dpmodule.fluid as fluid
 
-__all__ = ["PROTOTXT", "bow_net", "programs", "run", "text_inputs", "values", "write_files"]
-
 PROTOTXT = """name: "MultiSlotDataFeed"
 batch_size: 2
 multi_slot_desc {

@@ -5,8 +5,6 @@ from hypothesis import HealthCheck, settings
 
 from dpmodule import native
 
-__all__ = ["agree", "backend", "backends", "outcome", "with_backend"]
-
 backends = ["native", "python"] if native.core is not None else ["python"]
 
 
@@ -21,9 +19,8 @@ def backend(request, monkeypatch):
 def with_backend(examples):
     """Return hypothesis's settings for tests of both."""
     ignored = [HealthCheck.function_scoped_fixture]
-    return settings(
-        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=ignored, database=None
-    )
+    more = {"deadline": None, "derandomize": True, "database": None}
+    return settings(max_examples=examples, suppress_health_check=ignored, **more)
 
 
 def outcome(functor):

@@ -116,13 +116,12 @@ def counting_net(lines):
     return mx.sym.LinearRegressionOutput(pooled, mx.sym.Variable("label"), name="o")
 
 
-def write_lines(folder, counts, first=0, blank_every=7):
+def write_lines(folder, counts):
     """Write files of lines with numbers of their own, and blank ones among them; returns their paths."""
-    paths = []
+    paths, first = [], 0
     for number, count in enumerate(counts):
         path = folder / f"lines-{number}"
-        own = [f"1 {first + i} 1 1\n" + "\n" * (i % blank_every == 0) for i in range(count)]
-        path.write_text("".join(own))
+        path.write_text("".join(f"1 {first + i} 1 1\n" + "\n" * (i % 7 == 0) for i in range(count)))
         paths.append(str(path))
         first += count
     return paths

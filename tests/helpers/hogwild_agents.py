@@ -10,18 +10,6 @@ import torch
 
 from dpmodule.agents import Agent, FixedDialogTeacher, Teacher
 
-__all__ = [
-    "Answers",
-    "Misbehaves",
-    "NoShare",
-    "OwnPart",
-    "Questions",
-    "Seen",
-    "Unpicklable",
-    "no_threads",
-    "pids",
-]
-
 
 def pids(world):
     """Return the ids of a HogwildWorld's worker processes."""
@@ -74,11 +62,8 @@ class Seen(Answers):
     def __init__(self, opt, shared=None):
         super().__init__(opt, shared)
         self.worker, self.saved = (shared or {}).get("threadindex", 0), None
-        for name, size, dtype in (
-            ("seen", 2000, torch.int64),
-            ("parleys", 8, torch.int64),
-            ("draws", 24, torch.float64),
-        ):
+        kinds = {"seen": (2000, torch.int64), "parleys": (8, torch.int64), "draws": (24, torch.float64)}
+        for name, (size, dtype) in kinds.items():
             setattr(self, name, shared[name] if shared else torch.zeros(size, dtype=dtype).share_memory_())
 
     def share(self):

@@ -89,10 +89,8 @@ def recorded(mx, folder):
         found[f"record/{key}/{name}"] = read("ImageRecordIter", name, 1, options).next().data[0].asnumpy()[0]
     for key, options in OPTIONS["det"].items():
         batch = read("ImageDetRecordIter", "det", 3, options).next()
-        found[f"det/{key}/data"], found[f"det/{key}/label"] = (
-            batch.data[0].asnumpy(),
-            batch.label[0].asnumpy(),
-        )
+        found[f"det/{key}/data"] = batch.data[0].asnumpy()
+        found[f"det/{key}/label"] = batch.label[0].asnumpy()
     for index in ("", f"{folder}/many.idx"):
         it = read("ImageRecordIter", "many", 4, {}, path_imgidx=index, shuffle=True, seed=5)
         for epoch in range(2):

@@ -5,8 +5,6 @@ import os
 from contextlib import contextmanager
 from unittest import mock
 
-__all__ = ["interrupted"]
-
 STEPS = ("open", "replace", "unlink", "chmod")
 
 

@@ -12,6 +12,16 @@ def arrays(n):
     return np.arange(2 * n, dtype="f4").reshape(n, 2), np.arange(n, dtype="f4")
 
 
+def of_kind(mx, kind, n):
+    """Return data, labels and layout of one of the kinds dense, csr, ragged and TN."""
+    data, labels = arrays(n)
+    if kind == "csr":
+        data = mx.nd.sparse.csr_matrix(data)
+    if kind == "ragged":
+        data = {"data": [[float(i)] * (i % 3 + 1) for i in range(n)]}
+    return (data.T.copy(), labels[None], "TN") if kind == "TN" else (data, labels, "NCHW")
+
+
 def batch(b):
     return [b.data[0].asnumpy()[:, 0].tolist(), b.label[0].asnumpy().tolist(), b.pad]
 

@@ -13,13 +13,8 @@ from helpers import compiled
 
 _NAMES = "functor argument bounds shape dtype state file file_format memory"
 _ERRORS = (base.ArgumentError, base.BoundsError, base.ShapeError, base.DTypeError, base.StateError)
-KINDS = dict(
-    zip(
-        _NAMES.split(),
-        (FunctorError, *_ERRORS, base.FileError, base.FileFormatError, MemoryError),
-        strict=True,
-    )
-)
+_MORE = (base.FileError, base.FileFormatError, MemoryError)
+KINDS = dict(zip(_NAMES.split(), (FunctorError, *_ERRORS, *_MORE), strict=True))
 """Kinds of dpmodule::Error in their order, and what they are in Python."""
 
 

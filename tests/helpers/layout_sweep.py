@@ -17,8 +17,6 @@ from dpmodule.base import MXNetError
 from helpers.op_case import OpCase, call, parsed
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
-__all__ = ["calls"]
-
 
 def turned(t):
     """Return it with the first axis innermost in memory."""
@@ -49,12 +47,9 @@ def shifted(t):
 
 
 LAYOUTS = {
-    "plain": torch.Tensor.contiguous,
-    "turned": turned,
-    "channels_last": channels_last,
-    "gapped": gapped,
+    "plain": torch.Tensor.contiguous, "turned": turned, "channels_last": channels_last, "gapped": gapped,
     "shifted": shifted,
-}
+}  # fmt: skip
 MOST = 8
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "bfloat16": 0.1, "float16": 2e-2}
 
@@ -84,11 +79,8 @@ def calls(names):
         if names and (op.name not in names or count[op.name] > MOST):
             continue
         kinds = [] if op.variadic else [each.kind for each in op.active_inputs(parsed(case.name, case.attrs))]
-        floats = [
-            i
-            for i, x in enumerate(case.inputs)
-            if np.asarray(x).dtype.kind == "f" and not (i < len(kinds) and kinds[i] == "aux")
-        ]
+        floats = [i for i, x in enumerate(case.inputs) if np.asarray(x).dtype.kind == "f"]
+        floats = [i for i in floats if i >= len(kinds) or kinds[i] != "aux"]
         if floats and not op.random:
             yield case, floats[:4]
 
@@ -153,8 +145,6 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     types, names = sys.argv[1].split(","), frozenset(sys.argv[2:])
-    wrong = [
-        text for case, floats in calls(names) for dtype in types for text in differences(case, dtype, floats)
-    ]
+    wrong = [each for call in calls(names) for kind in types for each in differences(call[0], kind, call[1])]
     print(*wrong[:20], sep="\n")
     sys.exit(bool(wrong))

@@ -12,8 +12,6 @@ import warnings
 
 import numpy as np
 
-__all__ = ["RIGHT", "Runner", "are_alike", "wrong_calls", "wrong_types"]
-
 _FIVE = "[X(3), X(3), X(3), X(3), X(3)]"
 _LSTM = "dy.VanillaLSTMBuilder(1, 3, 2, M()).initial_state()"
 _GATES = "X(12, 2), X(12, 3), X(12)"
@@ -82,12 +80,9 @@ _SHAPES = "1|2|3|4|5|6|12|3, 1|1, 3|3, 4|4, 3|3, 3|4, 4|2, 3, 4|3, 4, 1|5, 4, 2|
 
 
 _KINDS = [  # what stands in a call, what may stand there, and what never does
-    (r"[XPT]\(|np", "", "None|'x'|np.ones(3)"),
-    (r"[\[(]", "", "None|object()"),
-    ("True|False", _FLAGS, "'no'|[]|0.5"),
-    ("'", _TEXTS, ""),
-    (r"\d+$", _INTEGERS, "None|'a'|0.5|object()"),
-    ("", _NUMBERS, "None|'a'|{}|[None]"),
+    *((r"[XPT]\(|np", "", "None|'x'|np.ones(3)"), (r"[\[(]", "", "None|object()")),
+    *(("True|False", _FLAGS, "'no'|[]|0.5"), ("'", _TEXTS, "")),
+    *((r"\d+$", _INTEGERS, "None|'a'|0.5|object()"), ("", _NUMBERS, "None|'a'|{}|[None]")),
 ]
 
 

@@ -12,9 +12,6 @@ import numpy as np
 import dpmodule as mx
 from dpmodule.onnx.prediction import prediction_graph
 
-__all__ = ["CHECKPOINTS", "LARGE", "NETWORKS", "ROOT", "SYMBOLS", "Model"]
-__all__ += ["by_path", "model", "with_parameters"]
-
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 
@@ -82,37 +79,26 @@ def pictures(*shape):
 
 
 SIZES = {
-    "miraclewkf_lenet_output": (2, 1, 28, 28),
-    "songtianyi_go_test_pr3": (4, 1),
-    "yyuananyvi_det1_model": (2, 3, 40, 52),
-    "yyuananyvi_det2_model": (2, 3, 24, 24),
-    "yyuananyvi_det3_model": (2, 3, 48, 48),
-    "zhuxuhan_model": (2, 3, 112, 112),
-    "zzzkk2009_checkpoint_checkpoint": (2, 3, 112, 112),
-    "yeyupiaoli_model_model": (2, 3, 48, 48),
-    "save_000800": (2, 20),
-    "miaow1988_model": (2, 3, 224, 224),
-    "miraclewkf_vgg_fc_ilsvrc_16_laye": (2, 3, 224, 224),
+    "miraclewkf_lenet_output": (2, 1, 28, 28), "songtianyi_go_test_pr3": (4, 1),
+    "yyuananyvi_det1_model": (2, 3, 40, 52), "yyuananyvi_det2_model": (2, 3, 24, 24),
+    "yyuananyvi_det3_model": (2, 3, 48, 48), "zhuxuhan_model": (2, 3, 112, 112),
+    "zzzkk2009_checkpoint_checkpoint": (2, 3, 112, 112), "yeyupiaoli_model_model": (2, 3, 48, 48),
+    "save_000800": (2, 20), "miaow1988_model": (2, 3, 224, 224), "miraclewkf_vgg_fc_ilsvrc_16_laye": (2, 3, 224, 224),
     "attrs": (2, 20),
-}
+}  # fmt: skip
 """Shapes of the inputs; the rest see small pictures."""
 
+STEMS = [path.stem for path in (DATA / "symbols").glob("*.json")]
 SYMBOLS = sorted(
-    path.stem.removesuffix("-symbol")
-    for path in (DATA / "symbols").glob("*.json")
-    if path.stem.endswith("-symbol") or path.stem == "save_000800"
+    [each.removesuffix("-symbol") for each in STEMS if each.endswith(("-symbol", "save_000800"))]
 )
 CHECKPOINTS = sorted(path.parent.name for path in (DATA / "checkpoints").glob("*/*.params"))
 NETWORKS = ["mlp", "lenet", "lstm", "resnet18", "resnet20", "resnet50"]
-LARGE = [
-    "resnet18",
-    "resnet50",
-    "apache_test_dnnl_test_dnnl_model",
-    "miaow1988_model",
-    "miraclewkf_resnet_18_model",
-]
-LARGE += ["miraclewkf_vgg16_reduced_model", "miraclewkf_vgg_fc_ilsvrc_16_laye", "zhuxuhan_model"]
-LARGE.append("zzzkk2009_checkpoint_checkpoint")
+_LARGE = """
+resnet18 resnet50 apache_test_dnnl_test_dnnl_model miaow1988_model miraclewkf_resnet_18_model zhuxuhan_model
+miraclewkf_vgg16_reduced_model miraclewkf_vgg_fc_ilsvrc_16_laye zzzkk2009_checkpoint_checkpoint
+"""
+LARGE = _LARGE.split()
 """Networks that take a second or more."""
 
 

@@ -10,8 +10,6 @@ import dpmodule.autobatch as dy
 from dpmodule import agents, fluid
 from helpers.hogwild_agents import NoShare
 
-__all__ = ["ERRORS"]
-
 X, Y = np.ones((8, 3), "float32"), np.zeros(8, "float32")
 TENSORS = torch.rand(8, 3), torch.zeros(8).long()
 LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*TENSORS), batch_size=4)

@@ -51,13 +51,8 @@ def described(mx, make):
             return None
     graph = json.loads(symbol.tojson())
     return {
-        "name": symbol.name,
-        "repr": repr(symbol),
-        "outputs": symbol.list_outputs(),
-        "arguments": symbol.list_arguments(),
-        "auxiliary": symbol.list_auxiliary_states(),
-        "inputs": symbol.list_inputs(),
-        "attr_dict": symbol.attr_dict(),
-        "debug_str": symbol.debug_str(),
+        "name": symbol.name, "repr": repr(symbol), "outputs": symbol.list_outputs(),
+        "arguments": symbol.list_arguments(), "auxiliary": symbol.list_auxiliary_states(),
+        "inputs": symbol.list_inputs(), "attr_dict": symbol.attr_dict(), "debug_str": symbol.debug_str(),
         **{key: graph[key] for key in ("nodes", "arg_nodes", "node_row_ptr", "heads")},
-    }
+    }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -84,19 +85,16 @@ class Net:
         types, _, _ = symbol.infer_type(**inputs)
         dtypes = dict(zip(symbol.list_arguments(), types, strict=True))
         rng = np.random.RandomState(seed)
-        return {
-            name: self._rows(rng, name, shape)
-            if name in self.ragged
-            else self._draw(rng, name, shape).astype(dtypes.get(name, "float32"))
-            for name, shape in sorted(every.items())
-        }
+        found = {}
+        for name, shape in sorted(every.items()):
+            drawn = (self._rows if name in self.ragged else self._draw)(rng, name, shape)
+            found[name] = drawn if name in self.ragged else drawn.astype(dtypes.get(name, "float32"))
+        return found
 
     def _rows(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of lists of different lengths."""
         rows = np.empty(shape[0], dtype=object)
-        rows[:] = [
-            rng.randint(0, self.below[name], length).tolist() for length in rng.randint(1, 6, shape[0])
-        ]
+        rows[:] = [rng.randint(0, self.below[name], size).tolist() for size in rng.randint(1, 6, len(rows))]
         return rows
 
     def _draw(self, rng: np.random.RandomState, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -128,7 +126,18 @@ def net(
         made = build(*(S.Variable(each, stype="ragged" if each in ragged else None) for each in shapes))
         return S.Group(made) if isinstance(made, (list, tuple)) else made
 
-    NETS[name] = Net(symbol, shapes, below or {}, types or {}, ragged, params or {}, rows, random)
+    below = {each: most for each, most in {"i": 9, **(below or {})}.items() if each in shapes}
+    NETS[name] = Net(symbol, shapes, below, types or {}, ragged, params or {}, rows, random)
+
+
+def op(kind: str, **options: Any) -> Callable[..., Any]:
+    """Return a function that calls an operator."""
+    return lambda *inputs: getattr(S, kind)(*inputs, **options)
+
+
+def swapped(x, first=0):
+    """Swap two axes that follow each other."""
+    return S.SwapAxis(x, dim1=first, dim2=first + 1)
 
 
 # dense layers and functions of single numbers
@@ -140,11 +149,8 @@ net("dense of many rows", lambda x: S.FullyConnected(x, num_hidden=9), x=(130, 3
 net("dense on three axes", lambda x: S.FullyConnected(x, num_hidden=5, flatten=False), x=(4, 3, 7))
 net("dense on flattened images", lambda x: S.FullyConnected(x, num_hidden=5), x=(4, 3, 2, 2))
 for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign"):
-    net(
-        f"dense and {kind}",
-        lambda x, kind=kind: S.Activation(S.FullyConnected(x, num_hidden=18), act_type=kind),
-        x=(6, 19),
-    )
+    act = op("Activation", act_type=kind)
+    net(f"dense and {kind}", lambda x, act=act: act(S.FullyConnected(x, num_hidden=18)), x=(6, 19))
 for kind in ("leaky", "elu", "selu", "gelu", "prelu"):
     net(f"LeakyReLU {kind}", lambda x, kind=kind: S.LeakyReLU(x * 2, act_type=kind), x=(4, 3, 5))
 for kind in (
@@ -166,48 +172,27 @@ net("smooth_l1", lambda x: S.smooth_l1(x, scalar=0.5), x=(4, 6))
 # shapes
 
 net("transpose and arithmetic", lambda x: S.transpose(x, axes=(0, 2, 1)) * 2 + 1, x=(4, 3, 5))
-net("transposed weight", lambda x: S.dot(x, S.transpose(S.Variable("w", shape=(5, 6)))), x=(4, 6))
-net(
-    "dot with a transposed side",
-    lambda x: S.dot(x, S.Variable("w", shape=(5, 6)), transpose_b=True),
-    x=(4, 6),
-)
+weight = S.Variable("w", shape=(5, 6))
+net("transposed weight", lambda x: S.dot(x, S.transpose(weight)), x=(4, 6))
+net("dot with a transposed side", lambda x: S.dot(x, weight, transpose_b=True), x=(4, 6))
 net("batch_dot", lambda x, y: S.batch_dot(x, y, transpose_b=True), x=(4, 3, 5), y=(4, 2, 5))
 net("reshapes", lambda x: S.Reshape(S.Reshape(x, shape=(0, -3)) * 2, shape=(0, -4, 3, -1)), x=(4, 3, 5))
 net("concatenated", lambda x, y: S.Concat(x, y * 2, x, dim=1), x=(4, 3), y=(4, 5))
 net("stacked", lambda x, y: S.stack(x, y, axis=1), x=(4, 3), y=(4, 3))
 net("split", lambda x: [*S.SliceChannel(x * 2, num_outputs=3, axis=1)], x=(4, 6))
-net(
-    "sliced",
-    lambda x: S.slice_axis(x, axis=1, begin=1, end=-1) * S.slice(x, begin=(None, 2), end=(None, 6)),
-    x=(4, 6),
-)
-net(
-    "sliced with steps",
-    lambda x: S.slice(x, begin=(None, 5, 0), end=(None, 0, 4), step=(None, -2, 3)),
-    x=(4, 6, 4),
-)
+inner = op("slice_axis", axis=1, begin=1, end=-1)
+net("sliced", lambda x: inner(x) * S.slice(x, begin=(None, 2), end=(None, 6)), x=(4, 6))
+net("sliced with steps", op("slice", begin=(None, 5, 0), end=(None, 0, 4), step=(None, -2, 3)), x=(4, 6, 4))
 net("padded", lambda x: S.Pad(x, mode="edge", pad_width=(0, 0, 0, 0, 1, 2, 2, 1)), x=(4, 2, 3, 4))
-net(
-    "padded by reflection",
-    lambda x: S.Pad(x, mode="reflect", pad_width=(0, 0, 0, 0, 1, 1, 1, 1)),
-    x=(4, 2, 3, 4),
-)
+net("padded by reflection", op("Pad", mode="reflect", pad_width=(0, 0, 0, 0, 1, 1, 1, 1)), x=(4, 2, 3, 4))
 net("tiled and repeated", lambda x: S.tile(S.repeat(x, repeats=2, axis=1), reps=(1, 3)), x=(4, 3))
-net(
-    "reversed",
-    lambda x: S.reverse(x, axis=1) - S.SwapAxis(S.SwapAxis(x, dim1=1, dim2=2), dim1=1, dim2=2),
-    x=(4, 3, 5),
-)
+net("reversed", lambda x: S.reverse(x, axis=1) - swapped(swapped(x, 1), 1), x=(4, 3, 5))
 net("expanded and squeezed", lambda x: S.squeeze(S.expand_dims(x, axis=1) * 2, axis=1), x=(4, 3))
 net("depth to space", lambda x: S.depth_to_space(x, block_size=2), x=(4, 8, 3, 3))
 net("space to depth", lambda x: S.space_to_depth(x, block_size=2), x=(4, 2, 4, 6))
 for kind in ("sum", "mean", "max", "min", "prod", "norm"):
-    net(
-        f"{kind} over an axis",
-        lambda x, kind=kind: S.broadcast_mul(getattr(S, kind)(x, axis=2, keepdims=True), x),
-        x=(4, 3, 5),
-    )
+    over = op(kind, axis=2, keepdims=True)
+    net(f"{kind} over an axis", lambda x, over=over: S.broadcast_mul(over(x), x), x=(4, 3, 5))
 net("mean over pixels", lambda x: S.mean(x, axis=(2, 3)), x=(4, 3, 5, 6))
 net("sum over all but the batch", lambda x: S.sum(x, axis=0, exclude=True), x=(4, 3, 5))
 net("sorted", lambda x: S.sort(x, axis=1) + S.topk(x, axis=1, k=5, ret_typ="value"), x=(4, 5))
@@ -215,94 +200,38 @@ net("argmax", lambda x: S.argmax(x, axis=1), x=(4, 5))
 net("cumsum", lambda x: S.cumsum(x, axis=1), x=(4, 5))
 net("picked", lambda x, i: S.pick(x, i, axis=1), below={"i": 5}, x=(4, 5), i=(4,))
 net("one_hot", lambda i: S.one_hot(i, depth=5), below={"i": 5}, i=(4,))
-net("taken", lambda i: S.take(S.Variable("w", shape=(7, 3), dtype="float32"), i), below={"i": 7}, i=(4, 2))
-net(
-    "gather_nd",
-    lambda i: S.gather_nd(S.Variable("w", shape=(7, 3), dtype="float32"), S.transpose(i)),
-    below={"i": 3},
-    i=(4, 2),
-    rows=False,
-)
+table = S.Variable("w", shape=(7, 3), dtype="float32")
+net("taken", lambda i: S.take(table, i), below={"i": 7}, i=(4, 2))
+net("gather_nd", lambda i: S.gather_nd(table, S.transpose(i)), below={"i": 3}, i=(4, 2), rows=False)
 
 # convolutions and pooling
 
-for kernel in (1, 2, 3, 5):
-    for channels in (1, 3, 8):
-        net(
-            f"convolution {kernel}x{kernel} of {channels}",
-            lambda x, k=kernel: S.Convolution(x, kernel=(k, k), num_filter=4, pad=(k // 2, k // 2)),
-            x=(3, channels, 7, 6),
-        )
-net(
-    "convolution with stride",
-    lambda x: S.Convolution(x, kernel=(3, 3), stride=(2, 1), num_filter=4),
-    x=(3, 3, 9, 8),
-)
-net(
-    "dilated convolution",
-    lambda x: S.Convolution(x, kernel=(3, 3), dilate=(2, 2), num_filter=4),
-    x=(3, 3, 9, 8),
-)
-net(
-    "grouped convolution",
-    lambda x: S.Convolution(x, kernel=(3, 3), num_group=2, num_filter=4),
-    x=(3, 6, 7, 7),
-)
-net(
-    "depthwise convolution",
-    lambda x: S.Convolution(x, kernel=(3, 3), num_group=6, num_filter=6),
-    x=(3, 6, 7, 7),
-)
-net(
-    "1x1 strided convolution",
-    lambda x: S.Convolution(x, kernel=(1, 1), stride=(2, 2), num_filter=4),
-    x=(3, 6, 7, 7),
-)
-net(
-    "uneven convolution",
-    lambda x: S.Convolution(x, kernel=(1, 5), pad=(0, 2), num_filter=4, no_bias=True),
-    x=(3, 3, 6, 8),
-)
+for kernel, channels in product((1, 2, 3, 5), (1, 3, 8)):
+    layer = op("Convolution", kernel=(kernel,) * 2, num_filter=4, pad=(kernel // 2,) * 2)
+    net(f"convolution {kernel}x{kernel} of {channels}", layer, x=(3, channels, 7, 6))
+net("convolution with stride", op("Convolution", kernel=(3, 3), stride=(2, 1), num_filter=4), x=(3, 3, 9, 8))
+net("dilated convolution", op("Convolution", kernel=(3, 3), dilate=(2, 2), num_filter=4), x=(3, 3, 9, 8))
+net("grouped convolution", op("Convolution", kernel=(3, 3), num_group=2, num_filter=4), x=(3, 6, 7, 7))
+net("depthwise convolution", op("Convolution", kernel=(3, 3), num_group=6, num_filter=6), x=(3, 6, 7, 7))
+net("1x1 strided convolution", op("Convolution", kernel=(1, 1), stride=(2, 2), num_filter=4), x=(3, 6, 7, 7))
+bare = {"num_filter": 4, "no_bias": True}
+net("uneven convolution", op("Convolution", kernel=(1, 5), pad=(0, 2), **bare), x=(3, 3, 6, 8))
 net("1-D convolution", lambda x: S.Convolution(x, kernel=(3,), pad=(1,), num_filter=4), x=(3, 2, 9))
 net("3-D convolution", lambda x: S.Convolution(x, kernel=(2, 3, 2), num_filter=4), x=(3, 2, 4, 5, 4))
-net(
-    "deconvolution",
-    lambda x: S.Deconvolution(x, kernel=(3, 3), stride=(2, 2), adj=(1, 1), num_filter=3),
-    x=(3, 4, 5, 4),
-)
-net(
-    "grouped deconvolution",
-    lambda x: S.Deconvolution(x, kernel=(2, 2), num_group=2, num_filter=4),
-    x=(3, 4, 5, 4),
-)
-for kind in ("max", "avg", "sum"):
-    for convention in ("valid", "full"):
-        net(
-            f"{kind} pooling, {convention}",
-            lambda x, kind=kind, convention=convention: S.Pooling(
-                x, kernel=(3, 2), stride=(2, 2), pad=(1, 0), pool_type=kind, pooling_convention=convention
-            ),
-            x=(3, 3, 7, 6),
-        )
-net(
-    "lp pooling",
-    lambda x: S.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2),
-    x=(3, 3, 6, 6),
-)
-net(
-    "pooling without padding in the mean",
-    lambda x: S.Pooling(x, kernel=(3, 3), pad=(1, 1), pool_type="avg", count_include_pad=False),
-    x=(3, 3, 6, 6),
-)
-net(
-    "global pooling", lambda x: S.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="max"), x=(3, 3, 6, 5)
-)
+layer = op("Deconvolution", kernel=(3, 3), stride=(2, 2), adj=(1, 1), num_filter=3)
+net("deconvolution", layer, x=(3, 4, 5, 4))
+net("grouped deconvolution", op("Deconvolution", kernel=(2, 2), num_group=2, num_filter=4), x=(3, 4, 5, 4))
+for kind, convention in product(("max", "avg", "sum"), ("valid", "full")):
+    how = {"pool_type": kind, "pooling_convention": convention}
+    how |= {"kernel": (3, 2), "stride": (2, 2), "pad": (1, 0)}
+    net(f"{kind} pooling, {convention}", op("Pooling", **how), x=(3, 3, 7, 6))
+net("lp pooling", op("Pooling", kernel=(2, 2), stride=(2, 2), pool_type="lp", p_value=2), x=(3, 3, 6, 6))
+layer = op("Pooling", kernel=(3, 3), pad=(1, 1), pool_type="avg", count_include_pad=False)
+net("pooling without padding in the mean", layer, x=(3, 3, 6, 6))
+net("global pooling", op("Pooling", global_pool=True, kernel=(1, 1), pool_type="max"), x=(3, 3, 6, 5))
 net("1-D pooling", lambda x: S.Pooling(x, kernel=(3,), stride=(2,), pool_type="max"), x=(3, 3, 9))
-net(
-    "relu and pooling",
-    lambda x: S.Pooling(S.relu(x), kernel=(2, 2), stride=(2, 2), pool_type="max"),
-    x=(3, 3, 6, 6),
-)
+halved = op("Pooling", kernel=(2, 2), stride=(2, 2), pool_type="max")
+net("relu and pooling", lambda x: halved(S.relu(x)), x=(3, 3, 6, 6))
 net("upsampled", lambda x: S.UpSampling(x, scale=2, sample_type="nearest"), x=(3, 3, 4, 5))
 net("resized", lambda x: S.contrib.BilinearResize2D(x, height=7, width=5), x=(3, 3, 4, 4))
 net("adaptive pooling", lambda x: S.contrib.AdaptiveAvgPooling2D(x, output_size=(2, 3)), x=(3, 3, 7, 6))
@@ -339,15 +268,9 @@ def dense_block(x):
 
 def u_net(x):
     """Return an encoder and a decoder with a connection between them."""
-    down = S.relu(S.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=4))
-    low = S.relu(
-        S.Convolution(
-            S.Pooling(down, kernel=(2, 2), stride=(2, 2), pool_type="max"),
-            kernel=(3, 3),
-            pad=(1, 1),
-            num_filter=4,
-        )
-    )
+    layer = op("Convolution", kernel=(3, 3), pad=(1, 1), num_filter=4)
+    down = S.relu(layer(x))
+    low = S.relu(layer(halved(down)))
     up = S.Deconvolution(low, kernel=(2, 2), stride=(2, 2), num_filter=4)
     return S.Convolution(S.Concat(down, up, dim=1), kernel=(1, 1), num_filter=2)
 
@@ -356,24 +279,15 @@ net("residual network", residual, x=(4, 3, 8, 8), rows=False)
 net("squeeze and excitation", squeeze_and_excitation, x=(3, 3, 6, 6))
 net("dense block", dense_block, x=(3, 2, 6, 6))
 net("U-Net", u_net, x=(3, 2, 8, 6))
-net(
-    "two towers",
-    lambda x, y: S.Concat(conv_bn(x, 3), conv_bn(y, 2), dim=1),
-    x=(3, 3, 6, 6),
-    y=(3, 1, 6, 6),
-    rows=False,
-)
+shapes = {"x": (3, 3, 6, 6), "y": (3, 1, 6, 6)}
+net("two towers", lambda x, y: S.Concat(conv_bn(x, 3), conv_bn(y, 2), dim=1), **shapes, rows=False)
 
 # normalisation
 
 net("BatchNorm", lambda x: S.BatchNorm(x, fix_gamma=False), x=(4, 3, 5, 5), rows=False)
 net("BatchNorm with fixed gamma", lambda x: S.BatchNorm(x), x=(4, 3, 5, 5), rows=False)
 net("BatchNorm of rows", lambda x: S.BatchNorm(x, fix_gamma=False, eps=1e-3), x=(6, 5), rows=False)
-net(
-    "BatchNorm by moving statistics",
-    lambda x: S.BatchNorm(x, fix_gamma=False, use_global_stats=True),
-    x=(4, 3, 5, 5),
-)
+net("BatchNorm by moving statistics", op("BatchNorm", fix_gamma=False, use_global_stats=True), x=(4, 3, 5, 5))
 net("BatchNorm and relu", lambda x: S.relu(S.BatchNorm(x, fix_gamma=False)), x=(4, 3, 5, 5), rows=False)
 net("convolution, BatchNorm and relu", lambda x: conv_bn(x, 4), x=(4, 3, 6, 6), rows=False)
 net("LayerNorm", lambda x: S.LayerNorm(x), x=(4, 3, 6))
@@ -392,64 +306,34 @@ net("softmax of one column", lambda x: S.softmax(x), x=(4, 1))
 net("SoftmaxActivation of channels", lambda x: S.SoftmaxActivation(x, mode="channel"), x=(4, 5, 3, 3))
 
 
-def loss(kind, **options):
-    """Return a function that adds a loss on a dense layer."""
-    return lambda x, label: getattr(S, kind)(S.FullyConnected(x, num_hidden=3), label, **options)
+dense = op("FullyConnected", num_hidden=3)
+
+
+def loss(kind, layer=dense, **options):
+    """Return a function that adds a loss on a layer."""
+    return lambda x, label: getattr(S, kind)(layer(x), label, **options)
 
 
 net("SoftmaxOutput", loss("SoftmaxOutput"), x=(4, 6), label=(4,))
-net(
-    "SoftmaxOutput with ignored labels",
-    loss("SoftmaxOutput", use_ignore=True, ignore_label=1),
-    x=(6, 6),
-    label=(6,),
-)
-net(
-    "SoftmaxOutput divided by valid labels",
-    loss("SoftmaxOutput", use_ignore=True, ignore_label=1, normalization="valid"),
-    x=(6, 6),
-    label=(6,),
-    rows=False,
-)
-net(
-    "SoftmaxOutput with smoothed labels",
-    loss("SoftmaxOutput", smooth_alpha=0.1, grad_scale=0.5),
-    x=(4, 6),
-    label=(4,),
-)
-net(
-    "SoftmaxOutput of pixels",
-    lambda x, label: S.SoftmaxOutput(S.Convolution(x, kernel=(1, 1), num_filter=3), label, multi_output=True),
-    x=(3, 2, 4, 4),
-    label=(3, 16),
-)
+ignoring = {"use_ignore": True, "ignore_label": 1}
+net("SoftmaxOutput with ignored labels", loss("SoftmaxOutput", **ignoring), x=(6, 6), label=(6,))
+layer = loss("SoftmaxOutput", **ignoring, normalization="valid")
+net("SoftmaxOutput divided by valid labels", layer, x=(6, 6), label=(6,), rows=False)
+layer = loss("SoftmaxOutput", smooth_alpha=0.1, grad_scale=0.5)
+net("SoftmaxOutput with smoothed labels", layer, x=(4, 6), label=(4,))
+layer = loss("SoftmaxOutput", op("Convolution", kernel=(1, 1), num_filter=3), multi_output=True)
+net("SoftmaxOutput of pixels", layer, x=(3, 2, 4, 4), label=(3, 16))
 net("LinearRegressionOutput", loss("LinearRegressionOutput"), x=(4, 6), label=(4, 3))
 net("LogisticRegressionOutput", loss("LogisticRegressionOutput"), below={"label": 2}, x=(4, 6), label=(4, 3))
 net("MAERegressionOutput", loss("MAERegressionOutput"), x=(4, 6), label=(4, 3))
 net("SVMOutput", loss("SVMOutput"), x=(4, 6), label=(4,))
-net("MakeLoss", lambda x: S.MakeLoss(S.square(S.FullyConnected(x, num_hidden=3)), grad_scale=0.3), x=(4, 6))
-net(
-    "cross-entropy by hand",
-    lambda x, i: S.MakeLoss(-S.pick(S.log_softmax(S.FullyConnected(x, num_hidden=3)), i)),
-    below={"i": 3},
-    x=(4, 6),
-    i=(4,),
-)
-net(
-    "two losses",
-    lambda x, label: [
-        S.SoftmaxOutput(S.FullyConnected(x, num_hidden=3), label),
-        S.MakeLoss(S.sum(x * x, axis=1)),
-    ],
-    x=(4, 6),
-    label=(4,),
-)
-net(
-    "a loss and a blocked output",
-    lambda x, label: [S.BlockGrad(x * 2), S.SoftmaxOutput(S.FullyConnected(x, num_hidden=3), label)],
-    x=(4, 6),
-    label=(4,),
-)
+net("MakeLoss", lambda x: S.MakeLoss(S.square(dense(x)), grad_scale=0.3), x=(4, 6))
+cross = lambda x, i: S.MakeLoss(-S.pick(S.log_softmax(dense(x)), i))  # noqa: E731
+net("cross-entropy by hand", cross, below={"i": 3}, x=(4, 6), i=(4,))
+given = {"x": (4, 6), "label": (4,)}
+net("two losses", lambda x, y: [S.SoftmaxOutput(dense(x), y), S.MakeLoss(S.sum(x * x, axis=1))], **given)
+blocked = lambda x, label: [S.BlockGrad(x * 2), S.SoftmaxOutput(dense(x), label)]  # noqa: E731
+net("a loss and a blocked output", blocked, **given)
 
 # sequences
 
@@ -465,17 +349,13 @@ def recurrent(cell, steps=4, head=True):
 
 
 CELLS = {
-    "RNN": lambda: mx.rnn.RNNCell(5),
-    "LSTM": lambda: mx.rnn.LSTMCell(5),
-    "GRU": lambda: mx.rnn.GRUCell(5),
+    "RNN": lambda: mx.rnn.RNNCell(5), "LSTM": lambda: mx.rnn.LSTMCell(5), "GRU": lambda: mx.rnn.GRUCell(5),
     "fused LSTM": lambda: mx.rnn.FusedRNNCell(5, 1, "lstm"),
     "fused bidirectional GRU": lambda: mx.rnn.FusedRNNCell(5, 2, "gru", bidirectional=True),
     "fused tanh RNN": lambda: mx.rnn.FusedRNNCell(5, 1, "rnn_tanh"),
-    "bidirectional LSTM": lambda: mx.rnn.BidirectionalCell(
-        mx.rnn.LSTMCell(3, "l_"), mx.rnn.LSTMCell(3, "r_")
-    ),
+    "bidirectional LSTM": lambda: mx.rnn.BidirectionalCell(*(mx.rnn.LSTMCell(3, p) for p in ("l_", "r_"))),
     "residual GRU": lambda: mx.rnn.ResidualCell(mx.rnn.GRUCell(6)),
-}
+}  # fmt: skip
 
 
 def two_layers():
@@ -507,52 +387,20 @@ def attention(x):
     return S.LayerNorm(x + S.batch_dot(weights, v))
 
 
-net("Embedding", lambda i: S.Embedding(i, input_dim=9, output_dim=4), below={"i": 9}, i=(4, 3))
-net(
-    "Embedding of int64",
-    lambda i: S.Embedding(i, input_dim=9, output_dim=4),
-    below={"i": 9},
-    types={"i": "int64"},
-    i=(4, 3),
-)
-net(
-    "mean of embeddings",
-    lambda i: S.mean(S.Embedding(i, input_dim=9, output_dim=4), axis=1),
-    below={"i": 9},
-    i=(4, 3),
-)
-net(
-    "Embedding with sparse gradient",
-    lambda i: S.sum(S.Embedding(i, input_dim=9, output_dim=4, sparse_grad=True), axis=1),
-    below={"i": 9},
-    i=(4, 3),
-)
-net("words and LSTM", words("LSTM"), below={"i": 9}, i=(3, 4))
-net(
-    "words with sparse gradient and LSTM",
-    words("LSTM", sparse_grad=True),
-    below={"i": 9},
-    i=(3, 4),
-)
-net("words and fused LSTM", words("fused LSTM"), below={"i": 9}, i=(3, 4))
+looked_up = op("Embedding", input_dim=9, output_dim=4)
+net("Embedding", looked_up, i=(4, 3))
+net("Embedding of int64", looked_up, types={"i": "int64"}, i=(4, 3))
+net("mean of embeddings", lambda i: S.mean(looked_up(i), axis=1), i=(4, 3))
+sparse = op("Embedding", input_dim=9, output_dim=4, sparse_grad=True)
+net("Embedding with sparse gradient", lambda i: S.sum(sparse(i), axis=1), i=(4, 3))
+net("words and LSTM", words("LSTM"), i=(3, 4))
+net("words with sparse gradient and LSTM", words("LSTM", sparse_grad=True), i=(3, 4))
+net("words and fused LSTM", words("fused LSTM"), i=(3, 4))
 net("attention", attention, x=(3, 4, 6))
-net(
-    "SequenceMask",
-    lambda x: S.SwapAxis(S.SequenceMask(S.SwapAxis(x, dim1=0, dim2=1)), dim1=0, dim2=1),
-    x=(3, 4, 6),
-)
-net(
-    "SequenceLast",
-    lambda x, n: S.SequenceLast(x, n + 1, axis=1, use_sequence_length=True),
-    below={"n": 4},
-    x=(3, 4, 6),
-    n=(3,),
-)
-net(
-    "SequenceReverse",
-    lambda x: S.SwapAxis(S.SequenceReverse(S.SwapAxis(x, dim1=0, dim2=1)), dim1=0, dim2=1),
-    x=(3, 4, 6),
-)
+net("SequenceMask", lambda x: swapped(S.SequenceMask(swapped(x))), x=(3, 4, 6))
+last = lambda x, n: S.SequenceLast(x, n + 1, axis=1, use_sequence_length=True)  # noqa: E731
+net("SequenceLast", last, below={"n": 4}, x=(3, 4, 6), n=(3,))
+net("SequenceReverse", lambda x: swapped(S.SequenceReverse(swapped(x))), x=(3, 4, 6))
 
 # rows of different lengths
 
@@ -569,29 +417,21 @@ def bag(pool, loss=False, **options):
 
 
 for kind in ("sum", "mean", "sqrt", "max", "first", "last"):
-    net(f"{kind} of ragged rows", bag(kind), below={"i": 9}, ragged=("i",), i=(5,))
-net("bag of words", bag("mean"), below={"i": 9}, ragged=("i",), i=(6,), label=(6,))
-net("sparse bag of words", bag("sum", sparse_grad=True), below={"i": 9}, ragged=("i",), i=(6,), label=(6,))
-net(
-    "ragged and dense inputs",
-    lambda i, x, label: S.SoftmaxOutput(S.Concat(bag("mean")(i), x, dim=1), label),
-    below={"i": 9}, ragged=("i",), i=(6,), x=(6, 2), label=(6,),
-)  # fmt: skip
+    net(f"{kind} of ragged rows", bag(kind), ragged=("i",), i=(5,))
+net("bag of words", bag("mean"), ragged=("i",), i=(6,), label=(6,))
+net("sparse bag of words", bag("sum", sparse_grad=True), ragged=("i",), i=(6,), label=(6,))
+both = lambda i, x, label: S.SoftmaxOutput(S.Concat(bag("mean")(i), x, dim=1), label)  # noqa: E731
+net("ragged and dense inputs", both, ragged=("i",), i=(6,), x=(6, 2), label=(6,))
 
 # dtypes, random numbers, odd sizes
 
-net("float64", lambda x: S.tanh(S.FullyConnected(x, num_hidden=3)), types={"x": "float64"}, x=(4, 6))
+net("float64", lambda x: S.tanh(dense(x)), types={"x": "float64"}, x=(4, 6))
 net("float16", lambda x: S.tanh(x) * 2, types={"x": "float16"}, x=(4, 6))
 net("cast", lambda x: S.Cast(S.Cast(x, dtype="float64") * 2, dtype="float32"), x=(4, 6))
-net("integers", lambda i: S.Cast(i * 2 + 1, dtype="float32"), below={"i": 9}, types={"i": "int32"}, i=(4, 3))
+net("integers", lambda i: S.Cast(i * 2 + 1, dtype="float32"), types={"i": "int32"}, i=(4, 3))
 net("Dropout", lambda x: S.Dropout(S.FullyConnected(x, num_hidden=8), p=0.4), x=(4, 6), random=True)
-net(
-    "Dropout between convolutions",
-    lambda x: conv_bn(S.Dropout(conv_bn(x, 3), p=0.3), 3),
-    x=(4, 3, 6, 6),
-    random=True,
-    rows=False,
-)
+dropped = lambda x: conv_bn(S.Dropout(conv_bn(x, 3), p=0.3), 3)  # noqa: E731
+net("Dropout between convolutions", dropped, x=(4, 3, 6, 6), random=True, rows=False)
 net("one number a row", lambda x: S.sum(S.exp(S.FullyConnected(x, num_hidden=1)), axis=1), x=(5, 1))
 net("MLP", lambda data: mlp(), data=(5, 6))
 net("LeNet", lambda data: lenet(), data=(3, 1, 12, 12))
@@ -599,16 +439,10 @@ net("LeNet", lambda data: lenet(), data=(3, 1, 12, 12))
 
 for seed in range(20):
     symbol, shapes = random_net(seed)
-    net(
-        f"random network {seed}", lambda *_, seed=seed: random_net(seed)[0], random=True, rows=False, **shapes
-    )
+    build = lambda *_, seed=seed: random_net(seed)[0]  # noqa: E731
+    net(f"random network {seed}", build, random=True, rows=False, **shapes)
 for seed in range(40):
     symbol, inputs, weights = random_graph(seed)
     batches = {name: (3, *shape) for name, shape in inputs.items()}
-    net(
-        f"random graph {seed}",
-        lambda *_, seed=seed: random_graph(seed)[0],
-        params=weights,
-        rows=False,
-        **batches,
-    )
+    build = lambda *_, seed=seed: random_graph(seed)[0]  # noqa: E731
+    net(f"random graph {seed}", build, params=weights, rows=False, **batches)

@@ -14,8 +14,6 @@ import torch
 from . import onnx_graphs as hand
 from . import torch_nets as nets
 
-__all__ = ["File", "by_hand", "exporters", "from_sklearn", "from_torch", "with_external"]
-
 
 @dataclass
 class File:
@@ -74,17 +72,13 @@ def _sklearn_models():
 
     small = {"hidden_layer_sizes": (6,), "max_iter": 20, "random_state": 0}
     return {
-        "mlp_classifier": (MLPClassifier(**small), 3),
-        "mlp_two": (MLPClassifier(activation="tanh", **small), 2),
-        "mlp_regressor": (MLPRegressor(**small), 0),
-        "logistic": (LogisticRegression(), 3),
-        "logistic_two": (LogisticRegression(), 2),
-        "linear": (LinearRegression(), 0),
-        "ridge": (Ridge(), 0),
+        "mlp_classifier": (MLPClassifier(**small), 3), "mlp_two": (MLPClassifier(activation="tanh", **small), 2),
+        "mlp_regressor": (MLPRegressor(**small), 0), "logistic": (LogisticRegression(), 3),
+        "logistic_two": (LogisticRegression(), 2), "linear": (LinearRegression(), 0), "ridge": (Ridge(), 0),
         "scaled": (make_pipeline(StandardScaler(), LogisticRegression()), 3),
         "normalized": (make_pipeline(MinMaxScaler(), Normalizer(), LinearRegression()), 0),
         "tree": (DecisionTreeClassifier(max_depth=2), 2),
-    }
+    }  # fmt: skip
 
 
 def from_sklearn(name, folder):

@@ -4,8 +4,6 @@ import numpy as np
 import onnx.parser
 from onnx import numpy_helper
 
-__all__ = ["GRAPHS", "draw", "made", "model_of"]
-
 RNG = np.random.default_rng(0)
 
 
@@ -23,9 +21,8 @@ def model_of(text, opset=17, functions="", domains="", **arrays):
         domains: further ones, as ``"name": version``.
         arrays: initializers.
     """
-    head = (
-        f'<ir_version: {8 if opset <= 17 else 10}, opset_import: ["": {opset}{domains and ", " + domains}]>'
-    )
+    more = domains and f", {domains}"
+    head = f'<ir_version: {8 if opset <= 17 else 10}, opset_import: ["": {opset}{more}]>'
     made = onnx.parser.parse_model(f"{head} g {text} {functions}")
     made.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items())
     return made
@@ -175,10 +172,8 @@ def quantized():
         c = Conv<pads = [1,1,1,1]>(xd, wd, b)  r = Relu(c)
         q = QuantizeLinear(r, ys, yz)  y = DequantizeLinear(q, ys, yz)
     }"""
-    arrays = {
-        "w": RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8),
-        "ws": RNG.random(4).astype("f") / 50,
-    }
+    weight = RNG.integers(-127, 127, (4, 3, 3, 3)).astype(np.int8)
+    arrays = {"w": weight, "ws": RNG.random(4).astype("f") / 50}
     return model_of(text, **arrays, b=draw(4), xz=np.uint8(128), yz=np.uint8(0)), (2, 3, 6, 6), (4, 3, 6, 6)
 
 
@@ -233,34 +228,22 @@ def two_classes():
     return model_of(text, domains='"ai.onnx.ml": 1'), (2, 5), (6, 5)
 
 
+_GRAPHS = (
+    *(channels_last, gathered_shape, expanded, two_classes, averaged, loop_rnn, scan, while_loop, branch),
+    *(constant_branch, detection, quantized, function),
+)
 GRAPHS = {
-    "channels_last": channels_last,
-    "gathered_shape": gathered_shape,
-    "expanded": expanded,
-    "two_classes": two_classes,
-    "averaged": averaged,
-    "loop_rnn": loop_rnn,
-    "scan": scan,
-    "while_loop": while_loop,
-    "branch": branch,
-    "constant_branch": constant_branch,
-    "detection": detection,
+    **{graph.__name__: graph for graph in _GRAPHS},
     "suppression_center": lambda: suppression(1),
     "lstm_reverse": lambda: recurrent("LSTM", "reverse"),
     "lstm_peepholes": lambda: recurrent("LSTM", "bidirectional", peepholes=True),
     "lstm_coupled": lambda: recurrent("LSTM", "forward", ', activations = ["Sigmoid", "Relu", "Tanh"]'),
-    "lstm_lengths": lengths,
-    "gru_before": lambda: recurrent("GRU", "bidirectional"),
-    "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"),
-    "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'),
-    "opset7": lambda: old(7),
-    "opset9": lambda: old(9),
-    "quantized": quantized,
-    "function": function,
-    "resize_cubic": lambda: resized('mode = "cubic"'),
+    "gru_before": lambda: recurrent("GRU", "bidirectional"), "lstm_lengths": lengths,
+    "gru_after": lambda: recurrent("GRU", "reverse", ", linear_before_reset = 1"), "opset7": lambda: old(7),
+    "rnn_relu": lambda: recurrent("RNN", "forward", ', activations = ["Relu"]'), "opset9": lambda: old(9),
     "resize_linear": lambda: resized('mode = "linear", coordinate_transformation_mode = "asymmetric"'),
-    "resize_nearest": lambda: resized('mode = "nearest"'),
-}
+    **{f"resize_{mode}": lambda mode=mode: resized(f'mode = "{mode}"') for mode in ("cubic", "nearest")},
+}  # fmt: skip
 """Name: makes (model, shape of its input, another shape of it where the file leaves sizes open)."""
 
 

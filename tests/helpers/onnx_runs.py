@@ -12,12 +12,6 @@ import dpmodule as mx
 from dpmodule.onnx.export import make_model
 from dpmodule.onnx.prediction import describe_inputs, input_names
 
-__all__ = [
-    *("again", "check_dynamic", "check_op", "check_same", "check_sizes", "compare", "exported", "in_single"),
-    *("our_outputs", "runtime_outputs", "symbol_of"),
-]
-
-
 _OLD = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24)
 """Whether it is a version for Python 3.10, which lacks kernels for some types that later ones have."""
 

@@ -104,9 +104,7 @@ shapes, types = _ruled(infer_shape), _ruled(infer_type)
 """Run an operator's shape or type rule: None = unknown, 0 = unknown dimension."""
 
 
-def gradients(
-    name: str, *arrays: Any, head: Any = None, env: Env | None = None, **attrs: Any
-) -> list[np.ndarray]:
+def gradients(name: str, *arrays: Any, head: Any = None, env: Env | None = None, **attrs: Any) -> list[Any]:
     """Return the gradient of each input for a head gradient of ones, or `head`; zeros where there is none."""
     op = ops.get(name)
     kinds = [] if op.variadic else [i.kind for i in op.active_inputs(parsed(name, attrs))]
@@ -118,9 +116,7 @@ def gradients(
     if out.requires_grad:
         head = np.ones(out.shape) if head is None else np.asarray(head)
         out.backward(torch.from_numpy(head).to(out.dtype))
-    return [
-        np.zeros(t.shape, t.detach().numpy().dtype) if t.grad is None else t.grad.numpy() for t in tensors
-    ]
+    return [(torch.zeros_like(t) if t.grad is None else t.grad).detach().numpy() for t in tensors]
 
 
 def check_value(case: OpCase, rtol: float = 1e-5, atol: float = 1e-6) -> None:
@@ -139,9 +135,7 @@ def check_value(case: OpCase, rtol: float = 1e-5, atol: float = 1e-6) -> None:
     for tensor, kept in zip(tensors, before, strict=True):
         assert torch.equal(tensor.nan_to_num(), kept.nan_to_num()), "an input was changed"
         shared = any(f.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() for f in found)
-        assert op.view or not shared or not tensor.numel(), (
-            "the result shares memory without being declared a view"
-        )
+        assert op.view or not shared or not tensor.numel(), "a view that is not declared"
     if case.expect is not None:
         expected = case.expect(*case.inputs)
         for one, want in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
@@ -180,7 +174,7 @@ def check_gradient(
         np.testing.assert_allclose(analytic[number], numeric, tol, tol, err_msg=f"{case}, input {number}")
 
 
-def values_test(rows: list[Any]) -> Any:
+def values_test(*rows: Any) -> Any:
     """Return a test of rows (name, inputs, attributes, expected): an array, a tuple of them, or a function."""
 
     def test(name, inputs, attrs, expected):
@@ -194,21 +188,20 @@ def values_test(rows: list[Any]) -> Any:
     return walks(rows)(test)
 
 
-def gradients_test(rows: list[Any]) -> Any:
+def gradients_test(*rows: Any) -> Any:
     """Return a test of rows (name, inputs, attributes, gradients for a head of ones); None = any."""
 
     def test(name, inputs, attrs, expected):
         found = gradients(name, *inputs, **attrs)
         for place, (one, want) in enumerate(zip(found, expected)):
             if want is not None:
-                np.testing.assert_allclose(
-                    one, np.array(want, one.dtype), 2e-5, 1e-5, err_msg=f"input {place}"
-                )
+                want = np.array(want, one.dtype)
+                np.testing.assert_allclose(one, want, 2e-5, 1e-5, err_msg=f"input {place}")
 
     return walks(rows)(test)
 
 
-def slopes_test(rows: list[Any], tol: float = 1e-5) -> Any:
+def slopes_test(*rows: Any, tol: float = 1e-5) -> Any:
     """Return a test of rows (name, inputs, attributes): the gradients of float64 inputs against differences."""
 
     def test(name, inputs, attrs):
@@ -218,7 +211,7 @@ def slopes_test(rows: list[Any], tol: float = 1e-5) -> Any:
     return walks(rows)(test)
 
 
-def rules_test(rows: list[Any], rule: Any = shapes) -> Any:
+def rules_test(*rows: Any, rule: Any = shapes) -> Any:
     """Return a test of rows (name, inputs, attributes, inputs wanted, outputs wanted, outputs known); None = any."""
 
     def test(name, ins, attrs, wanted_ins, wanted_outs, outs):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+import dpmodule as mx
+
 TESTS = Path(__file__).parents[1]
 GOLDENS = TESTS / "data" / "goldens" / "ops"
 
@@ -26,9 +28,8 @@ def table_rows():
 @cache
 def recorded_calls():
     """Return the group of every recorded call, and its description."""
-    return [
-        (path.stem, case) for path in sorted(GOLDENS.glob("*.json")) for case in json.loads(path.read_text())
-    ]
+    paths = sorted(GOLDENS.glob("*.json"))
+    return [(path.stem, case) for path in paths for case in json.loads(path.read_text())]
 
 
 @cache
@@ -36,3 +37,22 @@ def arrays_of(group):
     """Return the inputs, outputs and gradients of a group's calls by name."""
     with np.load(GOLDENS / f"{group}.npz") as found:
         return dict(found)
+
+
+def bound_call(group, case, symbol, ctx, types=None):
+    """Bind a recorded call, with its element types or others for them; returns it and its head gradients or None."""
+    name, data = case["name"], arrays_of(group)
+
+    def given(key):
+        return mx.nd.array(data[key], ctx=ctx, dtype=(types or {}).get(data[key].dtype, data[key].dtype))
+
+    args = {key: given(f"{name}/in/{key}") for key in case["arguments"]}
+    grads = {key: mx.nd.zeros(args[key].shape, ctx=ctx, dtype=args[key].dtype) for key in case["grads"]}
+    states = {key: data[f"{name}/aux_in/{key}"] for key in case["aux"]}
+    aux = {key: mx.nd.array(value, ctx=ctx, dtype=value.dtype) for key, value in states.items()}
+    requests = {key: "write" if key in grads else "null" for key in args}
+    heads = [
+        given(key) for key in sorted(data, key=lambda key: (len(key), key)) if key.startswith(f"{name}/head/")
+    ]
+    executor = symbol.bind(ctx, args, args_grad=grads or None, grad_req=requests, aux_states=aux or None)
+    return executor, heads if case["head_gradient"] else None

@@ -15,17 +15,11 @@ import numpy as np
 import torch
 
 CHOICES = {
-    "kind": ("dense", "dense", "convolutional", "recurrent", "sparse"),
-    "batch": (1, 7, 32, 50, 128, 200),
-    "classes": (2, 3, 10),
-    "act": ("relu", "tanh", "sigmoid", "softrelu"),
-    "num_contexts": (1, 1, 2),
-    "optimizer": ("sgd", "sgd", "adam", "rmsprop", "adagrad"),
-    "threads": (1, 1, 2),
-    "feed": ("iterator", "iterator", "loader", "list"),
-    "predicts_first": (False, False, True),
-    "epochs": (1, 1, 2),
-}
+    "kind": ("dense", "dense", "convolutional", "recurrent", "sparse"), "batch": (1, 7, 32, 50, 128, 200),
+    "classes": (2, 3, 10), "act": ("relu", "tanh", "sigmoid", "softrelu"), "num_contexts": (1, 1, 2),
+    "optimizer": ("sgd", "sgd", "adam", "rmsprop", "adagrad"), "threads": (1, 1, 2),
+    "feed": ("iterator", "iterator", "loader", "list"), "predicts_first": (False, False, True), "epochs": (1, 1, 2),
+}  # fmt: skip
 RATES = {"sgd": 0.05, "adam": 0.002, "rmsprop": 0.002, "adagrad": 0.02}
 
 

@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 
 import dpmodule as mx
-from helpers.image_cases import DATA, FOLDER, NAMES, OPTIONS
-
-__all__ = ["FOLDER", "FORMATS", "NAMES", "OPTIONS", "compare", "file_of", "goldens", "write_records"]
+from helpers.image_cases import DATA, FOLDER
+from helpers.image_cases import NAMES as NAMES
+from helpers.image_cases import OPTIONS as OPTIONS
 
 FORMATS = DATA / "formats"
 

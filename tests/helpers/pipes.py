@@ -39,19 +39,14 @@ class Named(collections.namedtuple("Named", "x y")):
 def structures(leaves, most):
     """Return a strategy of nested structures of so many leaves at most."""
     keys = st.text(max_size=3) | st.integers(-3, 3)
-    return st.recursive(
-        leaves,
-        lambda inner: st.one_of(
-            st.lists(inner, max_size=3),
-            st.lists(inner, max_size=3).map(tuple),
-            st.dictionaries(keys, inner, max_size=3),
-            st.dictionaries(keys, inner, max_size=3).map(collections.OrderedDict),
-            st.builds(Pair, inner, inner),
-            st.builds(Frozen, inner),
-            st.builds(Named, inner, inner),
-        ),
-        max_leaves=most,
-    )
+
+    def wider(inner):
+        lists, dicts = st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3)
+        pairs = [st.builds(kind, inner, inner) for kind in (Pair, Named)]
+        plain = lists, lists.map(tuple), dicts, dicts.map(collections.OrderedDict)
+        return st.one_of(*plain, *pairs, st.builds(Frozen, inner))
+
+    return st.recursive(leaves, wider, max_leaves=most)
 
 
 def make(core, slots=2, **options):
@@ -106,9 +101,8 @@ class Child:
 def same(a, b):
     """Whether two structures are equal, types, dtypes and all."""
     if isinstance(a, torch.Tensor):
-        return (
-            isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and equal(a.detach(), b)
-        )
+        alike = isinstance(b, torch.Tensor) and (a.dtype, a.shape) == (b.dtype, b.shape)
+        return alike and equal(a.detach(), b)
     if a is None:
         return b is None
     if type(a) is not type(b):

@@ -76,11 +76,9 @@ def resources():
     with open(children) as file:
         pids = file.read().split()
     return {
-        "fds": len(os.listdir("/proc/self/fd")),
-        "threads": threading.active_count(),
-        "children": len(pids),
+        "fds": len(os.listdir("/proc/self/fd")), "threads": threading.active_count(), "children": len(pids),
         "shm": sorted(name for name in os.listdir("/dev/shm") if not is_others(name)),
-    }
+    }  # fmt: skip
 
 
 def resident_bytes():

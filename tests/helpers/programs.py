@@ -20,8 +20,6 @@ from pathlib import Path
 import dpmodule
 from dpmodule import native
 
-__all__ = ["Program", "again_without_native", "environment", "run_file", "run_module", "run_program"]
-
 TESTS = Path(__file__).parents[1]
 _SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
 _FORKS = sys.platform == "linux" and "LD_PRELOAD" not in os.environ  # a sanitizer wants to see the start
@@ -30,11 +28,8 @@ _FORKS = sys.platform == "linux" and "LD_PRELOAD" not in os.environ  # a sanitiz
 def environment(**changes):
     """Return the environment of a process that can import this package and the helpers of tests."""
     package = Path(dpmodule.__file__).parents[1]  # the one under test, installed or not
-    paths = [
-        str(TESTS),
-        *([] if package.name == "site-packages" else [str(package)]),
-        os.environ.get("PYTHONPATH", ""),
-    ]
+    own = [str(TESTS)] if package.name == "site-packages" else [str(TESTS), str(package)]
+    paths = [*own, os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **changes}
 
 
@@ -66,12 +61,8 @@ class _Server:
             self._address = listener.getsockname()
             lifeline, self._lifeline = os.pipe()
             fds = (listener.fileno(), lifeline)
-            command = [
-                sys.executable,
-                str(TESTS / "helpers" / "fork_server.py"),
-                *map(str, fds),
-                *self._modules,
-            ]
+            server = str(TESTS / "helpers" / "fork_server.py")
+            command = [sys.executable, server, *map(str, fds), *self._modules]
             changed = {**os.environ, "OMP_NUM_THREADS": "1"}
             self._process = subprocess.Popen(command, pass_fds=fds, cwd=TESTS, env=changed)
             os.close(lifeline)
@@ -91,7 +82,7 @@ class _Forked:
     """A process forked by the server, with the given standard streams."""
 
     def __init__(self, kind, what, arguments, cwd, changed, streams, beside):
-        wanted = {"kind": kind, "what": what, "arguments": arguments, "cwd": cwd, "environment": changed}
+        wanted = {"kind": kind, "what": what, "arguments": arguments, "cwd": str(cwd), "environment": changed}
         self._connection = _server(*beside).connect()
         with open(os.devnull) as stdin:
             fds = [stdin.fileno(), *(stream.fileno() for stream in streams)]
@@ -117,14 +108,8 @@ class _Started:
     def __init__(self, kind, what, arguments, cwd, changed, streams, beside):
         first = {"code": ["-c", what], "file": [what], "module": ["-m", what]}[kind]
         out, err = streams
-        self._process = subprocess.Popen(
-            [sys.executable, *first, *arguments],
-            cwd=cwd,
-            env=changed,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-        )
+        how = {"cwd": cwd, "env": changed, "stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+        self._process = subprocess.Popen([sys.executable, *first, *arguments], **how)
         self.pid = self._process.pid
 
     def wait(self, seconds):
@@ -160,9 +145,7 @@ class Program:
         self._streams = [self._stack.enter_context(stream) for stream in streams]
         make = _Started if fresh or not _FORKS else _Forked
         arguments = list(map(str, arguments))
-        self._process = make(
-            kind, str(what), arguments, str(cwd), environment(**changes), self._streams, beside
-        )
+        self._process = make(kind, str(what), arguments, cwd, environment(**changes), self._streams, beside)
         self._stack.callback(self._process.close)
         self.pid = self._process.pid
 

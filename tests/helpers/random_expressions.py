@@ -5,15 +5,12 @@ import numpy as np
 import dpmodule.autobatch as dy
 
 WORDS = 6
-BUILDERS = [
-    f"{name}Builder" for name in ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "GRU", "SimpleRNN"]
-]
+BUILDERS = [f"{x}Builder" for x in ["VanillaLSTM", "CompactVanillaLSTM", "CoupledLSTM", "GRU", "SimpleRNN"]]
 
 
 def model(size=3):
     """Return parameters of vectors of `size`, a table and recurrent networks by name; "all" is their collection."""
-    m = dy.ParameterCollection()
-    draw = np.random.RandomState(7)
+    m, draw = dy.ParameterCollection(), np.random.RandomState(7)
 
     def drawn(bound, *shape):  # the same numbers in float32 and in float64
         return draw.uniform(-bound, bound, shape).astype(np.float32)

@@ -6,8 +6,6 @@ import numpy as np
 
 import dpmodule as mx
 
-__all__ = ["RandomGraph", "random_graph"]
-
 S = mx.sym
 
 # continuous, so that a rounding error stays one
@@ -82,9 +80,8 @@ class RandomGraph:
     def pair(self):
         (x, rest), (y, other) = self.any(), self.any()
         if len(rest) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(rest, other)):
-            self.keep(
-                getattr(S, f"broadcast_{self.random.choice(PAIRS.split())}")(x, y, name=self.name("pair"))
-            )
+            kind = self.random.choice(PAIRS.split())
+            self.keep(getattr(S, f"broadcast_{kind}")(x, y, name=self.name("pair")))
 
     def reduction(self):
         x, rest, axis = self.one()
@@ -154,9 +151,8 @@ class RandomGraph:
     def like(self):
         x, rest = self.any()
         y = self.random.choice([v for v, other in self.values if other == rest])
-        self.keep(
-            self.random.choice((S.where(S.ones_like(x), x, y), x + S.zeros_like(y), x + S.ones_like(y)))
-        )
+        made = S.where(S.ones_like(x), x, y), x + S.zeros_like(y), x + S.ones_like(y)
+        self.keep(self.random.choice(made))
 
     # layers
 

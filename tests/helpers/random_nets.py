@@ -6,8 +6,6 @@ from typing import Any
 
 import dpmodule as mx
 
-__all__ = ["random_net"]
-
 S = mx.sym
 ACTIVATIONS: tuple[Callable[[Any], Any], ...] = (
     *(S.relu, S.tanh, S.sigmoid),

@@ -5,8 +5,6 @@ import socket
 
 from helpers.programs import TESTS, Program
 
-__all__ = ["ranks", "run_ranks"]
-
 
 def _free_port():
     with socket.socket() as probe:
@@ -18,17 +16,12 @@ def _free_port():
 def ranks(what, size, *arguments, kind="code", cwd=TESTS, **changes):
     """Yield the programs of `size` processes, each with its rank in the environment; ends those that still run."""
     common = {
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-        "OMP_NUM_THREADS": "1",
-        **changes,
-    }
+        "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1",
+        "cwd": cwd, **changes,
+    }  # fmt: skip
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(
-                Program(kind, what, *arguments, cwd=cwd, RANK=str(i), LOCAL_RANK=str(i), **common)
-            )
+            stack.enter_context(Program(kind, what, *arguments, **common, RANK=f"{i}", LOCAL_RANK=f"{i}"))
             for i in range(size)
         ]
 

@@ -5,8 +5,6 @@ import torch
 from dpmodule.executor import cuda_graph_mode
 from dpmodule.executor.cuda_graphs import RecordedOutputs
 
-__all__ = ["FakeDriver"]
-
 
 class FakeDriver:
     """Counts what happens. Recording does nothing to states and random numbers, as with a GPU.

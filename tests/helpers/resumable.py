@@ -12,8 +12,6 @@ import dpmodule.autobatch as dy
 
 from .small_fits import TWO, blobs, chain, classifier
 
-__all__ = ["KINDS", "of_contexts", "some_points"]
-
 
 def of_contexts():
     """Return a module with dropout, and statistics that differ between its contexts."""

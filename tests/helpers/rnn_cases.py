@@ -26,26 +26,21 @@ def stacks(mx):
 
     def both(kind="gru", number="", **options):
         halves = cell(kind, f"l{number}_"), cell("gru", f"r{number}_")
-        return rnn.BidirectionalCell(
-            *halves, **({"output_prefix": f"b{number}_"} if number != "" else {}), **options
-        )
+        options.update({"output_prefix": f"b{number}_"} if number != "" else {})
+        return rnn.BidirectionalCell(*halves, **options)
 
     def shared():
         params = rnn.RNNParams("tied_")
         return stack(rnn.GRUCell(UNITS, prefix="a_", params=params), rnn.RNNCell(UNITS, prefix="b_"))
 
     found = {
-        **{
-            kind: lambda kind=kind: cell(kind, kind + "_") for kind in ("rnn_tanh", "rnn_relu", "lstm", "gru")
-        },
+        **{k: lambda k=k: cell(k, k + "_") for k in ("rnn_tanh", "rnn_relu", "lstm", "gru")},
         "default_prefixes": lambda: stack(rnn.RNNCell(UNITS), rnn.LSTMCell(UNITS), rnn.GRUCell(UNITS)),
         "forget_bias": lambda: rnn.LSTMCell(UNITS, prefix="l_", forget_bias=2.5),
         "shared_params": shared,
         "stack": lambda: stack(cell("lstm", "a_"), cell("gru", "b_")),
         "nested": lambda: stack(cell("gru", "a_"), stack(cell("lstm", "b_"), cell("rnn_tanh", "c_"))),
-        "stack_dropout": lambda: stack(
-            cell("lstm", "a_"), rnn.DropoutCell(0.5, prefix="d_"), cell("gru", "b_")
-        ),
+        "stack_dropout": lambda: stack(cell("lstm", "a_"), rnn.DropoutCell(0.5, "d_"), cell("gru", "b_")),
         "dropout_default": lambda: stack(cell("lstm", "a_"), rnn.DropoutCell(0.5)),
         "no_dropout": lambda: stack(cell("lstm", "a_"), rnn.DropoutCell(0.0)),
         "bidirectional": lambda: both("lstm"),
@@ -59,9 +54,7 @@ def stacks(mx):
         "residual_only": lambda: rnn.ResidualCell(both()),
         "fused_states": lambda: fused(UNITS, 2, "lstm", True, 0.5, get_next_state=True, prefix="f_"),
         "fused_gru_states": lambda: fused(UNITS, 2, "gru", get_next_state=True, forget_bias=3.0),
-        "fused_stack": lambda: stack(
-            fused(UNITS, mode="gru", prefix="g_"), fused(UNITS, mode="lstm", prefix="m_")
-        ),
+        "fused_stack": lambda: stack(fused(UNITS, 1, "gru", prefix="g_"), fused(UNITS, 1, prefix="m_")),
         "unfused_plain": lambda: fused(UNITS, 2, "gru", prefix="f_").unfuse(),
     }
     options = {"bidirectional": True, "dropout": 0.4, "prefix": "f_"}
@@ -98,9 +91,7 @@ def ways(mx, make):
         "ntc_merged": lambda c: c.unroll(STEPS, data, merge_outputs=True),
         "ntc_split": lambda c: c.unroll(STEPS, data, merge_outputs=False),
         "tnc_merged": lambda c: c.unroll(STEPS, data, layout="TNC", merge_outputs=True),
-        "given_states": lambda c: c.unroll(
-            STEPS, data, begin_state=c.begin_state(func=mx.sym.Variable), merge_outputs=True
-        ),
+        "given_states": lambda c: c.unroll(STEPS, data, c.begin_state(func=mx.sym.Variable), "NTC", True),
         "call": lambda c: c(data, c.begin_state()),
         "again": lambda c: (c.unroll(2, data), c.reset(), c.unroll(2, data))[2],
     }
@@ -146,9 +137,8 @@ def values(mx, name, shape):
 
 def nodes(symbol):
     """Return the nodes of a saved graph without what tells of the version."""
-    return [
-        [n["op"], n["name"], n.get("attrs", {}), n["inputs"]] for n in json.loads(symbol.tojson())["nodes"]
-    ]
+    found = json.loads(symbol.tojson())["nodes"]
+    return [[n["op"], n["name"], n.get("attrs", {}), n["inputs"]] for n in found]
 
 
 def batches(mx, sentences, words):

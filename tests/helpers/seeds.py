@@ -9,8 +9,6 @@ import torch
 from dpmodule._devices import generators
 from dpmodule.context import cpu
 
-__all__ = ["fixed_random_numbers", "start_random_numbers"]
-
 
 def start_random_numbers():
     """Seed the generators of Python, NumPy and torch, and those of four contexts."""

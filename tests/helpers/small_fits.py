@@ -7,25 +7,6 @@ import dpmodule as mx
 
 from . import nets
 
-__all__ = [
-    "CONTEXTS",
-    "SHAPES",
-    "TWO",
-    "batch",
-    "blobs",
-    "both_contexts",
-    "bucket_batch",
-    "chain",
-    "classifier",
-    "fixed",
-    "mean_of_bucket",
-    "parameters",
-    "ready",
-    "same",
-    "step",
-    "trained",
-]
-
 TWO = [mx.cpu(0), mx.cpu(1)]
 CONTEXTS = {"one": [mx.cpu(0)], "two": TWO}
 SHAPES = [("data", (8, 6))], [("softmax_label", (8,))]

@@ -19,14 +19,11 @@ UNARY = (
 NUMBERS = "x + n; n + x; x - n; n - x; x * n; x / n; x ** 2; x == n; x != n; x > n; x >= n; x < n; x <= n"
 SAME = "sparse.add sparse.multiply elemwise_sub elemwise_mul broadcast_add maximum"
 PAIRS = {
-    **{f"x {sign} y": f"x {sign} y" for sign in "+-*>"},
-    **{name: f"nd.{name}(x, y)" for name in SAME.split()},
-    "add_n": "nd.add_n(x, y, x)",
-    **{f"concat {axis}": f"nd.concat(x, y, dim={axis})" for axis in (0, 1)},
-    "_hypot": "nd._internal._hypot(x, y)",
-    "like": "nd._internal._identity_with_attr_like_rhs(x, y)",
+    **{f"x {sign} y": f"x {sign} y" for sign in "+-*>"}, **{name: f"nd.{name}(x, y)" for name in SAME.split()},
+    "add_n": "nd.add_n(x, y, x)", **{f"concat {axis}": f"nd.concat(x, y, dim={axis})" for axis in (0, 1)},
+    "_hypot": "nd._internal._hypot(x, y)", "like": "nd._internal._identity_with_attr_like_rhs(x, y)",
     "logistic": "nd.LogisticRegressionOutput(x, y)",
-}
+}  # fmt: skip
 
 
 def calls(mx):
@@ -81,7 +78,5 @@ def _of_rows(nd):
     yield "SparseEmbedding", lambda: nd.contrib.SparseEmbedding(numbers, rows, **size)
     yield "retain", lambda: nd.sparse.retain(rows, nd.array([0, 2, 3], dtype="int64"))
     for axis, keep in itertools.product((0, 1), (False, True)):
-        yield (
-            f"square sum {axis} {keep}",
-            lambda a=axis, k=keep: nd._internal._square_sum(rows, axis=a, keepdims=k),
-        )
+        how = {"axis": axis, "keepdims": keep}
+        yield f"square sum {axis} {keep}", lambda how=how: nd._internal._square_sum(rows, **how)

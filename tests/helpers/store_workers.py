@@ -8,8 +8,6 @@ from torch import multiprocessing
 
 import dpmodule as mx
 
-__all__ = ["SHAPES", "Workers", "batch", "make_module", "network", "state_of", "step", "steps"]
-
 ROWS, INPUTS, BATCH = 30, 4, 6
 SHAPES = [("data", (BATCH, INPUTS))], [("softmax_label", (BATCH,))]
 

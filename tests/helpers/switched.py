@@ -6,8 +6,6 @@ import dpmodule as mx
 from dpmodule import executor
 from dpmodule.executor.passes import PASSES
 
-__all__ = ["ALL_PASSES", "assert_same", "fired", "results", "same_with_and_without"]
-
 ALL_PASSES = tuple(each.name for each in PASSES)
 
 

@@ -2,8 +2,6 @@
 
 from dpmodule.agents import Agent, DialogTeacher, FixedDialogTeacher, create_task
 
-__all__ = ["Noting", "NotingBatch", "Talks", "Texts", "epoch", "finish", "spec"]
-
 
 def spec(kind, arguments=""):
     """Return the name of a task or agent of a class."""

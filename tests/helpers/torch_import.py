@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 
 import dpmodule as mx
 
-__all__ = ["Functions", "array", "bind_like", "compare", "equal", "evaluated", "expressions"]
-
 
 class Functions(nn.Module):
     """A module that applies many functions to its inputs, and returns a dict of what they return.
@@ -42,9 +40,8 @@ def equal(found, wanted, what, tolerance=1e-5):
     """Compare an array with a tensor, with a relative tolerance of 1e-4."""
     want = wanted.detach().double().numpy()
     assert found.shape == (tuple(want.shape) or (1,)), f"{what}: shape {found.shape}, torch has {want.shape}"
-    np.testing.assert_allclose(
-        found.asnumpy().astype(np.float64).reshape(want.shape), want, 1e-4, tolerance, err_msg=what
-    )
+    numbers = found.asnumpy().astype(np.float64).reshape(want.shape)
+    np.testing.assert_allclose(numbers, want, 1e-4, tolerance, err_msg=what)
 
 
 def bind_like(module, found, inputs):

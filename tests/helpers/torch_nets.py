@@ -7,8 +7,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn import Conv2d, Embedding, LayerNorm, Linear, ReLU, Sequential
 
-__all__ = ["NETS", "floats", "net", "words"]
-
 
 def net(forward, **parts):
     """Return a module with these parts; those that are plain tensors become buffers."""
@@ -40,11 +38,8 @@ def basic_block(inputs, outputs, stride=1):
         out += self.shortcut(x)
         return self.relu(out)
 
-    body = (
-        conv_bn(inputs, outputs, 3, stride),
-        Conv2d(outputs, outputs, 3, padding=1),
-        nn.BatchNorm2d(outputs),
-    )
+    last = Conv2d(outputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs)
+    body = conv_bn(inputs, outputs, 3, stride), *last
     same = stride == 1 and inputs == outputs
     shortcut = () if same else (Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
     return net(forward, body=Sequential(*body), shortcut=Sequential(*shortcut), relu=ReLU(inplace=True))
@@ -105,9 +100,8 @@ def gpt():
 
     blocks = Sequential(gpt_block(), gpt_block())
     head = Linear(8, 20, bias=False)
-    made = net(
-        forward, wte=Embedding(20, 8), wpe=Embedding(16, 8), blocks=blocks, ln_f=LayerNorm(8), head=head
-    )
+    wte, wpe = Embedding(20, 8), Embedding(16, 8)
+    made = net(forward, wte=wte, wpe=wpe, blocks=blocks, ln_f=LayerNorm(8), head=head)
     made.head.weight = made.wte.weight
     return made
 
@@ -131,8 +125,7 @@ def mixture():
     """Experts weighted by a gate; writes its results into parts of an array."""
 
     def forward(self, x):
-        weights = self.gate(x).softmax(-1)
-        outs = x.new_zeros(x.shape[0], 3, 2)
+        weights, outs = self.gate(x).softmax(-1), x.new_zeros(x.shape[0], 3, 2)
         for i, expert in enumerate(self.experts):
             outs[:, i] = expert(x)
         return (weights.unsqueeze(-1) * outs).sum(1)
@@ -154,16 +147,9 @@ def encoder_layer():
 
 SERIES, IMAGE = floats(6, 8), floats(3, 16, 16)
 NETS = {
-    "resnet": (resnet, floats(4, 8, 8)),
-    "ssd": (ssd, IMAGE),
-    "bag_of_words": (bag_of_words, words(7)),
-    "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES),
-    "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
-    "encoder_layer": (encoder_layer, floats(5, 8)),
-    "gpt_block": (gpt_block, floats(5, 8)),
-    "gpt": (gpt, words(6)),
-    "causal_attention": (causal_attention, floats(5, 8)),
-    "mixture": (mixture, floats(4)),
-    "odd": (odd, SERIES),
-}
+    "resnet": (resnet, floats(4, 8, 8)), "ssd": (ssd, IMAGE), "bag_of_words": (bag_of_words, words(7)),
+    "bilstm": (lambda: recurrent(nn.LSTM, 2, True), SERIES), "bigru": (lambda: recurrent(nn.GRU, 2, True), SERIES),
+    "encoder_layer": (encoder_layer, floats(5, 8)), "gpt_block": (gpt_block, floats(5, 8)), "gpt": (gpt, words(6)),
+    "causal_attention": (causal_attention, floats(5, 8)), "mixture": (mixture, floats(4)), "odd": (odd, SERIES),
+}  # fmt: skip
 """Name: what makes the module, and what makes its inputs for a batch size."""

@@ -17,8 +17,7 @@ def stack_lstm(dy):
     """A network over a stack: words are shifted, pairs are joined and taken off by `prev`."""
     m = dy.ParameterCollection()
     words, actions = m.add_lookup_parameters((9, 5)), m.add_parameters((3, 6))
-    stack = dy.VanillaLSTMBuilder(2, 5, 6, m)
-    join, bias = m.add_parameters((5, 10)), m.add_parameters((5,))
+    stack, join, bias = dy.VanillaLSTMBuilder(2, 5, 6, m), m.add_parameters((5, 10)), m.add_parameters((5,))
     fill(m)
     trainer, losses = dy.AdamTrainer(m, 0.02), []
     sentences = [([1, 2, 3], "SSRSR"), ([4, 5, 6, 7], "SSSRRSR"), ([8, 1], "SSR"), ([2, 2, 2, 0], "SSRSSRR")]
@@ -31,8 +30,7 @@ def stack_lstm(dy):
             if action == "S":
                 held.append(words[rest.pop(0)])
             else:
-                right, left = held.pop(), held.pop()
-                state = state.prev().prev()
+                right, left, state = held.pop(), held.pop(), state.prev().prev()
                 held.append(dy.rectify(dy.affine_transform([bias, join, dy.concatenate([left, right])])))
             state = state.add_input(held[-1])
         return found
@@ -71,9 +69,8 @@ def beam_search(dy):
         loss.backward()
         trainer.update()
     dy.renew_cg()
-    scores(
-        decoder.initial_state().add_input(words[0])
-    )  # DyNet loses parameters that enter behind a checkpoint
+    # DyNet loses parameters that enter behind a checkpoint
+    scores(decoder.initial_state().add_input(words[0]))
     beam = [(0.0, [0], decoder.initial_state())]
     for _ in range(4):
         tried = []

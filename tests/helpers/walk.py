@@ -11,8 +11,6 @@ import pytest
 import dpmodule
 from dpmodule.ops.registry import lazy_operators
 
-__all__ = ["family_of", "walks"]
-
 _SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
 _TESTS, _PACKAGE = str(Path(__file__).parents[1]), str(Path(dpmodule.__file__).parent)
 _PARTS = {name: file.split(".")[0] for file, names in lazy_operators().items() for name in names.split()}
@@ -23,7 +21,7 @@ def family_of(name, *_):
     return _PARTS.get(name, "others")
 
 
-def walks(rows, family=lambda *_: "all", seconds=300):
+def walks(*rows, family=lambda *_: "all", seconds=300):
     """Turn a test of one row into one test of each family of rows.
 
     Every row runs within what the fixture `each_row` returns, so that it starts from the same random numbers, as every
@@ -32,12 +30,12 @@ def walks(rows, family=lambda *_: "all", seconds=300):
     stops at the first failure, as it shows a test's.
 
     Args:
-        rows: tuples of arguments, or single ones.
+        *rows: tuples of arguments, or single ones; or one list of them.
         family: from a row's arguments to the name of its family; without it all rows are one.
         seconds: how long a family may take.
     """
     families = {}
-    for row in rows:
+    for row in rows if len(rows) > 1 else rows[0]:
         row = row if isinstance(row, tuple) else (row,)
         families.setdefault(str(family(*row)), []).append(row)
 
@@ -106,11 +104,8 @@ def _told(error, most):
     """Return an error in at most so many lines, where it passed by in the tests, and where it left the package."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename != __file__]
     ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
-    places = [
-        f"{os.path.relpath(frame.filename)}:{frame.lineno}: {frame.line}"
-        for frame in frames
-        if frame.filename.startswith(_TESTS) or frame in ours[-1:]
-    ]
+    shown = [each for each in frames if each.filename.startswith(_TESTS) or each in ours[-1:]]
+    places = [f"{os.path.relpath(each.filename)}:{each.lineno}: {each.line}" for each in shown]
     text = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     text = [line for line in text if line.strip()]
     return "".join(f"\n  {line}" for line in [*places, *text[:most], *["..."] * (len(text) > most)])

@@ -8,13 +8,12 @@ import time
 import pytest
 
 import dpmodule as mx
-from dpmodule import native
 from dpmodule.base import ArgumentError
+from helpers.both_backends import in_native
 from helpers.hogwild import await_newer, counting_net, counts, train, write_bags, write_dense, write_lines
 from helpers.programs import TESTS
 from helpers.ranks import ranks, run_ranks
 
-NATIVE = pytest.mark.skipif(not native.available(), reason="there is no extension")
 PROGRAM = TESTS / "programs" / "file_run.py"
 
 
@@ -24,14 +23,14 @@ def run_two(what, folder, *arguments):
 
 @pytest.mark.parametrize(
     "modes",
-    [pytest.param(["serial", "native"], marks=NATIVE), pytest.param(["process"], marks=pytest.mark.slow)],
+    [pytest.param(["serial", "native"], marks=in_native), pytest.param(["process"], marks=pytest.mark.slow)],
 )
 def test_each_line_is_trained_on_by_one_process_and_rows_travel_by_number(modes, tmp_path):
     write_lines(tmp_path, (120, 0, 200, 100))
     run_two("each_line", tmp_path, *modes)
 
 
-@NATIVE
+@in_native
 @pytest.mark.parametrize(
     "optimizers", [["ftrl"], pytest.param(["adagrad", "ftrl", "adam", "sgd"], marks=pytest.mark.slow)]
 )
@@ -64,7 +63,7 @@ def killed(folder, size, seconds):
 SLOW = [pytest.param((2, 3, 1, 2), seed, marks=pytest.mark.slow) for seed in range(1, 7)]
 
 
-@NATIVE
+@in_native
 @pytest.mark.parametrize(("sizes", "seed"), [((2,), 0), *SLOW])
 def test_killed_processes_resume_each_line_once_as_many_or_fewer(sizes, seed, tmp_path):
     generator = random.Random(seed)

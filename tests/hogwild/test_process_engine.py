@@ -15,21 +15,10 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import BoundsError, FileFormatError, NonFiniteError
 from dpmodule.streams import WorkerDied, WorkerStuck
-from helpers.hogwild import (
-    BAGS,
-    DENSE,
-    bag_module,
-    bag_net,
-    dense_module,
-    described,
-    loop_over,
-    parameters,
-    rows_of,
-    write_bags,
-)
+from helpers import hogwild
 from helpers.processes import SOON_S, descendants, mostly_within, until
-from helpers.programs import run_program
 
+DENSE, BAGS = hogwild.described(**hogwild.DENSE), hogwild.described(2, **hogwild.BAGS)
 ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
 
 
@@ -67,7 +56,8 @@ def same(first, second):
     return all(np.array_equal(value, second[name]) for name, value in first.items())
 
 
-def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(run, dense):
+@pytest.mark.parametrize("mode", ["serial", "process"])
+def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(run, dense, mode):
     files, x, y = dense
 
     def settings():
@@ -75,29 +65,29 @@ def test_one_worker_equals_a_plain_loop_bit_for_bit_with_dropout_and_a_schedule(
         return {"optimizer": "adam", "optimizer_params": {"lr_scheduler": schedule, "learning_rate": 0.01}}
 
     mx.random.seed(5)
-    trained, adam = dense_module(0.3), settings()
+    trained, adam = hogwild.dense_module(0.3), settings()
     for _ in range(3):
-        process(run, trained, described(**DENSE), files, 1, **adam)
+        run.run_from_files(trained, DENSE, files, 1, mode=mode, **adam)
     mx.random.seed(5)
-    plain = loop_over(dense_module(0.3), x, y, 8, 3, **settings())
+    plain = hogwild.loop_over(hogwild.dense_module(0.3), x, y, 8, 3, **settings())
     assert trained.optimizer.num_update == plain.optimizer.num_update == 15
     for module in (trained, plain):  # and the plain loop goes on from there
         mx.random.seed(6)
-        loop_over(module, x, y, 8)
-    assert same(parameters(plain), parameters(trained))
+        hogwild.loop_over(module, x, y, 8)
+    assert same(hogwild.parameters(plain), hogwild.parameters(trained))
 
 
 def test_changes_of_the_optimizer_between_calls_reach_the_workers(run, dense):
-    module = dense_module()
-    process(run, module, described(**DENSE), dense[0], 2)
-    workers, before = children(), parameters(module)
+    module = hogwild.dense_module()
+    process(run, module, DENSE, dense[0], 2)
+    workers, before = children(), hogwild.parameters(module)
     module.optimizer.lr = 0.0
-    process(run, module, described(**DENSE), dense[0], 2)
-    assert same(before, parameters(module))
+    process(run, module, DENSE, dense[0], 2)
+    assert same(before, hogwild.parameters(module))
     assert children() == workers  # they are kept
     module.optimizer.lr = 0.5
-    process(run, module, described(**DENSE), dense[0], 1)
-    assert not same(before, parameters(module))
+    process(run, module, DENSE, dense[0], 1)
+    assert not same(before, hogwild.parameters(module))
 
 
 def test_every_line_counts_once_whatever_the_workers(run, tmp_path):
@@ -106,7 +96,7 @@ def test_every_line_counts_once_whatever_the_workers(run, tmp_path):
         path.write_text("\r\n".join("1 0.5 1 1" for _ in range(count)))
     data = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=1, name="fc")
     net = mx.mod.Module(mx.sym.LinearRegressionOutput(data, mx.sym.Variable("y"), name="o"), ["x"], ["y"])
-    feed, files = described(4, x="float dense", y="uint64 dense"), [*counts]
+    feed, files = hogwild.described(4, x="float dense", y="uint64 dense"), [*counts]
     for workers in (3, 1):
         for chosen in (files, files[:2], files[:1] + files[3:4]):
             total = sum(map(counts.get, chosen))
@@ -118,7 +108,7 @@ def test_every_line_counts_once_whatever_the_workers(run, tmp_path):
 
 
 def test_inference_by_several_workers_is_in_the_order_of_the_files(run, dense):
-    files, module, feed = dense[0], dense_module(), described(**DENSE)
+    files, module, feed = dense[0], hogwild.dense_module(), DENSE
     process(run, module, feed, files, 2)
     fetch = ["p", "label", "x"]
     found = list(run.infer_from_files(module, feed, files, 3, fetch))
@@ -136,20 +126,20 @@ def test_errors_of_workers_keep_their_type_and_name_the_place(run, dense, tmp_pa
     huge.write_text("4 3e38 3e38 3e38 3e38 1 0\n" * 8)
     words.write_text("1 50 1 0\n")
     with pytest.raises(FileFormatError, match=r"bad: line 2, slot 'x'"):
-        process(run, dense_module(), described(**DENSE), [*dense[0], bad], 2)
+        process(run, hogwild.dense_module(), DENSE, [*dense[0], bad], 2)
     last = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="fc")
     module = mx.mod.Module(mx.sym.SoftmaxOutput(last, mx.sym.Variable("label"), name="p"), ["x"], ["label"])
     with pytest.raises(NonFiniteError, match="line 1 of .*huge") as caught:
-        process(run, module, described(**DENSE), [huge, huge], 2, initializer=mx.init.One())
+        process(run, module, DENSE, [huge, huge], 2, initializer=mx.init.One())
     assert (caught.value.file, caught.value.batch) == (str(huge), 0)
-    assert all(np.isfinite(value).all() for value in parameters(module).values())
+    assert all(np.isfinite(value).all() for value in hogwild.parameters(module).values())
     with pytest.raises(BoundsError, match="slot 'words' has the value 50"):
-        process(run, bag_module(), described(**BAGS), [words, words], 2)
-    assert process(run, dense_module(), described(**DENSE), dense[0], 2).examples == 40
+        process(run, hogwild.bag_module(), hogwild.described(**hogwild.BAGS), [words, words], 2)
+    assert process(run, hogwild.dense_module(), DENSE, dense[0], 2).examples == 40
 
 
 def test_a_stopped_worker_is_stuck(tmp_path):
-    files, net, feed = write_bags(tmp_path, lines=500), bag_net(), described(2, **BAGS)
+    files, net, feed = hogwild.write_bags(tmp_path, lines=500), hogwild.bag_net(), BAGS
     with mx.AsyncExecutor(timeout_s=1) as run:
         process(run, net, feed, files, 2)
         threading.Timer(0.05, lambda: os.kill(max(children()), signal.SIGSTOP)).start()
@@ -160,7 +150,7 @@ def test_a_stopped_worker_is_stuck(tmp_path):
 
 
 def test_ctrl_c_comes_after_the_batches_and_workers_stay(run, tmp_path):
-    files, net, feed = write_bags(tmp_path, lines=500), bag_module(), described(2, **BAGS)
+    files, net, feed = hogwild.write_bags(tmp_path, lines=500), hogwild.bag_module(), BAGS
     process(run, net, feed, files, 2)
     workers, before = children(), signal.getsignal(signal.SIGINT)
 
@@ -192,7 +182,7 @@ def kill_at_random(run, net, files, seed, others):
     thread.start()
     died = None
     try:
-        process(run, net, described(2, **BAGS), files * 60, 2, **ADAGRAD)
+        process(run, net, BAGS, files * 60, 2, **ADAGRAD)
     except WorkerDied as error:
         died, at = error, time.monotonic()
     thread.join()
@@ -205,11 +195,12 @@ def kill_at_random(run, net, files, seed, others):
 
 @pytest.mark.parametrize("count", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, count):
-    files, before, net, others = write_bags(tmp_path, lines=200), shared_files(), bag_net(), {*children()}
+    files, net = hogwild.write_bags(tmp_path, lines=200), hogwild.bag_net()
+    before, others = shared_files(), {*children()}
     with mx.AsyncExecutor(timeout_s=20) as run:
         took = [kill_at_random(run, net, files, seed, others) for seed in range(count)]
-        assert all(np.isfinite(value).all() for value in parameters(run.module(net)).values())
-        assert process(run, net, described(2, **BAGS), files, 2, eval_metric="auc").examples == 800
+        assert all(np.isfinite(value).all() for value in hogwild.parameters(run.module(net)).values())
+        assert process(run, net, BAGS, files, 2, eval_metric="auc").examples == 800
     deaths = [each for each in took if each is not None]
     assert len(deaths) > count / 2
     mostly_within(2.0 if count > 10 else SOON_S, deaths)  # a busy machine may be late now and then
@@ -223,7 +214,8 @@ def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
     files = [tmp_path / str(i) for i in range(2)]
     for number, path in enumerate(files):
         path.write_text("".join(f"1 {2 * (i % 20) + number} 1 1\n" for i in range(4000)))
-    pooled = mx.sym.sum(mx.sym.sequence_pool(rows_of(512, 40), pool_type="sum"), axis=1, keepdims=True)
+    pooled = mx.sym.sequence_pool(hogwild.rows_of(512, 40), pool_type="sum")
+    pooled = mx.sym.sum(pooled, axis=1, keepdims=True)
     net = mx.sym.LinearRegressionOutput(pooled, mx.sym.Variable("label"), name="o")
     net, seen = mx.mod.Module(net, ["words"], ["label"]), []
 
@@ -232,18 +224,6 @@ def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
         seen.append(mx.nd.load(f"{tmp_path / 'now'}-{len(seen):04d}.params")["arg:table_weight"].asnumpy())
 
     more = {"initializer": mx.init.Zero(), "optimizer_params": {"learning_rate": 1e-4}}
-    process(run, net, described(4, **BAGS), files, 2, callback=look, callback_s=0.02, **more)
+    process(run, net, hogwild.described(4, **hogwild.BAGS), files, 2, callback=look, callback_s=0.02, **more)
     assert seen
     assert all((rows == rows[:, :1]).all() for rows in seen)
-
-
-def test_a_main_program_trains_with_processes_without_a_guard(tmp_path):
-    files = write_bags(tmp_path)
-    code = f"""
-import dpmodule as mx
-from helpers.hogwild import BAGS, bag_net, described
-with mx.AsyncExecutor() as run:
-    found = run.run_from_files(bag_net(), described(**BAGS), {files!r}, 2, "label", mode="process")
-print(found.examples, found.workers)
-"""
-    assert run_program(code).stdout.split() == ["160", "2"]

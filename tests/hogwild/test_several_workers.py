@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import native
+from helpers.both_backends import in_native
 from helpers.hogwild import BAGS, bag_net, described, write_bags
 
 WORDS = 300
-NATIVE = pytest.mark.skipif(not native.available(), reason="there is no extension")
 
 
 def held_out_auc(mode, workers, files, held_out, seed, epochs):
@@ -26,7 +25,7 @@ def held_out_auc(mode, workers, files, held_out, seed, epochs):
 
 
 @pytest.mark.parametrize(
-    ("mode", "workers"), [pytest.param("native", 4, marks=NATIVE), pytest.param("process", 2)]
+    ("mode", "workers"), [pytest.param("native", 4, marks=in_native), pytest.param("process", 2)]
 )
 def test_dropout_of_workers_differs_and_comes_again_under_the_same_seed(mode, workers, tmp_path):
     """A run counts in which every worker had one of some equal files, each of some milliseconds."""
@@ -51,9 +50,9 @@ def test_dropout_of_workers_differs_and_comes_again_under_the_same_seed(mode, wo
 @pytest.mark.parametrize(
     ("mode", "workers", "seeds", "lines", "epochs"),
     [
-        pytest.param("native", (2, 8), 5, 100, 4, marks=NATIVE),
+        pytest.param("native", (2, 8), 5, 100, 4, marks=in_native),
         ("process", (2,), 3, 80, 4),
-        pytest.param("native", range(2, 9), 5, 400, 3, marks=[NATIVE, pytest.mark.slow]),
+        pytest.param("native", range(2, 9), 5, 400, 3, marks=[in_native, pytest.mark.slow]),
         pytest.param("process", range(2, 9), 5, 400, 3, marks=pytest.mark.slow),
     ],
 )

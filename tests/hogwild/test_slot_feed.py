@@ -28,47 +28,39 @@ def run(net, path, feed=FEED, **keywords):
         return executor.run_from_files(net, feed, [path], 1, **keywords)
 
 
-@pytest.mark.parametrize("mode", ["serial", "process", "native", "auto"])
+@pytest.mark.parametrize("mode", ["serial", "process", "auto"])
 def test_every_engine_refuses_them_before_it_trains(mode, tmp_path):
-    if mode == "native" and mx.native.core is None:
-        pytest.skip("needs the extension")
     path = written(tmp_path, [0, 3, 4, 1])
+    text = f"row 2 of the batch that begins in line 1 of {path} has the label 4 in 'label', .* of the 4 classes .0 to 3"
     with mx.AsyncExecutor() as executor:
-        with pytest.raises(BoundsError) as error:
+        with pytest.raises(BoundsError, match=text):
             executor.run_from_files(NET, FEED, [path], 1, mode=mode)
-        assert str(error.value) == (
-            f"run_from_files: row 2 of the batch that begins in line 1 of {path} has the label 4 in 'label', which is "
-            "not one of the 4 classes (0 to 3) of SoftmaxOutput 'softmax'. Correct the files; check_labels=\"warn\" "
-            "trains on such labels"
-        )
         assert executor.module(NET).optimizer.num_update == 0
         good = written(tmp_path, [0, 3, 1, 9])  # later batches are not looked at
         assert executor.run_from_files(NET, FEED, [good], 1, mode="serial").batches == 2
 
 
-@pytest.mark.parametrize(
-    ("net", "kind", "labels", "text"),
-    [
+def test_what_counts_as_one(tmp_path, caplog):
+    for net, kind, labels, text in (
         (NET, "float", ["0", "1.5", "2"], "row 1 .* label 1.5 .* 4 classes"),
         (NET, "float", ["0", "1", "-1"], "row 2 .* label -1"),
         (NET, "float", ["5", "6", "1"], "row 0 .* label 5 .* 2 of 3 labels are invalid"),
         (mx.sym.SoftmaxOutput(SCORES, LABEL, use_ignore=True, ignore_label=-1), "float", [0, 1, -1], None),
         (PICK, "uint64", [0, 1, 4], "row 2 .* of pick"),
         (mx.sym.LinearRegressionOutput(mx.sym.sum(SCORES, axis=1), LABEL), "uint64", [0, 1, 4], None),
-    ],
-)
-def test_what_counts_as_one(net, kind, labels, text, tmp_path, caplog):
-    path, feed = written(tmp_path, labels), described(3, x="float dense", label=f"{kind} dense")
-    with caplog.at_level(logging.WARNING):
-        for choice in ("warn", "ignore"):
-            assert run(net, path, feed, check_labels=choice).batches == 1
-    found = [each.getMessage() for each in caplog.records if "classes" in each.getMessage()]
-    assert ['check_labels="raise" stops it' in each for each in found] == [True] * (text is not None)
-    if text is None:
-        assert run(net, path, feed).batches == 1
-    else:
-        with pytest.raises(BoundsError, match=text):
-            run(net, path, feed)
+    ):
+        caplog.clear()
+        path, feed = written(tmp_path, labels), described(3, x="float dense", label=f"{kind} dense")
+        with caplog.at_level(logging.WARNING):
+            for choice in ("warn", "ignore"):
+                assert run(net, path, feed, check_labels=choice).batches == 1
+        found = [each.getMessage() for each in caplog.records if "classes" in each.getMessage()]
+        assert ['check_labels="raise" stops it' in each for each in found] == [True] * (text is not None)
+        if text is None:
+            assert run(net, path, feed).batches == 1
+        else:
+            with pytest.raises(BoundsError, match=text):
+                run(net, path, feed)
 
 
 def test_rows_are_counted_without_bad_lines(tmp_path):

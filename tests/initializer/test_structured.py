@@ -32,9 +32,7 @@ def test_lstm_bias_is_mxnets():
 
 
 def test_mixed_takes_the_first_pattern_that_matches_from_the_start():
-    init = mx.init.Mixed(
-        [".*special", "fc", ".*"], [mx.init.Constant(3), mx.init.Constant(4), mx.init.Constant(5)]
-    )
+    init = mx.init.Mixed([".*special", "fc", ".*"], [*map(mx.init.Constant, (3, 4, 5))])
     names = ["a_special_weight", "fc1_weight", "other_fc_weight", "fc1_bias"]
     assert [filled(init, (1,), name)[0] for name in names] == [3, 4, 5, 0]
     assert filled(init, (1,), "fc", {"__init__": "one"})[0] == 1
@@ -55,12 +53,12 @@ def test_load(caplog, tmp_path):
 
 
 # fusedRNN: which piece of the packed vector gets what; the rules were seen in MXNet 1.9.1
-LAYOUTS = [
+LAYOUTS = (
     ("lstm", 2, 5, 3, True),
     ("gru", 1, 4, 3, False),
     ("rnn_tanh", 3, 2, 2, True),
     ("rnn_relu", 1, 2, 2, False),
-]
+)
 
 
 def pieces(vector, mode, layers, inputs, hidden, both):
@@ -75,10 +73,8 @@ def empty(mode, layers, inputs, hidden, both):
 @pytest.mark.parametrize("own", [True, False])
 def test_constants_of_recurrent_layers(layout, own):
     mode, layers, _, hidden, both = layout
-    init = mx.init.FusedRNN(
-        mx.init.Constant(2.0) if own else None, hidden, layers, mode, both, forget_bias=5.0
-    )
-    vector = empty(*layout)
+    inner = mx.init.Constant(2.0) if own else None
+    init, vector = mx.init.FusedRNN(inner, hidden, layers, mode, both, forget_bias=5.0), empty(*layout)
     mx.init.Constant(7.0)(Desc("net_parameters", {"__init__": init.dumps()}), vector)
     for suffix, piece in pieces(vector, *layout).items():
         bias = 5.0 if mode == "lstm" and suffix.endswith("_f_bias") else 0.0

@@ -33,8 +33,7 @@ def test_fine_tuning_follows_torch():
     module = mx.mod.Module.from_torch(net, torch.zeros(6, 4), head=mx.sym.SoftmaxOutput)
     options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}
     module.init_optimizer(optimizer_params={**options, "rescale_grad": 1 / 6})
-    trained = [p for p in net.parameters() if p.requires_grad]
-    optimizer = torch.optim.SGD(trained, 0.1, 0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1, 0.9, weight_decay=0.01)
     for x, y in zip(torch.randn(5, 6, 4), torch.randint(0, 3, (5, 6))):
         optimizer.zero_grad()
         nn.functional.cross_entropy(net(x), y).backward()
@@ -46,24 +45,13 @@ def test_fine_tuning_follows_torch():
         np.testing.assert_allclose(args[name].asnumpy(), value.detach().numpy(), 0, 1e-5, err_msg=name)
 
 
-def test_a_module_predicts_at_once_and_is_fitted():
+def test_a_module_predicts_at_once():
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
     net.eval()
-    x = np.random.randn(50, 4).astype(np.float32)
-    module = mx.mod.Module.from_torch(net, torch.zeros(1, 4))
+    x, module = np.random.randn(50, 4).astype(np.float32), mx.mod.Module.from_torch(net, torch.zeros(1, 4))
     assert (module.data_names, module.label_names) == (["input"], [])
     found = module.predict(mx.io.NDArrayIter({"input": x}, batch_size=7)).asnumpy()
     np.testing.assert_allclose(found, net(torch.from_numpy(x)).detach().numpy(), 1e-4, 1e-5)
-    y = (x[:, 0] > 0).astype(np.float32)
-    head = lambda out: mx.sym.SoftmaxOutput(out, name="loss")  # noqa: E731
-    module = mx.mod.Module.from_torch(net, torch.zeros(10, 4), head=head)
-    batches = mx.io.NDArrayIter({"input": x}, {"loss_label": y}, batch_size=10)
-    module.fit(batches, num_epoch=20, optimizer_params={"learning_rate": 0.5})
-    assert module.score(batches, "acc")[0][1] > 0.9
-    args, states = module.get_params()
-    net.load_state_dict({name: value.raw for name, value in {**args, **states}.items()}, strict=False)
-    again = net(torch.from_numpy(x)).softmax(1).detach().numpy()
-    np.testing.assert_allclose(module.predict(batches).asnumpy(), again, 1e-4, 1e-5)
 
 
 def test_a_cell_of_automatic_batching():

@@ -61,9 +61,8 @@ NAMED = [("a", (2, 1)), ("b", (2, 5))], [("y", (2,))]
 NAMES = (("a", "b"), ("y",))
 
 
-@pytest.mark.parametrize(
-    ("item", "names", "wanted"),
-    [
+def test_forms_of_a_batch():
+    for item, names, wanted in (
         (B, (), ONE),
         (mx.nd.zeros((2, 5)), (), ONE),
         ([B], (), ONE),
@@ -75,14 +74,12 @@ NAMES = (("a", "b"), ("y",))
         ((B, Y), (["x"], []), ([("x", (2, 5))], [])),
         ({"y": Y, "b": B, "a": A}, NAMES, NAMED),
         ({"data": B, "softmax_label": Y}, (), (ONE[0], [("softmax_label", (2,))])),
-    ],
-)
-def test_forms_of_a_batch(item, names, wanted):
-    it = mx.io.as_data_iter([item], *names)
-    assert (it.provide_data, it.provide_label) == wanted
-    batch = next(it)
-    for arrays, descs in zip((batch.data, batch.label), wanted, strict=True):
-        assert [array.shape for array in arrays] == [shape for _, shape in descs]
+    ):
+        it = mx.io.as_data_iter([item], *names)
+        assert (it.provide_data, it.provide_label) == wanted
+        batch = next(it)
+        for arrays, descs in zip((batch.data, batch.label), wanted, strict=True):
+            assert [array.shape for array in arrays] == [shape for _, shape in descs]
 
 
 def test_dict_entries_without_a_place_are_named_once():

@@ -8,40 +8,28 @@ import dpmodule as mx
 X, Y = np.arange(22, dtype="f4").reshape(11, 2), np.arange(11, dtype="f4")
 
 
-class OnlyNext(mx.io.DataIter):
+class Counting(mx.io.DataIter):
     at = 0
 
+    def reset(self):
+        self.at = 0
+
+
+class OnlyNext(Counting):
     def next(self):
         if self.at == 3:
             raise StopIteration
         self.at += 1
         return mx.io.DataBatch([self.at], [-self.at], 1, 5)
 
-    def reset(self):
-        self.at = 0
 
-
-class OnlyGetters(mx.io.DataIter):
-    at = 0
-
-    def reset(self):
-        self.at = 0
+class OnlyGetters(Counting):
+    getdata, getlabel = (lambda self: [self.at]), (lambda self: [-self.at])
+    getpad, getindex = (lambda self: 1), (lambda self: 5)
 
     def iter_next(self):
         self.at += 1
         return self.at < 4
-
-    def getdata(self):
-        return [self.at]
-
-    def getlabel(self):
-        return [-self.at]
-
-    def getpad(self):
-        return 1
-
-    def getindex(self):
-        return 5
 
 
 @pytest.mark.parametrize("kind", [OnlyNext, OnlyGetters])

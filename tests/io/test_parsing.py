@@ -13,6 +13,7 @@ from dpmodule import native
 from dpmodule.base import FileError, FileFormatError
 from dpmodule.io import parsing
 from dpmodule.io.parsing import read_csv, read_libsvm
+from helpers.both_backends import in_native
 from helpers.programs import again_without_native
 
 FORMS = ("{!r}", "{:.17g}", "{:.6g}", "{:e}", "{:+.3f}", "{:.20E}", " {:g}\t")
@@ -23,6 +24,7 @@ DIGITS = st.builds("".join, st.tuples(SIGNS, WHOLE, POINTS, WHOLE))
 NAMES = st.sampled_from(["nan", "NaN", "-nan", "inf", "+Inf", "-INFINITY", "infinity"])
 WITH_POWER = st.builds("{}e{}".format, DIGITS, st.integers(-345, 320))
 NUMBERS = FLOATS | DIGITS | WITH_POWER | NAMES
+ENDS = st.sampled_from(["\n", "\r\n"])
 PLAIN = st.floats(-1e6, 1e6, width=32).map(repr)
 
 
@@ -43,9 +45,7 @@ def same(found, expected):
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    rows=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5), end=st.sampled_from(["\n", "\r\n"])
-)
+@given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5), end=ENDS)
 def test_csv_numbers_are_those_of_pythons_float(tmp_path_factory, rows, end):
     path = tmp_path_factory.getbasetemp() / "numbers.csv"
     path.write_bytes(end.join(map(",".join, rows)).encode())
@@ -88,28 +88,23 @@ def outcome(read, path):
         return str(error)
 
 
-def check_both_ways(path, text):
-    """Whatever a text holds, it is read the same way, or refused in the same words, without the extension."""
-    path.write_bytes(text)
-    for read in READERS:
-        native_one = outcome(read, str(path))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "core", None)
-            patch.setattr(native, "report", lambda: None)
-            assert outcome(read, str(path)) == native_one
-
-
-needs_extension = pytest.mark.skipif(native.core is None, reason="there is nothing to compare with")
-
-
-@needs_extension
+@in_native
 @pytest.mark.parametrize("count", [200, pytest.param(20000, marks=pytest.mark.slow)])
 def test_any_text_means_the_same_without_the_extension(tmp_path, count):
+    """Whatever a text holds, it is read the same way, or refused in the same words."""
+
     @settings(max_examples=count, deadline=None)
     @given(text=TEXTS)
     def check(text):
-        check_both_ways(tmp_path / "any.txt", text)
+        path.write_bytes(text)
+        for read in READERS:
+            native_one = outcome(read, str(path))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(native, "core", None)
+                patch.setattr(native, "report", lambda: None)
+                assert outcome(read, str(path)) == native_one
 
+    path = tmp_path / "any.txt"
     check()
 
 

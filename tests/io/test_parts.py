@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import dpmodule as mx
 from dpmodule.base import StateError
-from helpers import datasets, iterators
+from helpers import datasets, iterator_cases, iterators
 from helpers.processes import await_gone
 
 # Python 3.12 warns of forked workers
@@ -36,34 +36,23 @@ def parts(make, count, late=None):
         first = numbers(it)
         it.reset()
         found.append([first, numbers(it)])
-        made = [it]
+        getattr(it, "close", int)()
         if late is None or index in late:
-            made.append(make())
-            made[1].take_part(count, index)
-            assert sorted(numbers(made[1])) == sorted(first)
-        for each in made:
-            getattr(each, "close", lambda: None)()
+            it = make()
+            it.take_part(count, index)
+            assert sorted(numbers(it)) == sorted(first)
+            getattr(it, "close", int)()
     return found
 
 
+KINDS = st.sampled_from(["dense", "csr", "ragged", "TN"])
+
+
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    st.integers(1, 20),
-    st.integers(1, 4),
-    st.integers(1, 5),
-    st.booleans(),
-    st.sampled_from(["dense", "csr", "ragged", "TN"]),
-)
+@given(st.integers(1, 20), st.integers(1, 4), st.integers(1, 5), st.booleans(), KINDS)
 def test_arrays(count, number, batch_size, shuffle, kind):
     number = min(number, count)
-    dense = np.arange(2.0 * count, dtype="f").reshape(count, 2)
-    data = {
-        "dense": dense,
-        "csr": mx.nd.sparse.csr_matrix(dense),
-        "ragged": {"data": [[float(i)] * (i % 3 + 1) for i in range(count)]},
-        "TN": dense.T.copy(),
-    }[kind]
-    label, layout = (np.arange(count)[None], "TN") if kind == "TN" else (np.arange(count), "NCHW")
+    data, label, layout = iterator_cases.of_kind(mx, kind, count)
     found = parts(partial(mx.io.NDArrayIter, data, label, batch_size, shuffle, layout=layout), number)
     for index, epochs in enumerate(found):
         for epoch in epochs:
@@ -86,19 +75,16 @@ def test_datasets(workers, shuffle):
 
 
 @pytest.mark.parametrize("workers", [None, 2])
-@pytest.mark.parametrize(
-    ("dataset", "options", "wanted"),
-    [
+def test_loaders_with_an_order_of_their_own(workers):
+    for dataset, options, wanted in (
         (TABLE, {"batch_size": 2, "sampler": [*range(10, -1, -1)]}, [[10, 8, 6, 4, 2, 0], [9, 7, 5, 3, 1]]),
         (TABLE, {"batch_sampler": [[0, 1], [2, 3], [4, 5]]}, [[0, 1, 4, 5], [2, 3]]),
         (datasets.Numbers(11), {"batch_size": 2}, None),
         (DataLoader(TABLE, 3), {}, [[0, 1, 2, 6, 7, 8], [3, 4, 5, 9, 10]]),
-    ],
-)
-def test_loaders_with_an_order_of_their_own(dataset, options, wanted, workers):
-    make = partial(mx.io.DataLoaderIter, dataset, start_method="fork", num_workers=workers, **options)
-    found = [part[0] for part in parts(make, 2, workers and [1])]
-    assert found == wanted if wanted else sorted(sum(found, [])) == list(range(11))
+    ):
+        make = partial(mx.io.DataLoaderIter, dataset, start_method="fork", num_workers=workers, **options)
+        found = [part[0] for part in parts(make, 2, workers and [1])]
+        assert found == wanted if wanted else sorted(sum(found, [])) == list(range(11))
 
 
 def test_sentences():

@@ -7,21 +7,15 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 import dpmodule as mx
 from dpmodule._devices import generators
 from dpmodule.base import StateError
 from dpmodule.checkpoint import run_format
-from helpers import datasets, iterators
+from helpers import datasets, iterator_cases, iterators
+from helpers.machines import play
 from helpers.pictures import FOLDER, FORMATS, NAMES, file_of, write_records
 from helpers.processes import resources
 
@@ -68,10 +62,9 @@ class Reader:
 
     def close(self):
         close(self.it)
-        if hasattr(self.it, "close"):
-            for call in (next, reset):
-                with pytest.raises(StateError, match="closed"):
-                    call(self.it)
+        for call in (next, reset) if hasattr(self.it, "close") else ():
+            with pytest.raises(StateError, match="closed"):
+                call(self.it)
 
 
 class Positions(RuleBasedStateMachine):
@@ -139,14 +132,8 @@ class Positions(RuleBasedStateMachine):
 
 
 def arrays(kind, count, **options):
-    dense = np.arange(2.0 * count, dtype="f").reshape(count, 2)
-    data = {
-        "csr": mx.nd.sparse.csr_matrix(dense),
-        "ragged": {"data": [[float(i)] * (i % 3 + 1) for i in range(count)]},
-        "TN": dense.T.copy(),
-    }.get(kind, dense)
     options["batch_size"] = min(options["batch_size"], count)
-    label, layout = (None, "TN") if kind == "TN" else (np.arange(count), "NCHW")
+    data, label, layout = iterator_cases.of_kind(mx, kind, count)
     return mx.io.NDArrayIter(data, label, layout=layout, **options)
 
 
@@ -162,9 +149,8 @@ def images(folder, source, shuffle, **options):
         "in order": {"path_imgrec": f"{folder}/pictures.rec"},
         "list": {"imglist": [[i, f"{NAMES[i % 3]}.png"] for i in range(11)], "path_root": FOLDER},
     }[source]
-    return mx.image.ImageIter(
-        4, (3, 2, 2), rand_crop=True, shuffle=shuffle and source != "in order", **options
-    )
+    shuffle = shuffle and source != "in order"
+    return mx.image.ImageIter(4, (3, 2, 2), rand_crop=True, shuffle=shuffle, **options)
 
 
 def examples():
@@ -199,6 +185,7 @@ DRAWN = {
 """Iterators with drawn options."""
 
 THREE, PIXELS = {"batch_size": 3}, {"data_shape": (3, 8, 8), "verbose": False, "batch_size": 3}
+ROLLED = {"shuffle": True, "last_batch_handle": "roll_over"}
 CHANGED = {"rand_mirror_prob": 0.5, "rand_crop_prob": 0.5, "shuffle": True}
 OBJECTS = [[2, 5, i, 0.1, 0.1, 0.5, 0.6, f"{NAMES[i % 3]}.png"] for i in range(5)]
 LISTED = {"imglist": OBJECTS, "path_root": FOLDER, "shuffle": True, "rand_mirror": True}
@@ -206,9 +193,9 @@ DIGITS = {"image": FORMATS / "t20-images-idx3-ubyte", "label": FORMATS / "t20-la
 KINDS = {
     "objects": lambda at: mx.image.ImageDetIter(2, (3, 4, 4), **LISTED),
     "object records": lambda at: mx.io.ImageDetRecordIter(
-        path_imgrec=f"{at}/objects.rec", **PIXELS, **CHANGED
+        path_imgrec=at / "objects.rec", **PIXELS, **CHANGED
     ),
-    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(path_imgrec=f"{at}/objects.rec", label_width=9, **PIXELS),
+    "bytes": lambda at: mx.io.ImageRecordUInt8Iter(path_imgrec=at / "objects.rec", label_width=9, **PIXELS),
     "csv": lambda at, **more: mx.io.CSVIter(data_csv=f"{at}/rows.csv", data_shape=(2,), **THREE, **more),
     "csv in part": lambda at: KINDS["csv"](at, round_batch=False),
     "libsvm": lambda at: mx.io.LibSVMIter(data_libsvm=f"{at}/rows.libsvm", data_shape=(4,), **THREE),
@@ -226,9 +213,7 @@ KINDS = {
     "resized in a thread": lambda at: mx.io.PrefetchingIter(mx.io.ResizeIter(KINDS["csv"](at), 3)),
     "workers in a thread": lambda at: mx.io.PrefetchingIter(workers()),
     "workers that draw": lambda at: workers(),
-    "workers that roll over": lambda at: workers(
-        iterators.rows, count=13, shuffle=True, last_batch_handle="roll_over"
-    ),
+    "workers that roll over": lambda at: workers(iterators.rows, count=13, **ROLLED),
     "loading workers": lambda at: loader(datasets.Drawn(11), shuffle=True, num_workers=2),
     "iterable in workers": lambda at: loader(datasets.Numbers(11), num_workers=2),
 }
@@ -265,8 +250,5 @@ def test_any_order_of_calls(kind, times, files):
     makes = DRAWN[kind](files) if kind in DRAWN else st.just(partial(KINDS[kind], files))
     facts = {"makes": makes, "path": files / "state.run", "is_copied": kind in COPIED}
     count = times * (30 if kind == "arrays" else 2 if "workers" in kind else 20 if "images" in kind else 8)
-    options = settings(
-        max_examples=count, stateful_step_count=10, deadline=None, derandomize=True, database=None
-    )
-    run_state_machine_as_test(type("Positions", (Positions,), facts), settings=options)
+    play(type("Positions", (Positions,), facts), count, steps=10)
     assert held() == before

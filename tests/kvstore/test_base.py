@@ -1,14 +1,12 @@
 """Stores of one's own: registration, what they must give, and training with them."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 
 import dpmodule as mx
+from helpers.small_fits import TWO, batch, parameters, ready, step
 
 Base = mx.kv.KVStoreBase
-TWO = [mx.cpu(0), mx.cpu(1)]
 
 
 @pytest.fixture
@@ -19,15 +17,11 @@ def register(monkeypatch):
 
 def trained(kvstore, lr=0.1):
     """Return the weight after one step of a small net on two contexts."""
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-    mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=TWO)
-    mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
-    mod.init_params(mx.init.One())
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc")
+    mod = ready(mx.sym.SoftmaxOutput(net, name="softmax"), TWO, init="ones")
     mod.init_optimizer(kvstore, "sgd", {"learning_rate": lr})
-    data = mx.nd.array(np.arange(12).reshape(4, 3) / 10)
-    mod.forward_backward(mx.io.DataBatch([data], [mx.nd.array([0, 1, 1, 0])]))
-    mod.update()
-    return mod.get_params()[0]["fc_weight"].asnumpy()
+    step(mod, batch())
+    return parameters(mod)["fc_weight"]
 
 
 def test_a_store_of_ones_own_trains_a_module(register):
@@ -73,9 +67,3 @@ def test_registration(register):
     with pytest.warns(UserWarning, match="replaces"):
         after = register(type("Mine", (Base,), {}))
     assert type(mx.kv.create("MINE")) is after is not before
-
-
-def test_the_packages_stores_get_all_keys_at_once():
-    with mock.patch.object(mx.kv.KVStore, "push", autospec=True, side_effect=mx.kv.KVStore.push) as push:
-        trained("local")
-    assert [call.args[1] for call in push.call_args_list] == [["fc_weight", "fc_bias"]]

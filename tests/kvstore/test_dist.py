@@ -51,9 +51,8 @@ def run_torchrun(*arguments, **options):
 @pytest.mark.slow
 def test_torchrun_restarts_all_after_a_kill_and_they_end_in_the_same_bits(tmp_path):
     for name, kills in ("whole", ()), ("killed", (5, 9, 14)):
-        run_torchrun(
-            "--max-restarts", 3, PROGRAMS / "dist_restarted.py", tmp_path / name, *kills, cwd=tmp_path
-        )
+        program = PROGRAMS / "dist_restarted.py"
+        run_torchrun("--max-restarts", 3, program, tmp_path / name, *kills, cwd=tmp_path)
     whole, killed = (np.load(tmp_path / f"{name}-end.npz") for name in ("whole", "killed"))
     assert len(whole.files) == 8
     for name in whole.files:
@@ -129,8 +128,7 @@ def test_rank_0_is_stopped_while_the_others_join_it():
 
 
 def test_parts_are_distributed():
-    module = mx.mod.Module(mlp())
-    batches = [(np.zeros((4, 5), np.float32), np.zeros(4, np.float32))]
+    module, batches = mx.mod.Module(mlp()), [(np.zeros((4, 5), np.float32), np.zeros(4, np.float32))]
     assert (
         len(module.fit(batches, num_epoch=1, shard=True)) == 1
     )  # an iterator without parts; one part is all

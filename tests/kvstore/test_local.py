@@ -94,8 +94,6 @@ def test_values_on_a_gpu(kind):
     assert (first.asnumpy() == 3).all()
     assert (second.asnumpy() == 3).all()
     one.push("r", mx.nd.ones((3, 2), ctx=there).tostype("row_sparse"))
-    one.row_sparse_pull(
-        "r", out := mx.nd.zeros((3, 2), ctx=there, stype="row_sparse"), row_ids=mx.nd.array([1])
-    )
-    assert out.context == there
-    assert out.asnumpy().tolist() == [[0, 0], [1, 1], [0, 0]]
+    out = mx.nd.zeros((3, 2), ctx=there, stype="row_sparse")
+    one.row_sparse_pull("r", out, row_ids=mx.nd.array([1]))
+    assert (out.context, out.asnumpy().tolist()) == (there, [[0, 0], [1, 1], [0, 0]])

@@ -8,6 +8,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.kvstore.transfer import BucketReducer, quantize, to_buckets
+from helpers.small_fits import TWO, blobs, classifier
 from helpers.walk import walks
 
 
@@ -54,8 +55,7 @@ def test_full_buckets_go_at_once_in_their_order():
         tensors[4] += 9  # has gone
         sums.put(1, tensors[1])
         found = sums.finish(tensors)
-        assert others.sizes == [5, 4, 6]
-        assert others.waits == 3
+        assert (others.sizes, others.waits) == ([5, 4, 6], 3)
         tensors[4] -= 9
         assert [one.tolist() for one in found] == [(2 * one).tolist() for one in tensors]
 
@@ -116,9 +116,6 @@ def test_gradients_are_told_while_backward_runs():
         assert all(torch.equal(executor.grad_dict[name].tensor, grad) for name, grad in seen.items())
 
 
-TWO = [mx.cpu(0), mx.cpu(1)]
-
-
 def expected(gradient, residual, threshold):
     """The rule element by element: what is sent, and what is left."""
     total = residual + gradient
@@ -166,20 +163,11 @@ def test_row_sparse_gradients_are_left_alone():
     np.testing.assert_allclose(out.asnumpy(), [[0.1], [0], [3]], rtol=1e-6)
 
 
-def module(compression, contexts=TWO, kvstore="device"):
-    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, no_bias=True, name="fc")
-    net = mx.sym.LinearRegressionOutput(net, name="out")
-    mod = mx.mod.Module(net, label_names=["out_label"], context=contexts, compression_params=compression)
-    mod.bind([("data", (4, 3))], [("out_label", (4, 1))])
-    mod.init_params(mx.init.Zero())
-    mod.init_optimizer(kvstore, "sgd", {"learning_rate": 0.125, "rescale_grad": 1.0})
-    return mod
-
-
 @pytest.mark.parametrize(("contexts", "kvstore"), [([mx.cpu()], "device"), (TWO, None)])
 def test_a_module_says_where_compression_does_not_work(contexts, kvstore):
+    mod = mx.mod.Module(classifier(), context=contexts, compression_params={"type": "2bit"})
     with pytest.warns(UserWarning, match="no effect"):
-        module({"type": "2bit"}, contexts, kvstore)
+        mod.fit(blobs(), num_epoch=1, kvstore=kvstore)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

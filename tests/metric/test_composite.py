@@ -47,10 +47,8 @@ class Everything:
 
 def test_fit_and_score_take_them():
     mx.random.seed(1)
-    module = mx.mod.Module(classifier())
-    history = module.fit(
-        blobs(90), blobs(seed=4), eval_metric=[Right(), "acc"], num_epoch=2, initializer="xavier"
-    )
+    module, options = mx.mod.Module(classifier()), {"num_epoch": 2, "initializer": "xavier"}
+    history = module.fit(blobs(90), blobs(seed=4), eval_metric=[Right(), "acc"], **options)
     assert history["train-right"] == pytest.approx(history["train-accuracy"], abs=1e-6)
     assert history["validation-right"] == pytest.approx(history["validation-accuracy"], abs=1e-6)
     found = dict(module.score(blobs(90), [Everything(), "ce", "acc"]))
@@ -76,8 +74,7 @@ def test_values_before_any_batch_and_of_several_outputs():
     inner = Pairs()
     metric = mx.metric.create(inner)
     metric.update([mx.nd.array([1.0]), mx.nd.array([2.0])], [mx.nd.array([3.0]), mx.nd.array([4.0])])
-    assert inner.seen == [(3.0, 1.0), (4.0, 2.0)]
-    assert metric.get_name_value() == [("pairs", 7.0)]
+    assert (inner.seen, metric.get_name_value()) == ([(3.0, 1.0), (4.0, 2.0)], [("pairs", 7.0)])
     metric.reset_local()
     assert metric.get_name_value() == [("pairs", 7.0)]
     metric.reset()
@@ -90,9 +87,8 @@ def test_a_resumed_run_goes_on_with_their_sums(kind, tmp_path):
         mx.random.seed(1)
         module = mx.mod.Module(classifier())
         every = mx.callback.Checkpoint(tmp_path / prefix, every_n_batches=5)
-        return module.fit(
-            blobs(), eval_metric=kind(), num_epoch=2, initializer="xavier", checkpoint=every, **options
-        )
+        options |= {"num_epoch": 2, "initializer": "xavier", "checkpoint": every}
+        return module.fit(blobs(), eval_metric=kind(), **options)
 
     whole = run("whole")
     run("part", max_batches=8)

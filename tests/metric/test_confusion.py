@@ -29,8 +29,7 @@ def test_area(seed):
     scores = np.floor(scores * 64) / 64  # in buckets the area is exact
     for piece in range(0, 400, 90):
         one.update([labels[piece : piece + 90]], [scores[piece : piece + 90]])
-    assert one.get()[1] == pytest.approx(area(labels, scores), abs=1e-12)
-    assert one.num_inst == 400
+    assert (one.get()[1], one.num_inst) == (pytest.approx(area(labels, scores), abs=1e-12), 400)
 
 
 def test_the_area_needs_both_classes():

@@ -57,7 +57,7 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(600)]
 @both_contexts
 @pytest.mark.parametrize("switches", [200, pytest.param(10_000, marks=SLOW)])
 @pytest.mark.parametrize(
-    "visit", [lambda module, length: step(module, batch(length)), switch], ids=["step", "switch"]
+    "visit", [lambda mod, length: step(mod, batch(length)), switch], ids=["step", "switch"]
 )
 def test_switching_does_not_grow(visit, switches, contexts):
     module, found = trained(contexts=contexts), []
@@ -73,12 +73,10 @@ def test_switching_does_not_grow(visit, switches, contexts):
 
 @pytest.mark.parametrize("order", [LENGTHS, LENGTHS[::-1], (8, 12, 4, 6)])
 def test_all_buckets_hold_no_more_than_the_largest_alone(order):
-    before = live_bytes()
-    alone = trained(LENGTHS[:1])
+    before, alone = live_bytes(), trained(LENGTHS[:1])
     wanted = live_bytes() - before
     del alone
-    before = live_bytes()
-    module = trained((*order, LENGTHS[0]))
+    before, module = live_bytes(), trained((*order, LENGTHS[0]))
     assert live_bytes() - before <= 1.05 * wanted
     places = set()
     for length in order:

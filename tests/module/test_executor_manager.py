@@ -32,8 +32,7 @@ def test_a_loop_by_hand_ends_where_mxnet_ends():
 
 
 def test_buckets_share_parameters():
-    net = CASES.network(mx)[0]
-    data = batches()
+    net, data = CASES.network(mx)[0], batches()
     data.default_bucket_key = "a"
     both = executor_manager.DataParallelExecutorManager(net, [mx.cpu(0)], data, sym_gen=lambda key: net)
     batch = data.next()
@@ -50,8 +49,7 @@ def test_buckets_share_parameters():
 
 
 def test_monitor_sees_outputs():
-    watched = manager()
-    monitor = mx.mon.Monitor(1, pattern="fc2_output")
+    watched, monitor = manager(), mx.mon.Monitor(1, pattern="fc2_output")
     watched.install_monitor(monitor)
     _, args, aux = CASES.network(mx)
     watched.set_params(args, aux)

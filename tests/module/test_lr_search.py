@@ -54,12 +54,10 @@ def test_a_module_that_is_not_bound_stays_so():
     found = module.lr_find(blobs(), start_lr=1e-3, end_lr=0.1, num_batches=25)
     assert not module.binded
     assert len(found.rates) == len(found.losses) == 25
-    assert found.rates[0] == pytest.approx(1e-3)
-    assert found.rates[-1] == pytest.approx(0.1)
+    assert (found.rates[0], found.rates[-1]) == (pytest.approx(1e-3), pytest.approx(0.1))
     assert str(found).startswith("<RateSearch: 25 rates up to 0.1, suggestion 0.")
     axes = found.plot()
-    assert axes.get_xscale() == "log"
-    assert list(axes.lines[0].get_ydata()) == found.losses
+    assert (axes.get_xscale(), list(axes.lines[0].get_ydata())) == ("log", found.losses)
 
 
 def test_a_search_ends_before_the_loss_explodes():

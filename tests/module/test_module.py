@@ -3,9 +3,8 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
 from helpers.nets import blobs, mlp
-from helpers.small_fits import SHAPES, TWO, batch, both_contexts, parameters, ready, same, step
+from helpers.small_fits import SHAPES, TWO, batch, parameters, ready, same, step
 
 
 def output(mod, *given, **options):
@@ -133,8 +132,7 @@ def test_rescale_grad_is_one_over_the_batch_size_unless_given():
 
 
 def test_one_device_needs_no_store_of_the_given_name():
-    mod = ready()
-    words = "kvstore 'adam' is not available.*One device needs no store"
+    mod, words = ready(), "kvstore 'adam' is not available.*One device needs no store"
     with pytest.warns(UserWarning, match=words) as said:
         mod.init_optimizer("adam")  # as in MXNet, the first argument is the store
     assert said[0].filename == __file__
@@ -148,37 +146,6 @@ def test_params_files_and_states_without_an_optimizer(tmp_path):
     mod.save_params(str(tmp_path / "p"))
     other.load_params(str(tmp_path / "p"))
     same(mod, other)
-
-
-@both_contexts
-@pytest.mark.parametrize("kind", [mx.mod.Module, SVRGModule])
-def test_parameters_declared_row_sparse_come_and_are_saved_row_sparse(kind, contexts, tmp_path):
-    def trained(stype):
-        weight = mx.sym.var("v", shape=(6, 1), init=mx.init.Uniform(0.1), stype=stype)
-        net = mx.sym.dot(mx.sym.var("data", stype="csr"), weight)
-        net = mx.sym.LinearRegressionOutput(net, mx.sym.var("label"), name="out")
-        data = mx.nd.array(np.eye(4, 6)).tostype("csr")
-        it = mx.io.NDArrayIter(data, {"label": mx.nd.ones((4, 1))}, 4, last_batch_handle="discard")
-        extra = {"update_freq": 2} if kind is SVRGModule else {}
-        module = kind(net, label_names=["label"], context=contexts, **extra)
-        module.bind(it.provide_data, it.provide_label)
-        mx.random.seed(0)
-        module.init_params()
-        first = module._arg_params["v"]
-        assert first.stype == stype
-        module.fit(it, num_epoch=5, optimizer_params={"learning_rate": 0.5}, eval_metric="mse")
-        assert (module.get_params()[0]["v"].asnumpy() != first.asnumpy()).sum() == 4
-        return module
-
-    module, path = trained("row_sparse"), str(tmp_path / "v.params")
-    same(module, trained("default"))
-    found = parameters(module)
-    module.save_params(path)
-    assert mx.nd.load(path)["arg:v"].stype == module.get_params()[0]["v"].stype == "row_sparse"
-    module.set_params({"v": mx.nd.zeros((6, 1))}, {})
-    assert module.get_params()[0]["v"].asnumpy().sum() == 0
-    module.load_params(path)
-    same(module, found)
 
 
 def test_repr_says_how_far_a_module_has_come():

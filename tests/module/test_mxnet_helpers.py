@@ -53,8 +53,7 @@ def test_loading_takes_a_list_of_batches():
     data, label = [nd.zeros((1, 2)) for _ in range(2)], [nd.zeros((1,)) for _ in range(2)]
     _load_data(batches, [[(slice(k, k + 1), data[k]) for k in range(2)]], [0])
     _load_label(batches, [[(slice(k, k + 1), label[k]) for k in range(2)]], [0])
-    assert [d.asnumpy().max() for d in data] == [0, 1]
-    assert [each.asscalar() for each in label] == [5, 6]
+    assert ([d.asnumpy().max() for d in data], [each.asscalar() for each in label]) == ([0, 1], [5, 6])
 
 
 def arrays(*numbers):

@@ -19,9 +19,7 @@ PICTURES, KERNEL = RNG.randn(4, 2, 6, 6), RNG.randn(3, 2, 3, 3)
 DATA, WEIGHT = S.Variable("data"), S.Variable("w_weight", shape=W.shape)
 TURNED = S.transpose(S.Variable("w_weight", shape=(3, 6)))
 JOINED = S.Concat(WEIGHT, S.Variable("v_weight", shape=W.shape), dim=1)
-KERNEL_GRADIENT = np.array(
-    [[PICTURES[:, :, i : i + 4, j : j + 4].sum((0, 2, 3)) for j in range(3)] for i in range(3)]
-)
+WINDOWS = [[PICTURES[:, :, i : i + 4, j : j + 4].sum((0, 2, 3)) for j in range(3)] for i in range(3)]
 # data, first value of the parameters, loss, and its gradient for a value
 CASES = {
     # an expansion of the head gradient with strides of 0; each context computes the whole loss
@@ -34,7 +32,7 @@ CASES = {
     "joined": (X, W, S.dot(DATA, JOINED), lambda w: np.tile(X.sum(0)[:, None], (1, 3))),
     # strides of channels_last
     "convolved": (PICTURES, KERNEL, S.sum(S.Convolution(DATA, kernel=(3, 3), num_filter=3, no_bias=True, name="w")),
-                  lambda w: np.tile(KERNEL_GRADIENT.transpose(2, 0, 1), (3, 1, 1, 1))),
+                  lambda w: np.tile(np.transpose(WINDOWS, (2, 0, 1)), (3, 1, 1, 1))),
 }  # fmt: skip
 RULES = {"sgd": {"momentum": 0.9}, "adam": {}, "adagrad": {}, "rmsprop": {}, "ftrl": {}}
 

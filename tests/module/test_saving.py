@@ -61,8 +61,7 @@ def test_a_run_within_a_run(tmp_path):
         seen.append("thread")
 
     fit(tmp_path / "folder" / "a", batch_end_callback=again)
-    assert len(seen) == 24
-    assert names(tmp_path / "folder") == SAVED
+    assert (len(seen), names(tmp_path / "folder")) == (24, SAVED)
 
 
 def test_no_locks_are_no_error(tmp_path, monkeypatch):

@@ -121,8 +121,7 @@ def test_stages_and_binding_twice(caplog):
     with caplog.at_level(logging.WARNING):
         chain.bind([("data", (3, 6))], [("softmax_label", (3,))])
         chain.init_optimizer()
-    assert len(caplog.records) == 2
-    assert chain.data_shapes[0].shape == (8, 6)
+    assert (len(caplog.records), chain.data_shapes[0].shape) == (2, (8, 6))
     chain.bind([("data", (3, 6))], [("softmax_label", (3,))], force_rebind=True)
     assert chain.output_shapes == [("softmax_output", (3, 4))]
     assert (chain.binded, chain.params_initialized, chain.optimizer_initialized) == (True, True, True)
@@ -169,8 +168,7 @@ class Halves(mx.mod.BaseModule):
 
 
 def test_modules_written_for_mxnet_work():
-    own = Halves()
-    chain = mx.mod.SequentialModule().add(mx.mod.Module(low(width=4), label_names=None))
+    own, chain = Halves(), mx.mod.SequentialModule().add(mx.mod.Module(low(width=4), label_names=None))
     chain.add(own, take_labels=True)
     metric = mx.metric.create("acc")
     chain.fit(mx.io.NDArrayIter(*blobs(10), 8), eval_metric=metric, num_epoch=1)

@@ -9,7 +9,7 @@ import pytest
 import dpmodule as mx
 from helpers.factorization import OPTIMIZERS, ROW_SPARSE, data, network, train
 from helpers.largest import Largest
-from helpers.small_fits import parameters, ready, same, step
+from helpers.small_fits import TWO, parameters, ready, same, step
 
 GOLDENS = np.load(Path(__file__).parents[1] / "data" / "goldens" / "sparse" / "factorization.npz")
 
@@ -56,6 +56,18 @@ def test_gradients_travel_as_rows():
     columns = sorted(set(batch.data[0].indices.asnumpy().tolist()))
     assert [grads[name].indices.asnumpy().tolist() for name in ROW_SPARSE] == [columns] * 2
     assert set(changed_rows(parameters(module)["w_weight"], before)) <= set(columns)
+
+
+def test_parameters_come_and_are_saved_row_sparse(tmp_path):
+    (module, _), path = machine(TWO), str(tmp_path / "saved.params")
+    found = parameters(module)
+    module.save_params(path)
+    for name in ROW_SPARSE:
+        assert mx.nd.load(path)[f"arg:{name}"].stype == module.get_params()[0][name].stype == "row_sparse"
+    module.set_params({name: mx.nd.zeros(value.shape) for name, value in found.items()}, {})
+    assert not any(value.any() for value in parameters(module).values())
+    module.load_params(path)
+    same(module, found)
 
 
 def test_dense_batches_are_stored_anew_and_borrowed_ones_survive():

@@ -18,8 +18,7 @@ def recurrent(steps=STEPS, contexts=None, fused=False, **options):
     begin = cell.begin_state(func=mx.sym.Variable)
     output, states = cell.unroll(steps, mx.sym.Variable("data"), begin, merge_outputs=True, layout="NTC")
     loss = mx.sym.LinearRegressionOutput(output, mx.sym.Variable("label"), name="out")
-    net = mx.sym.Group([loss, *map(mx.sym.BlockGrad, states)])
-    names = [state.name for state in begin]
+    net, names = mx.sym.Group([loss, *map(mx.sym.BlockGrad, states)]), [state.name for state in begin]
     mod = mx.mod.Module(net, ["data"], ["label"], context=contexts, state_names=names)
     mx.random.seed(0)
     shapes = [("data", (ROWS, steps, FEATURES))], [("label", (ROWS, steps, UNITS))]

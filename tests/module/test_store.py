@@ -37,8 +37,6 @@ CASES = {
     "adam": ("adam", {"learning_rate": 0.2, "lr_scheduler": MULTI, "clip_gradient": 0.5}, False),
     "adam, lazy": ("adam", {"learning_rate": 0.2, "lr_scheduler": POLY}, True),
     "adagrad, lazy": ("adagrad", {"learning_rate": 0.1}, True),
-    "ftml": ("ftml", {"learning_rate": 0.1, "begin_num_update": 4}, False),
-    "rmsprop": ("rmsprop", {"centered": True}, False),
     "dcasgd": ("dcasgd", {"learning_rate": 0.1, "momentum": 0.5}, False),
     "lbsgd": ("lbsgd", {"learning_rate": 0.2, "momentum": 0.5, "lr_scheduler": FACTOR}, False),
     "lars": ("lars", {"momentum": 0.9, "momentum_correction": False, "lr_scheduler": FACTOR}, False),

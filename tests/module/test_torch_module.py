@@ -154,8 +154,7 @@ def test_dropout_repeats_with_the_seed_and_leaves_torchs_generator_alone(context
 
 def test_whole_numbers_reach_an_embedding_from_float_data():
     module = nn.Sequential(nn.Embedding(9, 3), nn.Flatten())
-    mod = ready(module, shape=(2, 4), rate=1.0)
-    ids = np.array([[0, 1, 2, 3], [3, 3, 8, 0]])
+    mod, ids = ready(module, shape=(2, 4), rate=1.0), np.array([[0, 1, 2, 3], [3, 3, 8, 0]])
     before = module[0].weight.detach().numpy().copy()
     np.testing.assert_array_equal(run(mod, ids, np.ones((2, 12))), before[ids].reshape(2, 12))
     mod.update()
@@ -166,8 +165,7 @@ def test_whole_numbers_reach_an_embedding_from_float_data():
 @pytest.mark.gpu
 def test_on_a_gpu():
     module = net(dropout=0.3).cuda()
-    mod = ready(module, contexts=mx.gpu(0), inputs_need_grad=True)
-    state = torch.cuda.get_rng_state(0)
+    mod, state = ready(module, contexts=mx.gpu(0), inputs_need_grad=True), torch.cuda.get_rng_state(0)
     run(mod, X, GRAD)
     assert torch.equal(torch.cuda.get_rng_state(0), state)
     first = mod.get_input_grads()[0].asnumpy().copy()
@@ -213,8 +211,7 @@ def test_a_module_that_changes_its_input_leaves_the_batch_alone():
 def test_modes_that_the_owner_set_stay():
     module = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 4))
     module[0].eval()  # frozen statistics
-    before = module[0].running_mean.clone()
-    mod = ready(module)
+    before, mod = module[0].running_mean.clone(), ready(module)
     for grad in (GRAD, None) * 2:
         run(mod, X, grad)
     assert torch.equal(module[0].running_mean, before)

@@ -46,8 +46,7 @@ def test_numbers_of_words_and_halves_keep_their_types():
 
 def test_data_without_labels_are_named():
     x, y = (torch.from_numpy(each) for each in blobs(16))
-    mod = mx.mod.Module(mlp())
-    message = "gives no labels, and the network takes softmax_label"
+    mod, message = mx.mod.Module(mlp()), "gives no labels, and the network takes softmax_label"
     for data in (loader(x), DataLoader(x, batch_size=8), mx.io.NDArrayIter(x.numpy(), None, 8)):
         with pytest.raises(ArgumentError, match=f"fit: {type(data).__name__} {message}"):
             mod.fit(data, num_epoch=1)
@@ -57,10 +56,3 @@ def test_data_without_labels_are_named():
     with pytest.raises(ArgumentError, match=f"fit: DataLoader {message}"):
         mod.fit(loader(x, y), eval_data=loader(x), num_epoch=1)
     assert mod.predict(loader(x)).shape == (16, 4)
-
-
-def test_a_network_that_takes_no_labels_needs_none():
-    x = torch.from_numpy(blobs(16)[0])
-    data = mx.sym.Variable("data")
-    loss = mx.sym.MakeLoss(mx.sym.square(mx.sym.FullyConnected(data, num_hidden=6) - data), name="loss")
-    mx.mod.Module(loss, label_names=[]).fit(loader(x), num_epoch=1, eval_metric="loss")

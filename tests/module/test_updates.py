@@ -22,15 +22,11 @@ def updates_of(kvstore, count):
     [
         ("local", 1, "1", 99, None, False),
         ("nccl", 1, "1", 99, None, False),
-        ("LOCAL", 1, "1", 99, None, False),
         (None, 2, "1", 99, None, False),
-        ("local", 2, "1", 99, "local", True),
         ("local", 2, "1", 6, "local", True),
         ("local", 2, "1", 5, "local", False),
         ("local", 2, "0", 99, "local", False),
         ("device", 2, "1", 5, "device", True),
-        ("device", 2, "0", 99, "device", False),
-        ("local_allreduce_cpu", 2, "1", 99, "local_allreduce_cpu", True),
         (lambda: MADE("local"), 2, "1", 5, "local", True),  # as in MXNet: only the name counts
         (lambda: MADE("device"), 1, "1", 99, "device", True),
         (lambda: MADE("teststore"), 1, "1", 99, "teststore", False),  # runs no optimizer

@@ -20,9 +20,8 @@ def loop(kind, F, x, s, w):
         return F.contrib.foreach(lambda x, s: BODIES[kind](F, x, s, w), x, [s])
     start = [F.sum(s) * 0, F.sum(s)]
     step = lambda i, s: ([i * s, s + 2.5], [i + 1, s * 2.5])  # noqa: E731
-    return F.contrib.while_loop(lambda i, s: i <= 2.5, step, start, max_iterations=6), [
-        F.broadcast_mul(x, F.expand_dims(w, axis=0))
-    ]
+    product = F.broadcast_mul(x, F.expand_dims(w, axis=0))
+    return F.contrib.while_loop(lambda i, s: i <= 2.5, step, start, max_iterations=6), [product]
 
 
 def flat(value):
@@ -53,9 +52,7 @@ def test_loops_give_what_the_graph_gives(kind):
 def test_elements_of_a_vector_and_lists_of_data():
     out, state = mx.nd.contrib.foreach(lambda x, s: (x + s, x + s), mx.nd.arange(3), mx.nd.zeros((1,)))
     assert (out.asnumpy().tolist(), state.asnumpy().tolist()) == ([[0], [1], [3]], [3])
-    out, states = mx.nd.contrib.foreach(
-        lambda xs, s: (xs[0] * xs[1], s), [mx.nd.arange(3), mx.nd.arange(3)], []
-    )
+    out, states = mx.nd.contrib.foreach(lambda x, s: (x[0] * x[1], s), [mx.nd.arange(3), mx.nd.arange(3)], [])
     assert (out.asnumpy().tolist(), states) == ([[0], [1], [4]], [])
 
 
@@ -63,18 +60,14 @@ def test_while_loop_forms():
     zero, repeat = mx.nd.zeros((1,)), mx.nd.contrib.while_loop
     out, last = repeat(lambda i: i < 3, lambda i: (i, i + 1), zero, 5)
     assert (out.asnumpy().tolist(), last.asscalar()) == ([[0], [1], [2], [0], [0]], 3)
-    for go_on, step, total in (
-        (lambda i: i < 0, (lambda i: (i, i + 1)), 0),
-        (lambda i: 1, (lambda i: (None, (i + 2,))), 10),
-    ):
-        out, last = repeat(go_on, step, [zero], 5)
-        assert (out, last[0].asscalar()) == ([], total)
+    out, last = repeat(lambda i: i < 0, lambda i: (i, i + 1), [zero], 5)
+    assert (out, last[0].asscalar()) == ([], 0)
+    out, last = repeat(lambda i: 1, lambda i: (None, (i + 2,)), [zero], 5)
+    assert (out, last[0].asscalar()) == ([], 10)
 
 
-@pytest.mark.parametrize(
-    ("pred", "expected"), [(mx.nd.ones((1,)), 42), (mx.nd.zeros((1, 1)), 12), (True, 42), (0, 12)]
-)
-def test_cond(pred, expected):
+def test_cond():
     a, b = mx.nd.array([1]), mx.nd.array([2])
-    found = mx.nd.contrib.cond(pred, lambda: (a + 5) * (b + 5), lambda: (a - 5) * (b - 5))
-    assert found.asscalar() == expected
+    for pred, want in ((mx.nd.ones((1,)), 42), (mx.nd.zeros((1, 1)), 12), (True, 42), (0, 12)):
+        found = mx.nd.contrib.cond(pred, lambda: (a + 5) * (b + 5), lambda: (a - 5) * (b - 5))
+        assert found.asscalar() == want

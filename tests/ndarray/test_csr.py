@@ -22,9 +22,7 @@ def matrices(draw):
 
 
 def check(array, values):
-    assert array.stype == "csr"
-    assert array.shape == values.shape
-    assert array.dtype == values.dtype
+    assert (array.stype, array.shape, array.dtype) == ("csr", values.shape, values.dtype)
     np.testing.assert_array_equal(array.asnumpy(), values)
     starts, columns = array.indptr.asnumpy(), array.indices.asnumpy()
     rows, want = values.nonzero()
@@ -42,16 +40,11 @@ def test_every_way_to_a_matrix(values, start, stop):
     file = io.BytesIO()
     nd.serial.write(file, [array])
     for found in (
-        array,
-        sparse.csr_matrix(values),
+        *(array, sparse.csr_matrix(values)),
         sparse.csr_matrix((array.data, array.indices, array.indptr), shape=values.shape),
         sparse.csr_matrix((values[values != 0], (rows, columns)), shape=values.shape),
-        sparse.csr_matrix(array),
-        nd.array(array),
-        pickle.loads(pickle.dumps(array)),
-        nd.load_frombuffer(file.getvalue())[0],
-        array.copyto(mx.cpu(1)),
-        array.tostype("csr"),
+        *(sparse.csr_matrix(array), nd.array(array), pickle.loads(pickle.dumps(array))),
+        *(nd.load_frombuffer(file.getvalue())[0], array.copyto(mx.cpu(1)), array.tostype("csr")),
     ):
         check(found, values)
     np.testing.assert_array_equal(array.tostype("default").asnumpy(), values)

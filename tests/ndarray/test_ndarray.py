@@ -101,14 +101,7 @@ def test_other_results_are_copies(text):
 def test_results_live_where_the_first_input_does():
     left, right = nd.ones((2,), ctx=mx.cpu(1)), nd.ones((2,), ctx=mx.cpu(2))
     with mx.cpu(3):
-        made = [
-            left + right,
-            nd.relu(right),
-            right[0],
-            left * 2,
-            nd.array(left),
-            nd.from_torch(torch.zeros(1)),
-        ]
+        made = left + right, nd.relu(right), right[0], left * 2, nd.array(left), nd.from_torch(torch.zeros(1))
     assert [array.context.device_id for array in made] == [1, 2, 2, 1, 3, 3]
 
 
@@ -132,11 +125,8 @@ def test_gpu_round_trip():
 
 def test_reshape_forms():
     array = counted(2, 3)
-    forms = [
-        array.reshape(*form)
-        for form in ((3, 2), ((3, 2),), ([3, 2],), (np.array([3, 2]),), (np.int64(3), -1))
-    ]
-    assert {f.shape for f in [*forms, array.reshape(shape=(3, 2))]} == {(3, 2)}
+    forms = ((3, 2), ((3, 2),), ([3, 2],), (np.array([3, 2]),), (np.int64(3), -1))
+    assert {array.reshape(*form).shape for form in forms} == {array.reshape(shape=(3, 2)).shape} == {(3, 2)}
     assert array.reshape(np.int32(-1)).shape == (6,)
     tensor = torch.arange(6.0).reshape(2, 3).t()
     np.testing.assert_array_equal(nd.from_torch(tensor).reshape(-1).asnumpy(), [0, 3, 1, 4, 2, 5])
@@ -146,11 +136,8 @@ def test_other_shapes():
     array = counted(2, 1, 3)
     made = [array.T, array.squeeze(), array.flatten(), array.squeeze(axis=1), nd.zeros((1, 1)).squeeze()]
     assert [each.shape for each in made] == [(3, 1, 2), (2, 3), (2, 3), (2, 3), (1,)]
-    made = [
-        array.expand_dims(-1),
-        array.broadcast_to((4, 2, 5, 3)),
-        array.broadcast_like(nd.zeros((2, 2, 3))),
-    ]
+    wide = nd.zeros((2, 2, 3))
+    made = array.expand_dims(-1), array.broadcast_to((4, 2, 5, 3)), array.broadcast_like(wide)
     assert [each.shape for each in made] == [(2, 1, 3, 1), (4, 2, 5, 3), (2, 2, 3)]
 
 
@@ -167,8 +154,7 @@ def test_split_v2():
 def test_scalars():
     one = nd.array([3.5])
     assert type(one.asscalar()) is np.float32
-    assert (one.item(), float(one), int(one)) == (3.5, 3.5, 3)
-    assert nd.array([[1, 2]]).tolist() == [[1, 2]]
+    assert (one.item(), float(one), int(one), nd.array([[1, 2]]).tolist()) == (3.5, 3.5, 3, [[1, 2]])
     assert (bool(nd.array([2])), bool(nd.zeros((1,))), bool(nd.empty((0,)))) == (True, False, False)
     scalar = nd.array(np.float32(3))
     scalar[:] = np.ones(())

@@ -21,10 +21,8 @@ def test_types_beyond_mxnets():
     flags, ones = nd.array([1, 0], dtype="bool"), nd.ones((2, 2), dtype="int32")
     halves = nd.ones((2, 2), dtype="float16")
     for call, want in {
-        lambda: nd.sort(flags): [False, True],
-        lambda: nd.reverse(flags, axis=0): [False, True],
-        lambda: nd.topk(flags): [0],
-        lambda: flags + flags: [True, False],
+        **{lambda: nd.sort(flags): [False, True], lambda: nd.reverse(flags, axis=0): [False, True]},
+        **{lambda: nd.topk(flags): [0], lambda: flags + flags: [True, False]},
         lambda: nd.dot(ones, ones): [[2, 2], [2, 2]],
         lambda: nd.FullyConnected(ones, ones, no_bias=True, num_hidden=2): [[2, 2], [2, 2]],
         lambda: nd.linalg.gemm2(halves, halves): [[2, 2], [2, 2]],
@@ -100,8 +98,7 @@ def test_keywords_without_effect_are_taken_where_mxnet_takes_them():
     array = nd.array([[-1.0, 2.0]])
     for result in (
         nd.relu(array, shape=(3,), ctx="cpu(1)", attr={"a": "b"}, other=array, data_lr_mult=1),
-        array.relu(slope=[1]),
-        nd.broadcast_add(array, nd.array([[1.0, 0.0]]), axis=1),
+        *(array.relu(slope=[1]), nd.broadcast_add(array, nd.array([[1.0, 0.0]]), axis=1)),
         nd.clip(array, 0, 9, __mark__="x"),
     ):
         assert result.asnumpy().tolist() == [[0, 2]]

@@ -30,8 +30,7 @@ def check(array, values, rows=None, dtype=None):
     np.testing.assert_array_equal(found, values)
     assert np.dtype(array.dtype) == np.dtype(dtype or found.dtype)
     if rows is not None:
-        assert array.indices.asnumpy().tolist() == list(rows)
-        assert array.indices.dtype == np.int64
+        assert (array.indices.asnumpy().tolist(), array.indices.dtype) == (list(rows), np.int64)
         assert array.data.shape == (len(rows), *array.shape[1:])
 
 
@@ -75,15 +74,11 @@ def test_types_follow_arrays_and_are_float32_for_lists():
 
 def test_empty_arrays():
     for array in (
-        sparse.zeros("row_sparse", (3, 2)),
-        sparse.empty("row_sparse", (3, 2)),
-        nd.zeros((3, 2), stype="row_sparse"),
-        nd.empty((3, 2), stype="row_sparse"),
-        sparse.row_sparse_array((3, 2)),
-        sparse.row_sparse_array((np.int32(3), np.int64(2)), shape=(3, 2)),
+        *(sparse.zeros("row_sparse", (3, 2)), sparse.empty("row_sparse", (3, 2))),
+        *(nd.zeros((3, 2), stype="row_sparse"), nd.empty((3, 2), stype="row_sparse")),
+        *(sparse.row_sparse_array((3, 2)), sparse.row_sparse_array((np.int32(3), np.int64(2)), shape=(3, 2))),
         sparse.row_sparse_array((np.zeros((0, 2), "f4"), []), shape=(3, 2)),
-        sparse.row_sparse_array(([], []), shape=(3, 2)),
-        nd.zeros((3, 2)).tostype("row_sparse"),
+        *(sparse.row_sparse_array(([], []), shape=(3, 2)), nd.zeros((3, 2)).tostype("row_sparse")),
     ):
         check(array, np.zeros((3, 2)), [], "float32")
     check(sparse.row_sparse_array((2, 3, 4)), np.zeros((2, 3, 4)), [], "float32")
@@ -156,12 +151,9 @@ def test_retain(values, ids, dtype):
 def test_arithmetic_in_place():
     for change, want in [
         (lambda a: a.__iadd__(two_rows()), TWO_ROWS * 2),
-        (lambda a: a.__isub__(nd.ones((4, 2))), TWO_ROWS - 1),
-        (lambda a: a.__imul__(2), TWO_ROWS * 2),
-        (lambda a: a.__itruediv__(2), TWO_ROWS / 2),
-        (lambda a: a.__iadd__(1), TWO_ROWS + 1),
-        (lambda a: a.__imod__(2), TWO_ROWS % 2),
-        (lambda a: a.__ipow__(2), TWO_ROWS**2),
+        *((lambda a: a.__isub__(nd.ones((4, 2))), TWO_ROWS - 1), (lambda a: a.__imul__(2), TWO_ROWS * 2)),
+        *((lambda a: a.__itruediv__(2), TWO_ROWS / 2), (lambda a: a.__iadd__(1), TWO_ROWS + 1)),
+        *((lambda a: a.__imod__(2), TWO_ROWS % 2), (lambda a: a.__ipow__(2), TWO_ROWS**2)),
     ]:
         array = two_rows()
         assert change(array) is array
@@ -185,16 +177,14 @@ def test_results_are_written_into_sparse_arrays():
     assert drawn.asnumpy().min() >= 1
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")]
-)
-def test_a_changed_storage_type_is_recorded(before, after):
-    array = nd.array(TWO_ROWS).tostype(before)
+@pytest.mark.parametrize(("old", "new"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")])
+def test_a_changed_storage_type_is_recorded(old, new):
+    array = nd.array(TWO_ROWS).tostype(old)
     array.attach_grad()
     with mx.autograd.record():
-        other = array.tostype(after)
+        other = array.tostype(new)
         loss = mx.nd.dot(other, mx.nd.ones((TWO_ROWS.shape[1], 1))).sum()
-    assert other.stype == after
+    assert other.stype == new
     loss.backward()
     assert (array.grad.asnumpy() == 1).all()
 

@@ -106,12 +106,10 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path):
     path = tmp_path / "x.safetensors"
     nd.save(path, {"old": nd.ones((1,))})
     for data, match in (
-        ([nd.ones((2,))], "pass a dict"),
-        (nd.ones((2,)), "pass a dict"),
+        *(([nd.ones((2,))], "pass a dict"), (nd.ones((2,)), "pass a dict")),
         ({"a": nd.sparse.zeros("csr", (2, 2))}, r"'a' is of storage type 'csr'.*\.params.*tostype"),
         ({"a": nd.sparse.zeros("row_sparse", (2, 2))}, "'row_sparse'"),
-        ({"__metadata__": nd.ones((2,))}, "rename it"),
-        ({"\ud800": nd.ones((2,))}, "rename it"),
+        *(({"__metadata__": nd.ones((2,))}, "rename it"), ({"\ud800": nd.ones((2,))}, "rename it")),
     ):
         with pytest.raises(ArgumentError, match=match):
             nd.save(path, data)
@@ -123,13 +121,11 @@ def entry(data=b"0000", **changes):
 
 
 BAD = [
-    (b"", "the file is empty"),
-    (b"PK\x03\x04" + b"x" * 99, "zip archive"),
+    *((b"", "the file is empty"), (b"PK\x03\x04" + b"x" * 99, "zip archive")),
     (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
     (b"\x02\0\0\0\0\0\0", "header too small; the file is truncated or damaged"),
     (struct.pack("<Q", 10**9) + b"{}", "header too large"),
-    (struct.pack("<Q", 50) + b"{}", "invalid header length"),
-    (file_of(b'{"a":1'), "invalid JSON"),
+    *((struct.pack("<Q", 50) + b"{}", "invalid header length"), (file_of(b'{"a":1'), "invalid JSON")),
     (file_of(b'{"a":\xff}'), "invalid UTF-8"),
     (file_of(b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}"), "invalid JSON"),
     (file_of(b'{"a":' + b"9" * 5000 + b"}"), "invalid JSON"),
@@ -137,15 +133,13 @@ BAD = [
     (file_of({"a": 3}), "expected struct TensorInfo"),
     (entry(b"0", dtype="F8_E5M2", data_offsets=[0, 1]), "'a' is of torch.float8_e5m2, expected one of"),
     (entry(dtype="F128"), "unknown variant `F128`, expected one of"),
-    (entry(shape=[-1]), "integer `-1`"),
-    (entry(shape=[1] * 65), "'a': its shape is"),
+    *((entry(shape=[-1]), "integer `-1`"), (entry(shape=[1] * 65), "'a': its shape is")),
     (entry(b"", shape=[2**40, 2**40, 0], data_offsets=[0, 0]), "overflow"),
     (entry(b"", shape=[2**60, 0], data_offsets=[0, 0]), "'a': its shape is"),
     (entry(data_offsets=[4, 0]), "invalid offset for tensor `a`"),
     (entry(data_offsets=[0, 4, 8]), "invalid length 3"),
     (entry(b"0" * 8, data_offsets=[0, 8]), "invalid shape, data type, or offset"),
-    (entry(b"000"), "not fully covered"),
-    (file_of({}, b"00000"), "not fully covered"),
+    *((entry(b"000"), "not fully covered"), (file_of({}, b"00000"), "not fully covered")),
     (file_of({"__metadata__": {"k": 1, "l": None}}), "expected a string"),
 ]
 

@@ -1,6 +1,5 @@
 """MXNet's array files: recorded ones load and are written again byte for byte; damaged ones are refused."""
 
-import os
 import random
 import struct
 from pathlib import Path
@@ -43,12 +42,10 @@ def test_recorded_files_load(name):
     for loaded in (nd.load(str(FILES / name)), nd.load_frombuffer((FILES / name).read_bytes())):
         got = by_name(loaded)
         assert sorted(got) == sorted(want)
-        for key, values in want.items():
+        for key, value in want.items():
             array = got[key].asnumpy()
-            assert (array.dtype, array.shape, got[key].context) == (values.dtype, values.shape, mx.cpu(0)), (
-                key
-            )
-            np.testing.assert_array_equal(array, values, err_msg=key)
+            assert (array.dtype, array.shape, got[key].context) == (value.dtype, value.shape, mx.cpu(0)), key
+            np.testing.assert_array_equal(array, value, err_msg=key)
 
 
 @pytest.mark.parametrize("name", [*AGAIN, "empty.nd", "v3_npshape.params"])
@@ -73,15 +70,11 @@ def test_an_array_without_axes_is_saved_in_the_newer_record(inside, tmp_path):
 ONE = v2((1,), 0, bytes(4))
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "is empty"),
-        (b"\x12\x01", "truncated"),
-        (b"<!DOCTYPE html><html>404</html>", "HTML page"),
+def test_damage_is_reported_with_its_place(tmp_path):
+    for content, words in (
+        *((b"", "is empty"), (b"\x12\x01", "truncated"), (b"<!DOCTYPE html><html>404</html>", "HTML page")),
         (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-        (b"PK\x03\x04" + bytes(30), "zip archive"),
-        (bytes(64), "not an MXNet array file"),
+        *((b"PK\x03\x04" + bytes(30), "zip archive"), (bytes(64), "not an MXNet array file")),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
         (one_array(v2((2**40, 2**10))), "data of shape"),
         *((one_array(v2(shape)), "impossible") for shape in ((2**62, 2**62), (-4,), (0, 2**62, 2**62))),
@@ -93,14 +86,11 @@ ONE = v2((1,), 0, bytes(4))
         (one_array(ONE, 2), "2 names for 1 arrays"),
         (one_array(ONE, 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
         (one_array(ONE) + b"more", "4 bytes follow"),
-    ],
-    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "content",
-)
-def test_damage_is_reported_with_its_place(content, words, tmp_path):
-    target = tmp_path / "bad.params"
-    target.write_bytes(content)
-    with pytest.raises(FileFormatError, match=rf"(?s)bad\.params: byte .*{words}"):
-        nd.load(target)
+    ):
+        target = tmp_path / "bad.params"
+        target.write_bytes(content)
+        with pytest.raises(FileFormatError, match=rf"(?s)bad\.params: byte .*{words}"):
+            nd.load(target)
 
 
 def test_every_truncation_is_refused():
@@ -126,8 +116,7 @@ def mutated(content, rng):
 def fuzz(count, seed):
     rng = random.Random(seed)
     seeds = [(FILES / name).read_bytes() for name in (*RECORDED, "empty.nd")]
-    seeds = [s for s in seeds if len(s) < 1100]
-    refused = 0
+    seeds, refused = [s for s in seeds if len(s) < 1100], 0
     for _ in range(count):
         content = mutated(rng.choice(seeds), rng)
         try:
@@ -144,25 +133,6 @@ def fuzz(count, seed):
 @pytest.mark.parametrize(("count", "seed"), [(2000, 1), pytest.param(10_000, 2, marks=pytest.mark.slow)])
 def test_mutated_files_load_or_are_refused(count, seed):
     fuzz(count, seed)
-
-
-def test_a_hostile_size_costs_no_memory():
-    resource = pytest.importorskip("resource")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for shape in ((2**33,), (2**20, 2**20), (2**31 - 1, 4)):
-        with pytest.raises(FileFormatError):
-            nd.load_frombuffer(one_array(v2(shape)))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
-
-
-def test_saving_replaces_a_file_in_one_step(tmp_path):
-    target = tmp_path / "net.params"
-    nd.save(target, {"a": nd.ones((2,))})
-    old = target.stat().st_ino
-    nd.save(target, {"b": nd.zeros((3,))})
-    assert target.stat().st_ino != old
-    assert list(nd.load(target)) == ["b"]
-    assert os.listdir(tmp_path) == ["net.params"]
 
 
 def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):

@@ -56,38 +56,28 @@ def results(found, size=3, rows=2):
 # forms of arguments
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_forms_of_arguments():
+    for options in (
         {"params": {f"arg:{name}": value for name, value in parameters().items()}},
-        {"params": [parameters(), {}]},
-        {"params": {**parameters(), "of_another": mx.nd.ones((2,))}},
+        *({"params": [parameters(), {}]}, {"params": {**parameters(), "of_another": mx.nd.ones((2,))}}),
         {"in_shapes": None, "input_shape": [(2, 3)]},
         *[{"in_types": types} for types in (np.float32, [np.float32], ["float32"])],
         {"input_type": np.dtype("float32")},
-    ],
-)
-def test_forms_of_arguments(options):
-    assert export(**options) == export()
+    ):
+        assert export(**options) == export()
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"dynamic": True}, "batch"),
-        ({"dynamic": {"data": {-2: "rows"}}}, "rows"),
+def test_forms_of_dynamic_lengths():
+    for options, name in (
+        *(({"dynamic": True}, "batch"), ({"dynamic": {"data": {-2: "rows"}}}, "rows")),
         ({"dynamic": {"data": [0]}}, "data_0"),
-        ({"dynamic": True, "dynamic_input_shapes": [("N", 3)]}, "N"),
-        ({"in_shapes": [("N", 3)]}, "N"),
+        *(({"dynamic": True, "dynamic_input_shapes": [("N", 3)]}, "N"), ({"in_shapes": [("N", 3)]}, "N")),
         ({"in_shapes": [(None, 3)]}, "batch"),
-    ],
-)
-def test_forms_of_dynamic_lengths(options, name):
-    found = export(**options)
-    assert dims(found.graph.input[0]) == [name, 3]
-    assert dims(found.graph.output[0]) == [name, 2]
-    for rows in (1, 7):
-        np.testing.assert_allclose(*results(found, rows=rows), rtol=1e-5)
+    ):
+        found = export(**options)
+        assert (dims(found.graph.input[0]), dims(found.graph.output[0])) == ([name, 3], [name, 2])
+        for rows in (1, 7):
+            np.testing.assert_allclose(*results(found, rows=rows), rtol=1e-5)
 
 
 def test_verbose_and_shapes_of_all_values(caplog):
@@ -129,10 +119,7 @@ def test_large_models_keep_parameters_beside(tmp_path, monkeypatch):
 
 def test_all_operators_that_onnx_lacks_and_all_misfits_come_in_one_error():
     step = S.sgd_update(S.Variable("w"), S.Variable("g"), lr=0.1, name="step")
-    spectrum, large = (
-        S.linalg.syevd(S.Variable("m"), name="m")[0],
-        S.linalg.inverse(S.Variable("n"), name="n"),
-    )
+    spectrum, large = S.linalg.syevd(S.Variable("m"), name="m")[0], S.linalg.inverse(S.var("n"), name="n")
     own = S.Custom(S.Variable("data"), op_type="of_onnx", name="own")
     wanted = "Custom 'own'.*user-defined Python code", "sgd_update 'step'.*an optimizer's step"
     wanted += "_linalg_syevd 'm'.*computes eigenvalues", "_linalg_inverse 'n'.*the matrices have 9 rows"

@@ -33,16 +33,14 @@ def run(symbol, arg_params, aux_params, batch):
 def wanted(path, batch):
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session.run(None, batch)
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, batch)
 
 
 def same(got, expected):
     assert len(got) == len(expected)
     for one, other in zip(got, expected):
         other = np.asarray(other)
-        assert one.shape == (other.shape or (1,))
-        assert one.dtype == other.dtype
+        assert (one.shape, one.dtype) == (other.shape or (1,), other.dtype)
         size = max(1.0, float(np.abs(other.astype(np.float64)).max(initial=0)))
         np.testing.assert_allclose(one, other.reshape(one.shape), rtol=1e-4, atol=1e-5 * size)
 
@@ -105,13 +103,11 @@ def dense(tmp_path, shape="[n,3]"):
 def test_names_and_metadata_of_the_file(tmp_path):
     path = dense(tmp_path)
     symbol, arg_params, aux_params = mx.onnx.import_model(path)
-    assert symbol.list_arguments() == ["x", "w", "b", "g", "s"]
-    assert symbol.list_outputs() == ["y_output"]
+    assert (symbol.list_arguments(), symbol.list_outputs()) == (["x", "w", "b", "g", "s"], ["y_output"])
     assert (sorted(arg_params), sorted(aux_params)) == (["b", "g", "s", "w"], ["m", "v"])
     found = mx.onnx.get_model_metadata(str(path))
     assert found == {"input_tensor_data": [("x", (0, 3))], "output_tensor_data": [("y", (0, 4))]}
-    module = mx.mod.Module.from_onnx(dense(tmp_path, "[]"), shapes={"x": (5, 3)})
-    assert module.output_shapes[0][1] == (5, 4)
+    assert mx.mod.Module.from_onnx(dense(tmp_path, "[]"), shapes={"x": (5, 3)}).output_shapes[0][1] == (5, 4)
 
 
 class TestTraining:
@@ -160,11 +156,9 @@ class TestElementTypes:
                 'BitShift<direction = "LEFT">(a, by)': np.left_shift(a, by),
                 'BitShift<direction = "RIGHT">(a, by)': np.right_shift(a, by),
                 **{f"Cast<to = {code_of(np.zeros(0, to))}>(a)": a.astype(to) for to in casts},
-                "BitwiseNot(a)": ~a,
-                "ReduceMax(a, axis)": a.max(1, keepdims=True),
+                **{"BitwiseNot(a)": ~a, "ReduceMax(a, axis)": a.max(1, keepdims=True)},
                 "ReduceSum(a, axis)": a.sum(1, keepdims=True, dtype=dtype),
-                "Sub(a, three)": a - np.array(3, dtype),
-                "Sum(a, b, a)": a + b + a,
+                **{"Sub(a, three)": a - np.array(3, dtype), "Sum(a, b, a)": a + b + a},
                 "MatMul(a, turned)": (a @ b.T).astype(dtype),
             }
         arrays = {"axis": np.array([1]), "three": np.array(3, dtype), "turned": b.T.copy()}
@@ -182,29 +176,25 @@ class TestElementTypes:
         assert module.output_names == ["y_output"]
         data = mx.nd.array([[3, 2**32 - 1]] * 4, dtype="uint32")
         got = module.predict(mx.io.NDArrayIter(data, batch_size=2)).asnumpy()
-        assert got.dtype == np.uint32
-        assert got.tolist() == [[2, 4]] * 4
+        assert (got.dtype, got.tolist()) == (np.uint32, [[2, 4]] * 4)
 
-    @pytest.mark.parametrize(
-        ("kind", "saturate", "values"),
-        [
+    def test_types_of_few_bits_round_and_saturate(self, tmp_path):
+        for kind, saturate, values in (
             ("FLOAT8E4M3FN", 1, [0.3125, -18, 18, 448, -448, 3.75]),
             ("FLOAT8E4M3FN", 0, [0.3125, -18, 18, np.nan, np.nan, 3.75]),
             ("FLOAT8E4M3FNUZ", 1, [0.3125, -18, 18, 240, -240, 3.75]),
             ("FLOAT8E5M2", 1, [0.3125, -16, 20, 57344, -57344, 3.5]),
             ("FLOAT8E5M2", 0, [0.3125, -16, 20, np.inf, -np.inf, 3.5]),
-        ],
-    )
-    def test_types_of_few_bits_round_and_saturate(self, tmp_path, kind, saturate, values):
-        x, code = np.array([0.3, -17.5, 18.5, 1e6, -np.inf, 3.7], "f4"), TensorProto.DataType.Value(kind)
-        nodes = f"""few = Cast<to = {code}>(one)
-            a = Cast<to = {code}, saturate = {saturate}>(x)
-            b = CastLike<saturate = {saturate}>(x, few)
-            c = QuantizeLinear<output_dtype = {code}, saturate = {saturate}>(x, one)
-            aa = Cast<to = 1>(a)  bb = Cast<to = 1>(b)  cc = Cast<to = 1>(c)"""
-        outputs = ["float[6] aa", "float[6] bb", "float[6] cc"]
-        for got in results(tmp_path, nodes, {"x": x}, outputs, one=np.array([1], "f4")):
-            np.testing.assert_array_equal(got, np.array(values, "f4"), kind)
+        ):
+            x, code = np.array([0.3, -17.5, 18.5, 1e6, -np.inf, 3.7], "f4"), TensorProto.DataType.Value(kind)
+            nodes = f"""few = Cast<to = {code}>(one)
+                a = Cast<to = {code}, saturate = {saturate}>(x)
+                b = CastLike<saturate = {saturate}>(x, few)
+                c = QuantizeLinear<output_dtype = {code}, saturate = {saturate}>(x, one)
+                aa = Cast<to = 1>(a)  bb = Cast<to = 1>(b)  cc = Cast<to = 1>(c)"""
+            outputs = ["float[6] aa", "float[6] bb", "float[6] cc"]
+            for got in results(tmp_path, nodes, {"x": x}, outputs, one=np.array([1], "f4")):
+                np.testing.assert_array_equal(got, np.array(values, "f4"), kind)
 
     @pytest.mark.parametrize(
         ("kind", "low", "high", "wrapped"),
@@ -217,8 +207,7 @@ class TestElementTypes:
             aa = Cast<to = 6>(a)  bb = Cast<to = 6>(b)"""
         outputs = ["int32[3] aa", "int32[5] bb"]
         got, quantized = results(tmp_path, nodes, inputs, outputs, one=np.array([1], "f4"))
-        assert got.tolist() == wrapped
-        assert quantized.tolist() == [2, high, low, high, 4]
+        assert (got.tolist(), quantized.tolist()) == (wrapped, [2, high, low, high, 4])
 
     def test_functions_of_special_numbers_are_those_of_numpy(self, tmp_path):
         special = np.array(
@@ -226,10 +215,7 @@ class TestElementTypes:
         )
         a, b = (each.ravel().astype("f4") for each in np.meshgrid(special, special))
         pairs = {
-            "Add": np.add,
-            "Sub": np.subtract,
-            "Mul": np.multiply,
-            "Div": np.divide,
+            **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide},
             "Mod<fmod = 1>": np.fmod,
         }
         pairs |= {
@@ -306,8 +292,7 @@ class TestLimits:
         arrays = {"count": np.array(2), "yes": np.array(True), "zero": np.array(0, np.float32)}
         symbol, params, _ = imported(tmp_path, f"(float[2] x) => (float[2] y) {{ {inner} }}", **arrays)
         symbol.infer_shape_partial()
-        network = symbol.to_torch(params)
-        assert network(torch.tensor([1.0, -2.0])).tolist() == [1, 0]
+        assert symbol.to_torch(params)(torch.tensor([1.0, -2.0])).tolist() == [1, 0]
 
     def test_lengths_that_a_file_only_states_take_no_memory(self, tmp_path):
         text = """(float[2] x) => (float[2] y) { y = Loop<

@@ -20,13 +20,10 @@ def folder(tmp_path_factory):
 def check(name, opset, folder):
     """Export a network with two rows, run it with two and with six, and let it come in again."""
     net = model(name)
-    axes = {
-        each: 1 if "begin_state" in each else 0 for each in net.arrays
-    }  # layers come first in begin states
+    axes = {each: int("begin_state" in each) for each in net.arrays}  # layers come first in begin states
     dynamic = {each: {axes[each]: "batch"} for each in net.inputs}
     found = exported(net.symbol, net.arrays, net.params, opset, dynamic)
-    names = [out.name for out in found.graph.output]
-    assert names == net.symbol.list_outputs()
+    assert [out.name for out in found.graph.output] == net.symbol.list_outputs()
     assert {each.name for each in found.graph.input} == set(net.inputs)
     compare(net.symbol, found, net.arrays)
     outside = [each for each in net.arrays if each not in net.params]
@@ -52,8 +49,7 @@ def check_again(net, found, arrays, folder):
     known = {key: value.asnumpy() for key, value in {**args, **states}.items()}
     theirs = our_outputs(symbol, {key: arrays[key] for key in net.inputs} | known)
     for key, value in zip(names, theirs, strict=True):
-        scale = np.abs(ours[key]).max()
-        np.testing.assert_allclose(value, ours[key], 1e-4, 1e-5 * scale, err_msg=key)
+        np.testing.assert_allclose(value, ours[key], 1e-4, 1e-5 * np.abs(ours[key]).max(), err_msg=key)
 
 
 def compare(symbol, found, arrays):
@@ -95,5 +91,4 @@ def test_batchnorm_is_folded(name, left):
     net = model(name)
     found = exported(net.symbol, net.arrays, net.params, 17, fold_batchnorm=True)
     compare(net.symbol, found, net.arrays)
-    count = [node.op_type for node in found.graph.node].count("BatchNormalization")
-    assert count == left
+    assert [node.op_type for node in found.graph.node].count("BatchNormalization") == left

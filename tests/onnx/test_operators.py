@@ -47,9 +47,8 @@ def outputs(path, case, inputs):
     given = {n: as_plain(d) for n, d in zip(names, inputs) if n in symbol.list_arguments()}
     given = {n: d.reshape(d.shape or (1,)) for n, d in given.items() if n not in arg_params}
     types = {n: mx.base.dtype_from_code(int(symbol.attr_dict()[n].get("__dtype__", 0))) for n in given}
-    executor = symbol.simple_bind(
-        mx.cpu(), grad_req="null", type_dict=types, **{n: d.shape for n, d in given.items()}
-    )
+    shapes = {n: d.shape for n, d in given.items()}
+    executor = symbol.simple_bind(mx.cpu(), grad_req="null", type_dict=types, **shapes)
     executor.copy_params_from(arg_params, aux_params)
     made = executor.forward(is_train=False, **{n: mx.nd.array(d, dtype=types[n]) for n, d in given.items()})
     return [out.asnumpy() for out in made]

@@ -14,8 +14,7 @@ from helpers.random_nets import random_net
 def same(found, wanted):
     for one, other in zip(found, wanted, strict=True):
         assert one.dtype == other.dtype
-        scale = max(1.0, float(np.abs(other).max(initial=0)))
-        np.testing.assert_allclose(one, other, 1e-4, 1e-5 * scale)
+        np.testing.assert_allclose(one, other, 1e-4, 1e-5 * max(1.0, float(np.abs(other).max(initial=0))))
 
 
 def drawn(seed, is_net):

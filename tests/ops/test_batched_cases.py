@@ -76,7 +76,6 @@ def test_recorded_calls_under_vmap(group, case, node):
     torch.testing.assert_close(together, loop, rtol=1e-4, atol=1e-5, equal_nan=True)
     if loop.requires_grad:
         wanted = [x for x in leaves if x.requires_grad]
-        for one, other in zip(
-            *(torch.autograd.grad(x.sum(), wanted, allow_unused=True) for x in (together, loop))
-        ):
+        grads = [torch.autograd.grad(x.sum(), wanted, allow_unused=True) for x in (together, loop)]
+        for one, other in zip(*grads):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)

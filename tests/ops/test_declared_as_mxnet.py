@@ -39,9 +39,8 @@ def test_every_operator_is_kept_or_left_out_with_a_reason():
 
 def test_no_operator_or_alias_is_unknown_to_mxnet():
     known = {alias for facts in KEPT.values() for alias in facts["aliases"]} | KEPT.keys()
-    ours = {
-        f"sequence_{kind}" for kind in ("conv", "expand", "lstm", "pool", "reverse", "softmax")
-    }  # Paddle's
+    paddle = "conv expand lstm pool reverse softmax"
+    ours = {f"sequence_{kind}" for kind in paddle.split()}
     ours |= {"_backward_gather_nd"}  # the one of MXNet's gradients that users call
     ours |= {f"_{name}" for name in ("scale_gradient", "onnx_bitwise", "onnx_mod", "onnx_round")}
     ours |= {"_grid_sample", "_scatter_add_nd"}
@@ -79,7 +78,6 @@ def test_any_keyword():
     of_mxnet = [name for kept, facts in KEPT.items() for name in (kept, *facts["aliases"])]
     takes = {name for name in of_mxnet if ops.get(name).accepts_any_keyword}
     assert takes == set(of_mxnet) & set(ANY_KEYWORD["takes"])
-    assert len(takes) > 200
     for name in takes:  # every one keeps it, and hands it to the variables that it makes
         symbol = op_function(name)(name="node", foreign=1)
         assert symbol.attr("foreign") == "1", name

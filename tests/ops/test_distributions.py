@@ -9,10 +9,8 @@ from helpers.op_case import rules_test
 
 NORMAL = "_random_pdf_normal"
 test_shapes = rules_test(
-    [
-        *[(NORMAL, [sample, (2,), (2,)], {}, None, [sample]) for sample in [(2,), (2, 5), (2, 5, 6)]],
-        ("_random_pdf_dirichlet", [(2, 5, 3), (2, 3)], {}, None, [(2, 5)]),  # the last axis is one draw
-    ]
+    *[(NORMAL, [sample, (2,), (2,)], {}, None, [sample]) for sample in [(2,), (2, 5), (2, 5, 6)]],
+    ("_random_pdf_dirichlet", [(2, 5, 3), (2, 3)], {}, None, [(2, 5)]),  # the last axis is one draw
 )
 
 

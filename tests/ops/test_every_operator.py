@@ -12,7 +12,6 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import ops
-from dpmodule.ops.spec import NEVER, ROWS, SHARE, STACK
 from helpers.op_case import check_gradient, check_value
 from helpers.op_tables import GOLDENS, arrays_of, recorded_calls, table_rows
 from helpers.walk import family_of, walks
@@ -44,12 +43,9 @@ def last_op(case):
 
 ROWS_OF_TABLES = table_rows()
 RECORDED = [(group, case, last_op(case)) for group, case in recorded_calls()]
-WITH_VALUES = {op.name for _, _, op in RECORDED} | {
-    ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None
-}
-WITH_VALUES |= {
-    ops.get(call["op"]).name for call in json.loads((GOLDENS.parent / "update" / "update.json").read_text())
-}
+UPDATES = json.loads((GOLDENS.parent / "update" / "update.json").read_text())
+WITH_VALUES = {op.name for _, _, op in RECORDED} | {ops.get(call["op"]).name for call in UPDATES}
+WITH_VALUES |= {ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None}
 
 
 def family_of_row(row):
@@ -142,19 +138,3 @@ def test_is_mapped_to_onnx_or_says_why_not(name):
     onnx = ops.get(name).onnx
     assert onnx is not None
     assert bool(onnx.missing) != bool(onnx.type or onnx.builder), name
-
-
-@walks(EVERY, family=family_of)
-def test_has_a_batch_rule(name):
-    op = ops.get(name)
-    if op.batch == NEVER:
-        return
-    inputs = () if callable(op.inputs) else op.inputs
-    rules = [i.batch for i in inputs] + ([op.variadic.batch] if op.variadic else [])
-    assert set(rules) <= {ROWS, STACK, SHARE}
-    assert set(rules) != {SHARE}, "nothing tells how many rows there are"
-
-
-def test_exceptions_are_used():
-    for name in NOT_THE_DERIVATIVE:
-        assert name == "Custom" or name in EVERY, name

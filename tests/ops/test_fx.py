@@ -41,10 +41,8 @@ NMS = {"overlap_thresh": 0.5, "coord_start": 2, "score_index": 1, "id_index": 0}
 
 
 @walks(
-    [
-        (mx.sym.contrib.box_nms(mx.sym.Variable("x"), **NMS), (BOXES,)),
-        (mx.sym.CTCLoss(mx.sym.Variable("x"), mx.sym.Variable("y")), (torch.rand(6, 2, 5), LABELS)),
-    ]
+    (mx.sym.contrib.box_nms(mx.sym.Variable("x"), **NMS), (BOXES,)),
+    (mx.sym.CTCLoss(mx.sym.Variable("x"), mx.sym.Variable("y")), (torch.rand(6, 2, 5), LABELS)),
 )
 def test_operators_that_look_at_their_data_are_exported_as_single_calls(symbol, given):
     net = symbol.to_torch().eval()

@@ -54,22 +54,18 @@ def test_global_generator_is_left_alone():
 
 
 test_types = rules_test(
-    [
-        *[("_random_uniform", [], {"dtype": kind}, None, [kind]) for kind in ("float16", "float64")],
-        ("_random_uniform", [], {"dtype": "None"}, None, ["float32"]),
-        (MULTI, ["float64"], {"get_prob": True}, None, ["int32", "float64"]),
-    ],
-    types,
+    *[("_random_uniform", [], {"dtype": kind}, None, [kind]) for kind in ("float16", "float64")],
+    ("_random_uniform", [], {"dtype": "None"}, None, ["float32"]),
+    (MULTI, ["float64"], {"get_prob": True}, None, ["int32", "float64"]),
+    rule=types,
 )
 test_shapes = rules_test(
-    [
-        *[(f"_sample_{name}", [(2,)] * len(p), {"shape": (N,)}, None, [(2, N)]) for name, p, *_ in CASES],
-        ("_random_uniform", [], {"shape": (0, 3)}, None, [(4, 3)], [(4, 0)]),
-        ("_random_uniform", [], {}, None, [(4, 3)], [(4, 3)]),
-        (MULTI, [(3,)], {}, None, [(1,)]),
-        (MULTI, [(2, 3)], {}, None, [(2,)]),
-        (MULTI, [(2, 3)], {"shape": (4, 5)}, None, [(2, 4, 5)]),
-    ]
+    *[(f"_sample_{name}", [(2,)] * len(p), {"shape": (N,)}, None, [(2, N)]) for name, p, *_ in CASES],
+    ("_random_uniform", [], {"shape": (0, 3)}, None, [(4, 3)], [(4, 0)]),
+    ("_random_uniform", [], {}, None, [(4, 3)], [(4, 3)]),
+    (MULTI, [(3,)], {}, None, [(1,)]),
+    (MULTI, [(2, 3)], {}, None, [(2,)]),
+    (MULTI, [(2, 3)], {"shape": (4, 5)}, None, [(2, 4, 5)]),
 )
 
 
@@ -83,9 +79,8 @@ def test_integers():
 def test_gamma_of_impossible_shapes_ends():
     alpha = torch.tensor([0.0, -1.0, float("nan"), float("inf"), 2.0])
     out = standard_gamma(alpha, torch.Generator().manual_seed(0))
-    assert out[0] == 0
+    assert out[0] == 0 < out[4]
     assert out[1:4].isnan().all()
-    assert out[4] > 0
 
 
 def test_multinomial():

@@ -51,12 +51,10 @@ def test_threads_never_share_one():
     assert clashes == []
 
 
-@pytest.mark.parametrize("is_train", [True, False])
-def test_modes_come_back(is_train):
+@pytest.mark.parametrize(("is_train", "inside"), [(True, [True, True, False, True]), (False, [False] * 4)])
+def test_modes_come_back(is_train, inside):
     module = net()
     module[1].eval()
-    flags = [part.training for part in module.modules()]
     with in_mode(module, is_train):
-        inside = [part.training for part in module.modules()]
-    assert inside == (flags if is_train else [False] * 4)
-    assert [part.training for part in module.modules()] == flags
+        assert [part.training for part in module.modules()] == inside
+    assert [part.training for part in module.modules()] == [True, True, False, True]

@@ -14,10 +14,7 @@ def raised_by(error):
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "error",
-    [KeyError("x"), AssertionError(), ZeroDivisionError("by 0"), OSError(2, "no file"), StopIteration("end")],
-)
+@pytest.mark.parametrize("error", [KeyError("x"), AssertionError(), OSError(2, "no file"), StopIteration()])
 def test_what_is_raised_inside_is_marked_and_of_both_types(error):
     found = raised_by(error)
     assert found.__cause__ is error

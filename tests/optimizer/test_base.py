@@ -36,9 +36,8 @@ def test_param_dict_goes_first():
     class Parameter:
         lr_mult, wd_mult = 0.5, 0.0
 
-    made = optimizer.SGD(
-        learning_rate=1.0, wd=1.0, param_dict={0: Parameter()}, param_idx2name={0: "a_weight"}
-    )
+    options = {"param_dict": {0: Parameter()}, "param_idx2name": {0: "a_weight"}}
+    made = optimizer.SGD(learning_rate=1.0, wd=1.0, **options)
     made.set_lr_mult({"a_weight": 9.0})
     assert (made._get_lr(0), made._get_wd(0)) == (0.5, 0.0)
 
@@ -108,8 +107,7 @@ def test_custom_optimizer_gets_float32_masters():
             assert weight.dtype == grad.dtype == state.dtype == np.float32
             weight[:] = weight * 0.5
 
-    made = Halver(multi_precision=True)
-    w = mx.nd.array([4.0], dtype="float16")
+    made, w = Halver(multi_precision=True), mx.nd.array([4.0], dtype="float16")
     state = made.create_state_multi_precision(0, w)
     made.update_multi_precision(0, w, w, state)
     assert w.asscalar() == 2.0

@@ -12,8 +12,7 @@ NAMES = {0: "a_weight", 1: "b_weight", 2: "n_gamma", 3: "n_beta", 4: "a_bias"}
 def test_momenta_with_different_pasts():
     """One parameter skipped the batch at another rate, so the two are corrected by different factors."""
     made = optimizer.create("lars", momentum=0.5, learning_rate=0.1, param_idx2name=NAMES)
-    update = optimizer.get_updater(made)
-    weights = [mx.nd.array([1.0]) for _ in range(2)]
+    update, weights = optimizer.get_updater(made), [mx.nd.array([1.0]) for _ in range(2)]
     indices, zero = [3, 4], [mx.nd.zeros((1,))] * 2
     update.update_all(indices, [mx.nd.ones((1,))] * 2, weights)  # both momenta are -0.1
     made.set_learning_rate(0.2)
@@ -44,8 +43,7 @@ def test_norms_of_16_bit_parameters_do_not_overflow():
 
 def test_a_large_batch_waits_for_its_gradients():
     made = optimizer.create("lbsgd", learning_rate=0.5, batch_scale=3, warmup_strategy="none")
-    update = optimizer.get_updater(made)
-    weights = [mx.nd.zeros((2,)), mx.nd.zeros((2,))]
+    update, weights = optimizer.get_updater(made), [mx.nd.zeros((2,)), mx.nd.zeros((2,))]
     for t in range(1, 7):
         before = [w.asnumpy() for w in weights]
         update.update_all([0, 1], [mx.nd.full((2,), t), mx.nd.full((2,), -t)], weights)

@@ -60,8 +60,7 @@ def check_rows(name, extra, common, shape, dtype="float32", rtol=1e-5):
     chosen = [np.sort(rng.choice(shape[0], 1 + k % shape[0], replace=False)) for k in range(len(RATES))]
     steps = [(rows, rng.normal(size=(len(rows), *shape[1:])), lr) for rows, lr in zip(chosen, RATES)]
     made = optimizer.create(name, **extra, **common)
-    update = optimizer.get_updater(made)
-    weight = mx.nd.array(start, dtype=dtype)
+    update, weight = optimizer.get_updater(made), mx.nd.array(start, dtype=dtype)
     if name == "ftrl":  # else it is not lazy, as in MXNet
         weight = weight.tostype("row_sparse")
     *tables, kept = follow_rows(name, start, steps, **extra, **common)

@@ -103,8 +103,7 @@ def test_a_bound_of_zero_or_below_clips_nothing(name, extra):
     found = []
     for bound in (None, 0.0, -1.0):
         mx.random.seed(3)
-        w = mx.nd.array(np.ones((4, 4)))
-        made = optimizer.create(name, clip_gradient=bound, **extra)
+        w, made = mx.nd.array(np.ones((4, 4))), optimizer.create(name, clip_gradient=bound, **extra)
         made.update(0, w, mx.nd.array(np.arange(16.0).reshape(4, 4)), made.create_state(0, w))
         found.append(w.asnumpy().tolist())
     assert found[0] == found[1] == found[2]

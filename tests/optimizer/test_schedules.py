@@ -18,10 +18,8 @@ def test_updates_are_those_of_mxnet(name):
     for _, options, schedule, arguments, rate, recorded in (row for row in ROWS if row[0] == name):
         schedule = getattr(mx.lr_scheduler, schedule)(**arguments)
         rates = {} if rate is None else {"learning_rate": rate}
-        updater = mx.optimizer.get_updater(
-            mx.optimizer.create(name, lr_scheduler=schedule, **options, **rates)
-        )
-        draw = np.random.RandomState(0)
+        made = mx.optimizer.create(name, lr_scheduler=schedule, **options, **rates)
+        updater, draw = mx.optimizer.get_updater(made), np.random.RandomState(0)
         weights = [mx.nd.array(draw.uniform(-1, 1, 3)) for _ in range(2)]
         for want in recorded:
             for index, weight in enumerate(weights):

@@ -30,8 +30,7 @@ def test_row_sparse_momentum_of_mxnet_is_read_and_used():
 
 
 def test_the_state_of_a_large_table_takes_no_memory_before_its_rows_are_updated():
-    table = allocate((90_000, 128), mx.cpu(), "float32")
-    before = resident_bytes()
+    table, before = allocate((90_000, 128), mx.cpu(), "float32"), resident_bytes()
     state = mx.optimizer.SGD(momentum=0.9).create_state(0, table)
     assert resident_bytes() - before < 2**22
     assert state.shape == table.shape

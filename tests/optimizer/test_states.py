@@ -43,9 +43,8 @@ def test_training_goes_on_from_a_dump_of_mxnet(name):
     update = optimizer.get_updater(optimizer.create("test"))
     update.set_states(DUMPS[f"{name}/dump"].tobytes())
     assert update.optimizer.num_update == (0 if name == "test" else 3)  # MXNet's Test does not count
-    weights = [
-        mx.nd.array(DUMPS[f"{name}/before{i}"], dtype=DUMPS[f"{name}/before{i}"].dtype) for i in (0, 1)
-    ]
+    befores = [DUMPS[f"{name}/before{i}"] for i in (0, 1)]
+    weights = [mx.nd.array(each, dtype=each.dtype) for each in befores]
     for t in (0, 1):
         grads = [mx.nd.array(g, dtype=g.dtype) for g in (DUMPS[f"{name}/grad{i}_{t}"] for i in (0, 1))]
         update.update_all([0, 1], grads, weights)
@@ -53,9 +52,7 @@ def test_training_goes_on_from_a_dump_of_mxnet(name):
         return
     tolerance = 2e-3 if weights[0].dtype == np.float16 else 2e-6
     for i, weight in enumerate(weights):
-        np.testing.assert_allclose(
-            weight.asnumpy(), DUMPS[f"{name}/after{i}"], rtol=tolerance, atol=tolerance
-        )
+        np.testing.assert_allclose(weight.asnumpy(), DUMPS[f"{name}/after{i}"], tolerance, tolerance)
 
 
 @walks(
@@ -69,10 +66,9 @@ def test_training_goes_on_from_a_dump_of_mxnet(name):
     ]
 )
 def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
-    update, weights = trained(name, dtype, multi_precision=dtype == "float16", **kwargs)
-    other = optimizer.get_updater(
-        optimizer.create(name, learning_rate=0.1, multi_precision=dtype == "float16", **kwargs)
-    )
+    options = {"multi_precision": dtype == "float16", **kwargs}
+    update, weights = trained(name, dtype, **options)
+    other = optimizer.get_updater(optimizer.create(name, learning_rate=0.1, **options))
     other.set_states(update.get_states(dump_optimizer=dump))
     assert (other.optimizer.num_update == 1) is dump
     if not dump:
@@ -123,10 +119,8 @@ def test_states_of_other_kinds():
     found = other.states
     assert list(found) == list(states)
     assert found[0] is None
-    assert found["name"][0].dtype == np.int64
-    assert found["name"][1] == [1.5, "text", True, b"bytes"]
-    assert found[2]["count"] == 3
-    assert found[2]["number"] == np.float32(2.5)
+    assert (found["name"][0].dtype, found["name"][1]) == (np.int64, [1.5, "text", True, b"bytes"])
+    assert (found[2]["count"], found[2]["number"]) == (3, np.float32(2.5))
     np.testing.assert_array_equal(found[2]["host"], states[2]["host"])
     np.testing.assert_array_equal(found[3], states[3])
     assert found[4].tensor.dtype == torch.bfloat16
@@ -191,8 +185,7 @@ def test_hostile_pickles_run_nothing(tmp_path):
             update.set_states(data)
         assert list(tmp_path.iterdir()) == [], data
         assert update.states is before
-    assert lr_scheduler.FactorScheduler(3, base_lr=0.5)(1) == 0.5
-    assert mx.nd.ones((2,)).shape == (2,)
+    assert (lr_scheduler.FactorScheduler(3, base_lr=0.5)(1), mx.nd.ones((2,)).shape) == (0.5, (2,))
     pickle.loads(found[4])  # this is what must not happen
     assert mark.exists()
 

@@ -12,6 +12,7 @@ import dpmodule as mx
 from dpmodule import optimizer
 from dpmodule.optimizer import TorchOptimizer
 from helpers.nets import blobs, mlp
+from helpers.small_fits import same
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "b_weight"}
 SHAPES = [(4, 3), (4,), (2, 5)]
@@ -21,10 +22,7 @@ CLASSES = [
     (torch.optim.Adam, {"amsgrad": True}),
     (torch.optim.Adam, {"fused": True}),
     (torch.optim.AdamW, {"betas": (0.8, 0.9)}),
-    (torch.optim.Adagrad, {}),
     (torch.optim.RMSprop, {"centered": True}),
-    (torch.optim.RAdam, {}),
-    (torch.optim.ASGD, {}),
 ]
 
 
@@ -39,8 +37,7 @@ def draw(seed):
 
 def by_torch(klass, options, steps):
     """Return the parameters after some steps of torch, at the rates that Module's conventions give."""
-    params = [torch.nn.Parameter(w) for w in draw(0)]
-    rates = [(0.5, 0.1), (1.0, 0.0), (1.0, 0.1)]
+    params, rates = [torch.nn.Parameter(w) for w in draw(0)], [(0.5, 0.1), (1.0, 0.0), (1.0, 0.1)]
     groups = [{"params": [p], "lr": 0.05 * lr, "weight_decay": wd} for p, (lr, wd) in zip(params, rates)]
     made = klass(groups, lr=0.05, **options)
     for t in range(steps):
@@ -108,13 +105,11 @@ def test_steps_are_torchs(klass, options, way):
 
 
 def test_states_are_arrays_by_name_that_follow_every_step():
-    update = optimizer.get_updater(optimizer.create(torch.optim.Adam))
-    weight = mx.nd.ones((2,))
+    update, weight = optimizer.get_updater(optimizer.create(torch.optim.Adam)), mx.nd.ones((2,))
     for count in (1, 2):
         update(0, mx.nd.array([1.0, 2.0]), weight)
         state = update.states[0]
-        assert sorted(state) == ["exp_avg", "exp_avg_sq", "step"]
-        assert state["step"].asscalar() == count
+        assert (sorted(state), state["step"].asscalar()) == (["exp_avg", "exp_avg_sq", "step"], count)
         np.testing.assert_allclose(state["exp_avg"].asnumpy(), np.array([1, 2]) * (1 - 0.9**count), rtol=1e-6)
         assert state["exp_avg"].pinned
     state["exp_avg"][:] = 0.0
@@ -151,14 +146,14 @@ def test_module_trains_with_a_torch_class():
         mx.random.seed(1)
         module = mx.mod.Module(mlp(3), context=[mx.cpu(i) for i in range(contexts)])
         module.fit(mx.io.NDArrayIter(*blobs(16, classes=3), 8), optimizer=kind, num_epoch=2, **given)
-        return module, {k: v.asnumpy() for k, v in module.get_params()[0].items()}
+        return module
 
     params = {"optimizer_params": {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}}
-    _, ours = train("sgd", **params)
+    ours = train("sgd", **params)
     for contexts in (1, 2):
-        _, theirs = train(torch.optim.SGD, contexts, **params)
-        for name, array in ours.items():
-            np.testing.assert_allclose(theirs[name], array, rtol=1e-5, atol=1e-6)
-    module, _ = train(torch.optim.AdamW)
-    assert module._optimizer.lr == 1e-3  # torch's own, not the 0.01 that a named optimizer gets
-    assert module._optimizer.rescale_grad == 1 / 8
+        same(train(torch.optim.SGD, contexts, **params), ours, 1e-5)
+    made = train(torch.optim.AdamW)._optimizer
+    assert (made.lr, made.rescale_grad) == (
+        1e-3,
+        1 / 8,
+    )  # torch's own, not the 0.01 that a named optimizer gets

@@ -9,10 +9,7 @@ import torch
 import dpmodule as mx
 from dpmodule import optimizer
 from dpmodule._core import torch_private
-from dpmodule.base import StateError
-from helpers import store_workers
 from helpers.rules import VARIANTS as RULES
-from helpers.store_workers import Workers, make_module, state_of, steps
 from helpers.walk import walks
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "c_weight", 3: "n_gamma"}
@@ -64,11 +61,10 @@ def updaters(name, extra, dtype):
 
 
 KINDS = ["plain", "transposed", "channels_last", "sliced", "expanded"]
+DTYPES = [torch.float32, torch.float64, torch.float16]
 
 
-@walks(
-    product(VARIANTS, KINDS, [torch.float32, torch.float64, torch.float16]), family=lambda rule, *_: rule[0]
-)
+@walks(product(VARIANTS, KINDS, DTYPES), family=lambda rule, *_: rule[0])
 def test_all_at_once_equals_one_by_one(rule, kind, dtype, functions):
     name, extra = rule
     each, together = updaters(name, extra, dtype)
@@ -170,33 +166,6 @@ def test_many_choices_of_parameters():
     for i in range(70):
         update.update_all([i, 70], [mx.nd.ones((1,))] * 2, [weights[i], mx.nd.zeros((1,))])
     assert weights[0].asscalar() == -70
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "refused"),
-    [("sgd", {"momentum": 0.9}, "but this SGD keeps nothing"), ("adam", {}, "states of Adam, not of SGD")],
-)
-def test_shared_states_take_loaded_ones_and_refuse_others(name, params, refused):
-    case = (name, params, False)
-    mod, other = make_module(case), make_module(case)
-    steps(other, range(3))
-    mod.store.share_memory()
-    mod.set_params(*other.get_params())
-    mod.updates.active_updater().set_states(other.updates.active_updater().get_states(dump_optimizer=True))
-    assert state_of(mod) == state_of(other)
-    with Workers(1, case, mod.store) as workers:
-        assert workers.ask(0, state_of) == state_of(mod)
-        workers.ask(0, steps, [3])
-        steps(other, [3])
-        assert state_of(mod) == state_of(other)
-
-    def plain(case, store):
-        made = mx.mod.Module(store_workers.network())
-        made.bind(*store_workers.SHAPES, store=store)
-        made.init_optimizer(optimizer="sgd")
-
-    with Workers(1, case, mod.store, plain) as workers, pytest.raises(StateError, match=refused):
-        workers.ask(0, state_of)
 
 
 @pytest.mark.gpu

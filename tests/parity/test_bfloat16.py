@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.op_tables import arrays_of, recorded_calls
+from helpers.op_tables import arrays_of, bound_call, recorded_calls
 from helpers.walk import walks
 
 NOT_IN_BFLOAT16 = {
@@ -36,18 +36,8 @@ def cases():
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_operator_in_bfloat16(group, case, op):
     data, name = arrays_of(group), case["name"]
-    values = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}
-    args = {
-        k: mx.nd.array(v, dtype="bfloat16" if v.dtype == np.float32 else v.dtype) for k, v in values.items()
-    }
-    grads = {key: mx.nd.zeros(values[key].shape, dtype=args[key].dtype) for key in case["grads"]}
-    bound = mx.sym.load_json(case["symbol_json"]).bind(
-        mx.cpu(),
-        args,
-        args_grad=grads or None,
-        grad_req={key: "write" if key in grads else "null" for key in args},
-        aux_states={key: mx.nd.array(data[f"{name}/aux_in/{key}"]) for key in case["aux"]} or None,
-    )
+    symbol = mx.sym.load_json(case["symbol_json"])
+    bound, heads = bound_call(group, case, symbol, mx.cpu(), {np.dtype("f4"): "bfloat16"})
     outputs = bound.forward(is_train=case["is_train"])
     for i, output in enumerate(outputs):
         recorded = data.get(f"{name}/out/{i}")
@@ -60,11 +50,6 @@ def test_operator_in_bfloat16(group, case, op):
         scale = max(np.abs(expected).max(), 1e-3)
         assert np.abs(found - expected).max() <= TOLERANCE.get(op, 0.05) * scale
     if case["backward"]:
-        heads = (
-            [mx.nd.array(data[f"{name}/head/{i}"], dtype=o.dtype) for i, o in enumerate(outputs)]
-            if case["head_gradient"]
-            else None
-        )
         bound.backward(heads)
-        for key, grad in grads.items():
-            assert grad.dtype == args[key].dtype, key
+        for key in case["grads"]:
+            assert bound.grad_dict[key].dtype == bound.arg_dict[key].dtype, key

@@ -48,9 +48,8 @@ def close(found, expected, what):
     # recorded in flat order, thinned out evenly where there are many
     flat = found.asnumpy().ravel().astype("f8")
     step = -(-flat.size // 20000)
-    np.testing.assert_allclose(
-        flat[::step], expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max(), err_msg=what
-    )
+    most = np.abs(expected).max()
+    np.testing.assert_allclose(flat[::step], expected, rtol=1e-4, atol=1e-4 * most, err_msg=what)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -81,9 +80,8 @@ def test_predictions(name):
 def test_one_step_of_training(name):
     model = Published(name)
     module = model.bind(inputs_need_grad=True)
-    module.init_optimizer(
-        optimizer="sgd", optimizer_params={"learning_rate": 0.01, "rescale_grad": 1.0, "wd": 0.0}
-    )
+    rate = {"learning_rate": 0.01, "rescale_grad": 1.0, "wd": 0.0}
+    module.init_optimizer(optimizer="sgd", optimizer_params=rate)
     before = {k: v.asnumpy() for k, v in module.get_params()[0].items()}
     module.forward(model.batch(), is_train=True)
     heads = [mx.nd.ones(output.shape) for output in module.get_outputs()]
@@ -118,7 +116,6 @@ def test_the_oldest_graph():
     symbol = mx.sym.load(str(path / "save_000800.json"))
     names = {"arguments": "list_arguments", "aux": "list_auxiliary_states", "outputs": "list_outputs"}
     found = {key: getattr(symbol, name)() for key, name in (names | {"attr_dict": "attr_dict"}).items()}
-    assert {key: found[key] for key in found.keys() & expected} == {
-        k: v for k, v in expected.items() if k in found
-    }
+    both = found.keys() & expected
+    assert {key: found[key] for key in both} == {key: expected[key] for key in both}
     assert found.keys() & expected

@@ -59,13 +59,8 @@ def test_types_of_arrays_and_answers():
 
 
 KINDS = {ValueError: "ArgumentError OpError ShapeError FileFormatError", RuntimeError: "MXNetError"}
-KINDS |= {
-    IndexError: "BoundsError",
-    TypeError: "DTypeError",
-    AssertionError: "StateError",
-    OSError: "FileError",
-}
-KINDS |= {ImportError: "MissingPackageError", ArithmeticError: "NonFiniteError"}
+KINDS |= {IndexError: "BoundsError", TypeError: "DTypeError", AssertionError: "StateError"}
+KINDS |= {OSError: "FileError", ImportError: "MissingPackageError", ArithmeticError: "NonFiniteError"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -68,17 +68,10 @@ def test_fit_logs_and_ends_like_mxnet():
     def data():
         return mx.io.NDArrayIter(ARRAYS["fit/x"], ARRAYS["fit/y"], batch_size=8)
 
-    options = {
-        "optimizer": "sgd",
-        "optimizer_params": tuple(run["optimizer_params"].items()),
-        "eval_metric": "acc",
-    }
-    options |= {
-        "arg_params": arrays("fit/init/"),
-        "force_init": True,
-        "initializer": None,
-        "count_padding": True,
-    }
+    rates = tuple(run["optimizer_params"].items())
+    options = {"optimizer": "sgd", "optimizer_params": rates, "eval_metric": "acc"}
+    options |= {"arg_params": arrays("fit/init/"), "force_init": True}
+    options |= {"initializer": None, "count_padding": True}
     options["batch_end_callback"] = lambda p: log.append([p.epoch, p.nbatch, p.eval_metric.get()[1]])
     mod.fit(data(), eval_data=data(), num_epoch=run["epochs"], **options)
     close(np.array(log), np.array(run["batch_end"]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from helpers.op_tables import arrays_of, recorded_calls
+from helpers.op_tables import arrays_of, bound_call, recorded_calls
 from helpers.walk import walks
 
 
@@ -41,20 +41,7 @@ def check(found, expected, what):
 
 def run_and_compare(group, case, symbol, ctx):
     name, data = case["name"], arrays_of(group)
-
-    def array(value):
-        return mx.nd.array(value, ctx=ctx, dtype=value.dtype)
-
-    args = {key: array(data[f"{name}/in/{key}"]) for key in case["arguments"]}
-    grads = {key: array(np.zeros_like(data[f"{name}/in/{key}"])) for key in case["grads"]}
-    aux = {key: array(data[f"{name}/aux_in/{key}"]) for key in case["aux"]}
-    executor = symbol.bind(
-        ctx,
-        args,
-        args_grad=grads or None,
-        grad_req={key: "write" if key in grads else "null" for key in args},
-        aux_states=aux or None,
-    )
+    executor, heads = bound_call(group, case, symbol, ctx)
     if case["eval_too"]:
         for i, output in enumerate(executor.forward(is_train=False)):
             check(output, data[f"{name}/eval/{i}"], f"output {i} in prediction")
@@ -63,13 +50,10 @@ def run_and_compare(group, case, symbol, ctx):
         if f"{name}/out/{i}" in data:
             check(output, data[f"{name}/out/{i}"], f"output {i}")
     if case["backward"]:
-        heads = (
-            [array(data[f"{name}/head/{i}"]) for i in range(len(outputs))] if case["head_gradient"] else None
-        )
         executor.backward(heads)
-        for key, found in grads.items():
-            check(found, data[f"{name}/grad/{key}"], f"gradient of {key}")
-    for key, found in aux.items():
+        for key in case["grads"]:
+            check(executor.grad_dict[key], data[f"{name}/grad/{key}"], f"gradient of {key}")
+    for key, found in executor.aux_dict.items():
         check(found, data[f"{name}/aux_out/{key}"], f"state {key}")
 
 

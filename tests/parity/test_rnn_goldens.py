@@ -32,9 +32,8 @@ def arrays():
 
 
 def check_values(symbol, shapes, key):
-    outputs = symbol.bind(
-        mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()}
-    ).forward()
+    given = {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()}
+    outputs = symbol.bind(mx.cpu(), given).forward()
     assert f"{key}/{len(outputs)}" not in arrays()
     for i, output in enumerate(outputs):
         np.testing.assert_allclose(output.asnumpy(), arrays()[f"{key}/{i}"], 1e-4, 1e-5)

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import dpmodule as mx
@@ -35,15 +36,11 @@ def training(method, mode, workers):
 
 def begin(method):
     """Print a line of JSON with the processes of each mode, and wait to be killed."""
-    kept, found, expected = [], {}, 0
+    names, kept, found, expected = partial(os.listdir, os.environ["AT_WORK"]), [], {}, 0
     for mode, workers in (("process", 2), ("serial", 1)):
         before, expected = descendants(), expected + workers
         kept.append(training(method, mode, workers))
-        until(
-            lambda expected=expected: (
-                sum(name.isdigit() for name in os.listdir(os.environ["AT_WORK"])) >= expected
-            )
-        )
+        until(lambda least=expected: sum(name.isdigit() for name in names()) >= least)
         found[mode] = sorted(descendants() - before)
     print(json.dumps(found, separators=(",", ":")), flush=True)
     time.sleep(600)

@@ -23,9 +23,8 @@ first.barrier()
 
 
 def of_rows(*numbers):
-    return mx.nd.sparse.row_sparse_array(
-        (np.ones((len(numbers), 2), np.float32), list(numbers)), shape=(9, 2)
-    )
+    values = np.ones((len(numbers), 2), np.float32)
+    return mx.nd.sparse.row_sparse_array((values, list(numbers)), shape=(9, 2))
 
 
 first.init("r", of_rows(8) if rank == 0 else of_rows(1, 2))

@@ -74,29 +74,18 @@ def evaluation():
 def uneven():
     """Batches of 4 and of 12: every update is that of one process with batches of 16."""
     cases = [
-        (False, SGD, {}, {}),
-        (False, ADAM, {"begin_num_update": 3}, {"clip_global_norm": 0.05}),
-        (True, SGD, {}, {"accumulate": 3}),
-        (True, SGD, {}, {"clip_global_norm": 0.05}),
-        (False, SGD, {"clip_gradient": 0.01}, {"accumulate": 2}),
-        (False, SGD, {"rescale_grad": 0.25}, {}),
-    ]
+        (False, SGD, {}, {}), (False, ADAM, {"begin_num_update": 3}, {"clip_global_norm": 0.05}),
+        (True, SGD, {}, {"accumulate": 3}), (True, SGD, {}, {"clip_global_norm": 0.05}),
+        (False, SGD, {"clip_gradient": 0.01}, {"accumulate": 2}), (False, SGD, {"rescale_grad": 0.25}, {}),
+    ]  # fmt: skip
     sizes = [4, 12]
     for i, (words, (name, arguments), more, options) in enumerate(cases):
         os.environ["MXNET_UPDATE_ON_KVSTORE"] = str(i % 2)
         net, (x, y), own = embedding() if words else mlp(), data(words, 80), (name, {**arguments, **more})
         alone, _ = train(net, x, y, 16, "local", own, **options)
         where = TWO if i % 3 == 0 else None
-        module, _ = train(
-            net,
-            part(x, sizes),
-            part(y, sizes),
-            sizes[rank],
-            create(bucket_mb=1e-5),
-            own,
-            context=where,
-            **options,
-        )
+        mine = part(x, sizes), part(y, sizes), sizes[rank]
+        module, _ = train(net, *mine, create(bucket_mb=1e-5), own, context=where, **options)
         compare(module, alone, i)
     # 2 batches of 4 and 3 of 12: the last update is the mean over 12, or the sum if rescale_grad says how to scale
     steps = [range(0, 16), range(16, 32), range(32, 44)]
@@ -137,26 +126,14 @@ def refused():
 
     schedule, test = mx.lr_scheduler.FactorScheduler(rank + 1), {"test": mx.io.NDArrayIter(*data(), 8)}
     for options, text in [
-        (
-            {"optimizer_params": {"learning_rate": 0.1 * (rank + 1)}},
-            "SGD: lr is 0.1 on rank 0 and 0.2 on rank 1",
-        ),
-        (
-            {"optimizer_params": {"rescale_grad": 1 / (rank + 1)}},
-            "SGD: rescale_grad is 1.0 on rank 0 and 0.5 on ra",
-        ),
+        ({"optimizer_params": {"learning_rate": 0.1 + 0.1 * rank}}, "SGD: lr is 0.1 on rank 0 and 0.2 on "),
+        ({"optimizer_params": {"rescale_grad": 1 / (rank + 1)}}, "SGD: rescale_grad is 1.0 on rank 0 and "),
         ({"optimizer_params": {"lr_scheduler": schedule}}, "lr_scheduler.step is 1 "),
-        (
-            {"kvstore": create(("dist_sync", "dist_async")[rank])},
-            "the kind of store is 'dist_sync' on rank 0",
-        ),
+        ({"kvstore": create(("dist_sync", "dist_async")[rank])}, "the kind of store is 'dist_sync' on rank"),
         ({"num_epoch": rank + 1}, "fit: num_epoch is 1 on rank 0 and 2 on rank 1"),
         ({"begin_epoch": rank}, "fit: begin_epoch is 0 on rank 0 and 1 on rank 1"),
         ({"eval_data": test if rank else None}, "fit: eval_data is [] on rank 0 and ['test'] on rank 1"),
-        (
-            {"eval_metric": ("acc", "ce")[rank]},
-            "fit: eval_metric is ['accuracy'] on rank 0 and ['cross-entropy']",
-        ),
+        ({"eval_metric": ("acc", "ce")[rank]}, "fit: eval_metric is ['accuracy'] on rank 0 and ['cross-"),
         ({"eval_every_n_batches": rank + 1}, "fit: eval_every_n_batches is 1 on rank 0"),
         ({"accumulate": rank + 1}, "fit: accumulate is 1 on rank 0"),
         ({"clip_global_norm": (None, 1.0)[rank]}, "fit: clip_global_norm is None on rank 0"),
@@ -309,10 +286,7 @@ def resume():
             return stop == "callback" and rank == 0 and (param.epoch, param.nbatch) == (1, 3)
 
         options |= {"kvstore": create(), "optimizer": "adam", "num_epoch": 3, "shard": not uneven}
-        options |= {
-            "checkpoint": prefix and mx.callback.Checkpoint(prefix, every_n_batches=2),
-            "resume": resume,
-        }
+        options |= {"checkpoint": prefix and mx.callback.Checkpoint(prefix, 1, 2), "resume": resume}
         rows = mx.io.NDArrayIter(x[mine], y[mine], 8, shuffle=True)
         try:
             history = module.fit(rows, batch_end_callback=after_batch, eval_metric=["acc", Seen()], **options)

@@ -34,11 +34,9 @@ def held():
     maps = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     return {
         "memory": next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")),
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": len(tasks),
-        "children": sum(map(len, children)),
+        "descriptors": len(os.listdir("/proc/self/fd")), "threads": len(tasks), "children": sum(map(len, children)),
         "segments": sum("/dev/shm" in name or "memfd" in name for name in maps),
-    }
+    }  # fmt: skip
 
 
 def trained(module, data, label):
@@ -140,9 +138,8 @@ def pools():
 
 def process_pools():
     """A pool of two processes."""
-    return lambda number: asyncio.run(
-        use(lambda: streams.ProcessWorkerPool(2, len, start_method="fork"), "ab")
-    )
+    make = lambda: streams.ProcessWorkerPool(2, len, start_method="fork")  # noqa: E731
+    return lambda number: asyncio.run(use(make, "ab"))
 
 
 def pipes():

@@ -23,9 +23,8 @@ for name in NETS:
     module.bind(described[0], described[1] or None)
     module.init_params(arg_params=problem.params(), aux_params=problem.params(True))
     module.init_optimizer(mx.kv.create("dist_sync"), "sgd", {"learning_rate": RATE, "rescale_grad": 1.0})
-    module.forward(
-        mx.io.DataBatch(*([array(half[k]) for k in keys] for keys in (problem.data, problem.labels)))
-    )
+    given = ([array(half[k]) for k in keys] for keys in (problem.data, problem.labels))
+    module.forward(mx.io.DataBatch(*given))
     module.backward([array(np.split(head, 2)[rank], "float32") for head in problem.heads])
     module.update()
     found |= {f"{name}|step of {key}": value.asnumpy() for key, value in module.get_params()[0].items()}

@@ -50,10 +50,8 @@ def learns(*optimizers):
 
     def learned(workers, **options):
         rows = mx.sym.sequence_pool(hogwild.rows_of(1, name="row"), pool_type="sum")
-        net, feed = (
-            mx.sym.LogisticRegressionOutput(rows, mx.sym.Variable("label"), name="p"),
-            hogwild.described(**hogwild.BAGS),
-        )
+        net = mx.sym.LogisticRegressionOutput(rows, mx.sym.Variable("label"), name="p")
+        feed = hogwild.described(**hogwild.BAGS)
         with mx.AsyncExecutor() as run:
             for _ in range(12):
                 more = {"eval_metric": ["mse", "auc"], "initializer": mx.init.Zero(), **options}
@@ -88,9 +86,8 @@ def dense():
 
     mine, alone = trained(average_every_n_batches=1), trained()
     print({name: value.tolist() for name, value in mine.items()})
-    for name, value in (
-        alone.items() if rank == 0 else ()
-    ):  # small steps add up as one process's do, halved as means do
+    # small steps add up as one process's do, halved as means do
+    for name, value in alone.items() if rank == 0 else ():
         np.testing.assert_allclose(mine[name], value, atol=0.03, err_msg=name)
     try:
         with mx.AsyncExecutor() as run:

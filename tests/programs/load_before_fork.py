@@ -95,25 +95,17 @@ class Scores(torch.utils.data.Dataset):
 
 
 TASKS = {
-    "load": loaded,
-    "two contexts": lambda: loaded(context=[mx.cpu(0), mx.cpu(1)]),
-    "amp": lambda: loaded(amp="bf16"),
-    "get_params": lambda: loaded().get_params(),
-    "reshape": lambda: loaded().reshape([("data", (16, *shape[1:]))]),
-    "save": lambda: loaded().save_checkpoint("again", 0),
-    "to_torch": lambda: loaded().to_torch(),
+    "load": loaded, "two contexts": lambda: loaded(context=[mx.cpu(0), mx.cpu(1)]), "amp": lambda: loaded(amp="bf16"),
+    "get_params": lambda: loaded().get_params(), "reshape": lambda: loaded().reshape([("data", (16, *shape[1:]))]),
+    "save": lambda: loaded().save_checkpoint("again", 0), "to_torch": lambda: loaded().to_torch(),
     "share_memory": lambda: loaded().store.share_memory(),
     "load_params": lambda: bound().load_params("net-0000.params"),
     "from_pretrained": lambda: mx.mod.Module.from_pretrained("folder").bind(data, for_training=False),
     "from_onnx": lambda: mx.mod.Module.from_onnx("net.onnx"),
     "from_torch": lambda: mx.mod.Module.from_torch(torch.nn.Linear(300, 200), torch.zeros(2, 300)),
-    "Executor": executed,
-    "BucketingModule": bucketing,
-    "ParameterCollection": collection,
-    "zeros": lambda: mx.nd.zeros((500, 500)),
-    "no store": lambda: trained(None),
-    "a store": lambda: trained("local"),
-}
+    "Executor": executed, "BucketingModule": bucketing, "ParameterCollection": collection,
+    "zeros": lambda: mx.nd.zeros((500, 500)), "no store": lambda: trained(None), "a store": lambda: trained("local"),
+}  # fmt: skip
 for name in ("uniform", "normal", "xavier", "msraprelu", "orthogonal", "zeros", "ones"):
     TASKS[name] = lambda name=name: bound(True).init_params(name)
 

@@ -153,9 +153,8 @@ class Late:
 
 def gil():
     """Functors ask for the GIL after the interpreter's end, before the process's."""
-    asyncio.run(
-        send(*(native.core.callback(lambda: time.sleep(1.5)) for _ in range(2)))
-    )  # longer than it waits
+    # longer than it waits
+    asyncio.run(send(*(native.core.callback(lambda: time.sleep(1.5)) for _ in range(2))))
     sys.late = Late()
 
 

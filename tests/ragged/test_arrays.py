@@ -4,10 +4,10 @@ import copy
 import pickle
 
 import numpy as np
-import pytest
 import torch
 
 import dpmodule as mx
+from helpers.walk import walks
 
 ROWS = [[1.0, 2.0], [], [3.0]]
 nd = mx.nd
@@ -34,14 +34,11 @@ def test_parts():
     assert values.eq(7).all()
 
 
-@pytest.mark.parametrize(
-    ("made", "dtype", "rows"),
-    [
-        (nd.ragged_array(nd.array([1, 2], dtype="int32"), nd.array([0, 1, 2])), np.int32, [[1], [2]]),
-        (nd.ragged_array([[1, 2**40], []]), np.int64, [[1, 2**40], []]),
-        (nd.ragged_array([1, 2], [0, 2], dtype="float64"), np.float64, [[1, 2]]),
-        (nd.ragged_array([np.ones((2, 1), "f4"), np.zeros((0, 1), "f4")]), np.float32, [[[1], [1]], []]),
-    ],
+@walks(
+    (nd.ragged_array(nd.array([1, 2], dtype="int32"), nd.array([0, 1, 2])), np.int32, [[1], [2]]),
+    (nd.ragged_array([[1, 2**40], []]), np.int64, [[1, 2**40], []]),
+    (nd.ragged_array([1, 2], [0, 2], dtype="float64"), np.float64, [[1, 2]]),
+    (nd.ragged_array([np.ones((2, 1), "f4"), np.zeros((0, 1), "f4")]), np.float32, [[[1], [1]], []]),
 )
 def test_types_of_values(made, dtype, rows):
     assert (made.dtype, made.tolist()) == (dtype, rows)

@@ -1,7 +1,6 @@
 """Reading and writing record files, and their index files."""
 
 import json
-import os
 import pickle
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import FileFormatError, StateError
 from helpers.pictures import FORMATS
+from helpers.pipes import Child
 
 INFO = json.loads((FORMATS / "files_index.json").read_text())
 PAYLOADS = [bytes.fromhex(text) for text in INFO["plain.rec"]]
@@ -75,18 +75,16 @@ def test_open_writers_are_not_pickled(tmp_path):
     pickle.dumps(record)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork beside threads
 def test_a_forked_child_reads_by_key_only():
     record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
     plain = mx.recordio.MXRecordIO(FORMATS / "plain.rec", "r")
-    pid = os.fork()
-    if pid == 0:
-        try:
+
+    def read():
+        assert record.read_idx(3)
+        with pytest.raises(StateError, match="forked child"):
             plain.read()
-        except StateError as error:
-            os._exit(7 if "forked child" in str(error) and record.read_idx(3) else 8)
-        os._exit(9)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+    assert Child(read).ok()
     assert record.read_idx(3)
     assert plain.read() == PAYLOADS[0]
 

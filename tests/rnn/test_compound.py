@@ -89,8 +89,7 @@ class Own(mx.rnn.BaseRNNCell):
 USERS = [
     (lambda: stack_of(Own("own_"), mx.rnn.LSTMCell(5, prefix="l_")), 5),
     (lambda: stack_of(mx.rnn.LSTMCell(5, prefix="l_"), mx.rnn.DropoutCell(0.5), Own("own_")), 4),
-    (lambda: mx.rnn.BidirectionalCell(Own("own_"), Own("r_")), 8),
-    (lambda: mx.rnn.ResidualCell(Own("own_")), 4),
+    (lambda: mx.rnn.BidirectionalCell(Own("own_"), mx.rnn.ResidualCell(Own("r_"))), 8),
     (lambda: mx.rnn.ZoneoutCell(Own("own_"), 0.1, 0.1), 4),
 ]
 

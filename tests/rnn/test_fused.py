@@ -19,10 +19,8 @@ def fused_cell(mode, layers, bidirectional, **more):
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, True)])
 @pytest.mark.parametrize("lengths", [None, [1, 5, 3, 2]])
 def test_equals_the_unfused_stack_in_outputs_and_gradients(mode, layers, bidirectional, lengths):
-    cell, more = (
-        fused_cell(mode, layers, bidirectional),
-        {"valid_length": mx.sym.Variable("n")} if lengths else {},
-    )
+    cell = fused_cell(mode, layers, bidirectional)
+    more = {"valid_length": mx.sym.Variable("n")} if lengths else {}
     stack, layout = cell.unfuse(), "NTC" if layers == 2 else "TNC"
     more |= {"layout": layout, "merge_outputs": True}
     fused, loose = (each.unroll(STEPS, DATA, **more)[0] for each in (cell, stack))

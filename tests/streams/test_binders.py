@@ -31,9 +31,8 @@ def needs(name):
     return [folder / "src/nb_combined.cpp"], [f"-I{folder}/include", f"-I{folder}/ext/robin_map/include"]
 
 
-def build(folder, name, needed):
-    sources, flags = needed
-    target = folder / f"{name}.so"
+def build(folder, name):
+    (sources, flags), target = needs(name), folder / f"{name}.so"
     compiled.build([folder / f"{name}.cpp", *sources], target, "-O0", "-fno-strict-aliasing", *flags)
     return compiled.load_file(name, target)
 
@@ -53,7 +52,7 @@ def test_functors_of_binders_are_sent_and_sent_again(tmp_path):
     for file, code in re.findall(r"```cpp\n// (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         (tmp_path / file).write_text(code)
     with ThreadPoolExecutor() as pool:
-        modules = list(pool.map(build, [tmp_path] * 2, NAMES, [needs(name) for name in NAMES]))
+        modules = list(pool.map(build, [tmp_path] * 2, NAMES))
     for module in modules:
         run(send_and_send_again(module))
         with pytest.raises(TypeError, match="bytes-like object"):

@@ -43,6 +43,7 @@ class TakesLast(streams.SortedExtendableStream):
 LAST_FIRST = [PutsFirst, TakesLast]
 IN_ORDER = [streams.SortedExtendableStream, ByHooks, WaitingHook]
 KINDS_OF_STREAM = [*IN_ORDER, *LAST_FIRST, streams.PriorityExtendableStream]
+PUTS = st.sampled_from(["put", "put_threadsafe"])
 every_stream = pytest.mark.parametrize("kind", KINDS_OF_STREAM)
 
 
@@ -85,15 +86,12 @@ class AnyOrder(RuleBasedStateMachine):
             getattr(self.stream, name)(item)
             self.items.insert(0 if type(self.stream) in LAST_FIRST else len(self.items), item)
             return
-        with pytest.raises(
-            streams.StreamStopped, match="failed with" if self.error else "after stop"
-        ) as refused:
+        text = "failed with" if self.error else "after stop"
+        with pytest.raises(streams.StreamStopped, match=text) as refused:
             getattr(self.stream, name)(item)
         assert self.error is None or refused.value.__cause__ is self.error
 
-    @rule(
-        items=st.lists(st.tuples(st.sampled_from(["put", "put_threadsafe"]), st.integers(0, 9)), min_size=1)
-    )
+    @rule(items=st.lists(st.tuples(PUTS, st.integers(0, 9)), min_size=1))
     def put(self, items):
         if (
             type(self.stream) in LAST_FIRST
@@ -121,10 +119,9 @@ class AnyOrder(RuleBasedStateMachine):
         if self.error is not None:
             return
         self.error = self.within_raised(self.reader or self.stream.__anext__())
-        looks_like_the_end = error is StopAsyncIteration or isinstance(error, StopIteration)
         if name == "cancel":
             assert type(self.error) is asyncio.CancelledError
-        elif looks_like_the_end:
+        elif error is StopAsyncIteration or isinstance(error, StopIteration):
             assert type(self.error) is MXNetError
             assert isinstance(self.error.__cause__, (StopIteration, StopAsyncIteration))
         else:

@@ -22,10 +22,6 @@ def read(text, slots=(WORDS, LABEL), **keywords):
     return MultiSlotFunctor(text, slots, **keywords).run()
 
 
-def words_of(text, **keywords):
-    return read(text, **keywords).slots["words"].values.tolist()
-
-
 def test_values_and_offsets(backend):
     found = read(b"2 0.5 -1e1 3 7 8 9 1 4 1 1\n2 2 3. 1 6 2 5 5 1 0\n", CTR)
     assert (found.num_lines, found.consumed, list(found.slots)) == (2, 48, ["dense", "words", "label"])
@@ -64,22 +60,6 @@ def test_unsigned_numbers_keep_their_bits(backend):
     numbers = [0, 9, 99999999, 100000000, 2**63 - 1, 2**63, 2**64 - 1]
     text = f"{len(numbers)} {' '.join(map(str, numbers))} 1 0\n".encode()
     assert read(text).slots["words"].values.numpy().view(np.uint64).tolist() == numbers
-
-
-def test_a_piece_leaves_its_last_line_wherever_it_is_cut(backend):
-    text = b"2 1 2 1 0\n1 30 1 1\n3 4 5 6 1 0\n"
-    for cut in range(len(text) + 1):
-        first = read(text[:cut], final=False)
-        assert first.consumed == text.rfind(b"\n", 0, cut) + 1
-        rest = words_of(text[first.consumed :], first_line=first.num_lines + 1)
-        assert first.slots["words"].values.tolist() + rest == words_of(text) == [1, 2, 30, 4, 5, 6]
-
-
-def test_ragged_slots_may_have_no_values(backend):
-    words, label = read(b"0 1 1\n2 5 6 1 0\n0\t 1 1 \n" + b"0 1 7\n1 3 1 0\n" * 20).slots.values()
-    assert words.values.tolist() == [5, 6, *[3] * 20]
-    assert words.offsets[:6].tolist() == [0, 0, 2, 2, 2, 3]
-    assert label.values.flatten().tolist() == [1, 0, 1, *[7, 0] * 20]
 
 
 UINT = "an integer from 0 to 18446744073709551615"
@@ -126,10 +106,8 @@ def test_values_of_other_slots_are_checked(line, slots, text, backend):
 
 
 def test_very_small_and_very_long_numbers(backend):
-    words = (
-        f"1e-46 -1e-400 1e-45 0.{'0' * 400}1 1{'0' * 30} {'0' * 400}7 {'1' * 38} 5e-324 3.4028234663852886e38"
-    )
-    words = f"{words} 3.40282356e38 0.1e00000000000000000001 100e-00000000000000000002".split()
+    words = f"1e-46 -1e-400 1e-45 0.{'0' * 400}1 1{'0' * 30} {'0' * 400}7 {'1' * 38} 5e-324 3.40282356e38"
+    words = f"{words} 3.4028234663852886e38 0.1e00000000000000000001 100e-00000000000000000002".split()
     values = read(f"{len(words)} {' '.join(words)}\n".encode(), [Slot("x", "float")]).slots["x"].values
     assert values.tolist() == [struct.unpack("f", struct.pack("f", float(word)))[0] for word in words]
 

@@ -15,7 +15,7 @@ import torch
 from dpmodule.streams import ProcessWorkerPool
 from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerStuck
 from helpers.child_targets import worker_job
-from helpers.loops import KINDS, raised
+from helpers.loops import KINDS
 from helpers.processes import SOON_S, mostly_within, resources
 
 # Python 3.12 warns of what these tests do on purpose
@@ -56,26 +56,6 @@ def test_other_ways_to_start():
     assert asyncio.run(spawned) == [os.getenv("HOME")]
     served = main([(i, "double") for i in range(4)], 2, worker_job, start_method="forkserver")
     assert asyncio.run(served) == [0, 2, 4, 6]
-
-
-def test_a_failed_job_fails_the_pool_with_that_exception(new_loop, capfd):
-    errors, begin = [], time.monotonic()
-
-    async def main():
-        async with pool_of(2, worker_job) as pool:
-            slow = await pool.assign_job(30, "sleep")  # which is not waited for
-            failed = await pool.assign_job(2, "fail")
-            errors.extend([await raised(each) for each in (failed, slow, pool.assign_job(1))])
-
-    loop = new_loop()
-    with pytest.raises(LookupError) as left:
-        loop.run_until_complete(main())
-    loop.close()
-    assert time.monotonic() - begin < SOON_S
-    assert errors == [left.value] * 3
-    text = left.value.__cause__.text
-    assert (text.count("in deep"), text.count("process_pool.py")) == (3, 0)
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

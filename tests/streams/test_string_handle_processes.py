@@ -11,7 +11,7 @@ import torch
 
 from dpmodule.streams import StringHandle, Supervisor
 from helpers.both_backends import descriptors
-from helpers.child_targets import answer_handles, give_handles, report_handle
+from helpers.child_targets import answer_handles, report_handle
 from helpers.programs import again_without_native
 
 pytestmark = [
@@ -52,7 +52,7 @@ def child(start, target, *args):
 
 
 @every_start
-def test_handles_go_to_a_child(start):
+def test_handles_go_to_a_child_and_come_from_it(start):
     shared = torch.full((1 << 17,), 1, dtype=torch.uint8).share_memory_()
     private = torch.full((1 << 17,), 2, dtype=torch.uint8)
     cases = [
@@ -75,7 +75,10 @@ def test_handles_go_to_a_child(start):
             tensor.fill_(1 if tensor is shared else 2)
         assert descriptors() <= before + 5  # of twenty sends
         connection.send(None)
-        assert connection.recv() == "done"
+        first, second = connection.recv(), connection.recv()
+        connection.send("thanks")
+    assert (first, second) == (b"b" * 65_536, b"\7" * 65_527)  # and the child has ended
+    assert (first.source.is_shared(), second.source.is_shared(), len(second.source)) == (True, True, 65_527)
 
 
 def test_a_handle_may_be_an_argument_of_a_process():
@@ -83,18 +86,6 @@ def test_a_handle_may_be_an_argument_of_a_process():
     with Supervisor() as supervisor:
         child = supervisor.start(report_handle, StringHandle(b"abcd" * 50_000))
         assert child.recv(80) == (b"abcd", 200_000)
-
-
-@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_handles_come_from_a_child_and_outlive_it(start):
-    size = 1 << 16
-    with child(start, give_handles, size) as connection:
-        first, second = connection.recv(), connection.recv()
-        connection.send("thanks")
-    assert first == b"b" * size
-    assert second == b"\7" * (size // 2)
-    assert first.source.is_shared()
-    assert (second.source.is_shared(), len(second.source)) == (True, size // 2)
 
 
 @pytest.mark.timeout(120)

@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+from unittest import mock
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dpmodule.base import StateError
-from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, nested
+from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout
 from dpmodule.streams.pipe import backend, control
 from helpers import child_targets
 from helpers.child_targets import value_of
@@ -100,11 +101,11 @@ class Across(RuleBasedStateMachine):
         elif self.side == "reader" and self.full():
             with pytest.raises(PipeTimeout):
                 self.here.send(value_of(0), timeout=0.002)
-        elif self.side == "reader":
-            self.here.send(value_of(self.sent), timeout=SOON_S)
-            self.sent += 1
         elif not (self.full() or self.end):
-            self.ask("send", self.sent)
+            if self.side == "reader":
+                self.here.send(value_of(self.sent), timeout=SOON_S)
+            else:
+                self.ask("send", self.sent)
             self.sent += 1
 
     @rule()
@@ -163,13 +164,9 @@ def test_any_order_of_calls_and_kills(core, side, system, examples):
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_ends_are_given_to_children_that_are_started_afresh(method):
     context = multiprocessing.get_context(method)
-    here, there = make(CORES[0])
-    reader, writer = make(CORES[0])
-    answer, answering = make(CORES[0])
-    children = [
-        context.Process(target=child_targets.write_values, args=(there,)),
-        context.Process(target=child_targets.sum_values, args=(reader, answering)),
-    ]
+    (here, there), (reader, writer), (answer, answering) = pipes = [make(CORES[0]) for _ in range(3)]
+    given = {child_targets.write_values: (there,), child_targets.sum_values: (reader, answering)}
+    children = [context.Process(target=target, args=args) for target, args in given.items()]
     for process in children:
         process.start()
     for call in (lambda: there.throw(ValueError()), reader.recv):
@@ -184,7 +181,7 @@ def test_ends_are_given_to_children_that_are_started_afresh(method):
     for process in children:
         process.join(80)
         assert process.exitcode == 0
-    for each in (here, there, reader, writer, answer, answering):
+    for each in sum(pipes, ()):
         each.close()
 
 
@@ -214,19 +211,14 @@ def test_only_one_process_may_use_an_end(opened):
     reader, writer = opened()
     process = Child(lambda: (writer.send(None), time.sleep(60)))
     assert reader.recv() is None
-    for call, text in (
-        (lambda: writer.send(None), "writer of this pipe belongs to"),
-        (reader.__reduce__, "in use"),
-        (lambda: reader.hand_over(1), "belongs to process"),
-    ):
-        with pytest.raises(StateError, match=text):
-            call()
+    with pytest.raises(StateError, match="writer of this pipe belongs to"):
+        writer.send(None)
+    with pytest.raises(StateError, match="in use"):
+        reader.__reduce__()
+    with pytest.raises(StateError, match="belongs to process"):
+        reader.hand_over(1)
     process.kill()
     process.reap()
-
-
-def refuse(*_):
-    raise StateError("no core here")
 
 
 @pytest.mark.parametrize("how", ["handed over", "closed here", "used before", "cannot be used"])
@@ -237,16 +229,14 @@ def test_a_writer_in_a_child_that_ends_is_noticed(core, opened, how, monkeypatch
     def child():
         if how == "used before":
             writer.send([torch.ones(2)])
-            os._exit(0)
         if how == "cannot be used":
-            monkeypatch.setattr(backend, "writer_core", refuse)
+            monkeypatch.setattr(backend, "writer_core", mock.Mock(side_effect=StateError("no core here")))
             time.sleep(0.2)  # the reader waits by then
             with pytest.raises(StateError, match="no core here"):
                 writer.send(None)
 
     process = Child(child)
-    if how == "used before":
-        assert process.ok()
+    assert how != "used before" or process.ok()
     writer.close() if how == "closed here" else how == "cannot be used" or writer.hand_over(process.pid)
     if how == "used before":
         assert torch.equal(reader.recv(timeout=SOON_S)[0], torch.ones(2))
@@ -314,43 +304,20 @@ def test_a_dead_reader_is_noticed_before_anything_is_sent(core, opened, call):
     assert writer.stats.sent == 3
 
 
-def test_a_first_look_that_is_interrupted_is_repeated(opened, monkeypatch):
+def test_a_first_look_that_is_interrupted_is_repeated(opened):
     """Ctrl-C while the reader's process is being looked up leaves it watched: before it is known, and after."""
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
     reader, writer = opened(1)
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     until(claimed(reader, control.READER))
     writer.claim()
     for target, name in ((control, "process_start"), (writer._watch, "peer")):
-        with monkeypatch.context() as patch:
-            patch.setattr(target, name, interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                writer.send(torch.ones(1))
+        with mock.patch.object(target, name, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+            writer.send(torch.ones(1))
     writer.send(torch.ones(1))
     threading.Timer(0.3, process.kill).start()
     with gone("reader", process):
         writer.send(torch.ones(1), timeout=15)
     process.reap()
-
-
-def test_a_writer_that_dies_in_the_middle_of_a_message(opened):
-    reader, writer = opened()
-
-    def child():
-        writer.send(torch.ones(3))
-        outline, leaves = nested.flatten({"new": torch.ones(4)})
-        writer._lay_out(outline, [leaf.nbytes for leaf in leaves], leaves)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    process = Child(child)
-    process.reap()
-    assert reader.recv().sum() == 3
-    for _ in range(2):
-        with gone("writer", process):
-            reader.recv()
 
 
 def a_killed_process(core, which, rng):

@@ -34,19 +34,16 @@ def futures():
 
 
 @every_loop
-@pytest.mark.parametrize(
-    ("kind", "items", "expected"),
-    [
+def test_our_streams_pass(new_loop):
+    for kind, items, expected in (
         (streams.SortedExtendableStream, NUMBERS, NUMBERS),
         (streams.PriorityExtendableStream, NUMBERS, sorted(NUMBERS)),
         (streams.CompletionExtendableStream, futures, list(range(6))),
         (ByHooks, NUMBERS, None),
         (ByHooks, NUMBERS, NUMBERS),
-    ],
-)
-def test_our_streams_pass(kind, items, expected, new_loop):
-    assert isinstance(kind(), streams.Stream)
-    assert len(streams.check_stream(kind, items, expected, new_loop=new_loop)) == 12
+    ):
+        assert isinstance(kind(), streams.Stream)
+        assert len(streams.check_stream(kind, items, expected, new_loop=new_loop)) == 12
 
 
 class Sleeper(Worker):
@@ -113,6 +110,7 @@ def wrong(base, **methods):
 
 DROPS_ON_STOP = wrong(ByHooks, stop=lambda self: (self.queue.clear(), ByHooks.stop(self)))
 TAKES_AFTER_STOP = wrong(ByHooks, put=lambda self, data: self._stopped or ByHooks.put(self, data))
+REVERSED = wrong(ByHooks, _async_iterator_next_impl=lambda self: asyncio.sleep(0, self.queue.pop()))
 TWICE = wrong(ByHooks, __aiter__=lambda self: self)
 LOSES_THREADS = wrong(ByHooks, put_threadsafe=lambda self, data: None)
 LEAVES_EARLY = wrong(Sleepers, _wait_for_jobs=lambda self: asyncio.sleep(0))
@@ -140,14 +138,8 @@ class Loses(ByHooks):
         return item
 
 
-class Reversed(ByHooks):
-    async def _async_iterator_next_impl(self):
-        return self.queue.pop()
-
-
-@pytest.mark.parametrize(
-    ("kind", "trial"),
-    [
+def test_a_wrong_stream_is_found():
+    for kind, trial in (
         (DROPS_ON_STOP, "gives_all_items_and_then_ends: lost 3"),
         (TAKES_AFTER_STOP, "refuses_items_after_stop: put after stop did not raise"),
         (ErrorLast, "a_thrown_error_comes_first_and_stays: raised None"),
@@ -155,13 +147,11 @@ class Reversed(ByHooks):
         (TWICE, "is_its_own_iterator_and_iterated_once: a second iteration did not raise"),
         (Loses, "a_cancelled_consumer_loses_nothing: lost"),
         (LOSES_THREADS, "takes_items_of_other_threads: "),
-        (Reversed, "gives_all_items_and_then_ends: gave"),
-    ],
-)
-def test_a_wrong_stream_is_found(kind, trial):
-    with pytest.raises(ConformanceError, match="of 12 trials failed") as error:
-        streams.check_stream(kind, NUMBERS, NUMBERS if kind is Reversed else None, timeout_s=0.2)
-    assert trial in str(error.value)
+        (REVERSED, "gives_all_items_and_then_ends: gave"),
+    ):
+        with pytest.raises(ConformanceError, match="of 12 trials failed") as error:
+            streams.check_stream(kind, NUMBERS, NUMBERS if kind is REVERSED else None, timeout_s=0.2)
+        assert trial in str(error.value)
 
 
 class Forgets(Sleepers):
@@ -209,9 +199,9 @@ class LosesWorker(Sleepers):
             turn.set_result(worker)
 
 
-@pytest.mark.parametrize(
-    ("kind", "trial"),
-    [
+@pytest.mark.filterwarnings("ignore")
+def test_a_wrong_pool_is_found():
+    for kind, trial in (
         (Forgets, "an_unretrieved_failure_is_raised_on_leaving: "),
         (Forgets, "a_failure_is_raised_everywhere: "),
         (Prints, "printed: Future exception was never retrieved (KeyError('not retrieved'))"),
@@ -221,10 +211,9 @@ class LosesWorker(Sleepers):
         (Again, "is_entered_once: entering it again raises None"),
         (LosesWorker, "a_cancelled_assigner_loses_no_worker: it hangs"),
         (OTHER_RESULT, "gives_results_inside_and_after_the_context: a good job gave 0.001"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore")
-def test_a_wrong_pool_is_found(kind, trial):
-    with pytest.raises(ConformanceError) as error:
-        streams.check_worker_pool(kind, (0,), (-1,), (0.02,), check=lambda result: result == 0, timeout_s=0.5)
-    assert trial in str(error.value)
+    ):
+        with pytest.raises(ConformanceError) as error:
+            streams.check_worker_pool(
+                kind, (0,), (-1,), (0.02,), check=lambda result: result == 0, timeout_s=0.5
+            )
+        assert trial in str(error.value)

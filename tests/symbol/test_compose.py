@@ -21,9 +21,8 @@ def test_operators_without_parameters_keep_any_keyword():
     with mx.AttrScope(scope="a"):
         assert S.BlockGrad(x, attr={"own": "b"}).list_attr() == {"scope": "a", "own": "b"}
     assert x.relu(foreign=1).attr("foreign") == "1"
-    out = S.LinearRegressionOutput(x, y, foreign=1, grad_scale=2)
+    out, grad = S.LinearRegressionOutput(x, y, foreign=1, grad_scale=2), mx.nd.zeros((2,))
     assert out.list_attr() == {"foreign": "1", "grad_scale": "2"}
-    grad = mx.nd.zeros((2,))
     bound = out.bind(mx.cpu(), {"x": mx.nd.ones((2,)), "y": mx.nd.zeros((2,))}, args_grad={"x": grad})
     bound.forward(is_train=True)
     bound.backward()

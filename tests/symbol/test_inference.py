@@ -12,11 +12,9 @@ def fc():
 
 
 def test_by_name_and_by_position():
-    net, want = fc(), ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
-    assert (
-        net.infer_shape(data=(2, 5)) == net.infer_shape((2, 5)) == net.infer_shape((2, 5), None, ()) == want
-    )
-    assert net.infer_shape(data=[np.int64(2), 5]) == want
+    infer, want = fc().infer_shape, ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
+    assert infer(data=(2, 5)) == infer((2, 5)) == infer((2, 5), None, ()) == want
+    assert infer(data=[np.int64(2), 5]) == want
 
 
 def test_unknown_shapes_give_nones_and_a_warning_that_names_them():
@@ -46,8 +44,7 @@ def test_partial_rules_to_the_letter():
     product = S.batch_dot(data, state)
     assert product.infer_shape_partial(data=(0, 3, 4), state=(0, 4, 5))[1] == [(0, 3, 5)]
     assert product.infer_shape_partial(data=(0, 3, 4), state=(0, 0, 5))[1] == [()]
-    picked = S.pick(data, state, axis=1)
-    assert picked.infer_shape(data=(2, 4)) == ([(2, 4), (2,)], [(2,)], [])
+    assert S.pick(data, state, axis=1).infer_shape(data=(2, 4)) == ([(2, 4), (2,)], [(2,)], [])
 
 
 def scoped():
@@ -65,6 +62,5 @@ def test_setting_refuses(given):
 
 
 def test_more_follows_than_in_mxnet():
-    flat = S.Flatten(S.Variable("x"))
-    assert flat.infer_shape_partial(x=(0, 3, 4))[1] == [(0, 12)]
+    assert S.Flatten(S.Variable("x")).infer_shape_partial(x=(0, 3, 4))[1] == [(0, 12)]
     assert fc().infer_shape_partial(fc_weight=(3, 5))[0] == [(), (3, 5), (3,)]

@@ -17,8 +17,7 @@ GIVEN = dict(each.split("(", 1) for each in EXTRA.strip().replace("\n", "; ").sp
 
 @walks(n for n in FLUENT if find(n) is not None)
 def test_a_method_is_the_operator_on_the_symbol(name):
-    extra = eval(f"dict({GIVEN.get(name, ')')}")
-    x, y = S.Variable("x"), S.Variable("y")
+    extra, x, y = eval(f"dict({GIVEN.get(name, ')')}"), S.Variable("x"), S.Variable("y")
     others = (y,) * (len([i for i in get(name).inputs if i.when is None]) - 1)
     with mx.name.NameManager():
         method = getattr(x, name)(*others, **extra)

@@ -20,8 +20,7 @@ def test_choosing_outputs():
     parts = S.split(S.Variable("x"), num_outputs=3, name="s")
     assert [p.list_outputs() for p in parts] == [["s_output0"], ["s_output1"], ["s_output2"]]
     assert parts["s_output1"].list_outputs() == parts[1].list_outputs() == parts[np.int64(1)].list_outputs()
-    assert parts[-1].list_outputs() == ["s_output2"]
-    assert parts[1:].list_outputs() == ["s_output1", "s_output2"]
+    assert (parts[-1].list_outputs(), parts[1:].list_outputs()) == (["s_output2"], ["s_output1", "s_output2"])
     assert parts.name == parts[0].name == "s"
 
 
@@ -40,8 +39,7 @@ def test_composing_keeps_tied_weights_tied():
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_copies_are_equal_and_independent(duplicate):
-    net = mlp()
-    other = duplicate(net)
+    other = duplicate(net := mlp())
     assert other.tojson() == net.tojson()
     other._set_attr(__mood__="odd")
     assert net.attr("__mood__") is None
@@ -63,11 +61,9 @@ def test_deep_chains_need_no_recursion():
     x = S.Variable("x")
     for _ in range(5000):
         x = x + 1
-    assert x.infer_shape(x=(2,))[1] == [(2,)]
-    assert S.load_json(x.tojson()).list_arguments() == ["x"]
+    assert (x.infer_shape(x=(2,))[1], S.load_json(x.tojson()).list_arguments()) == ([(2,)], ["x"])
     assert pickle.loads(pickle.dumps(x)).name == x.name
-    assert copy.deepcopy(x)(x=S.Variable("y")).list_arguments() == ["y"]
-    assert len(x.get_internals()) == 5001
+    assert (copy.deepcopy(x)(x=S.Variable("y")).list_arguments(), len(x.get_internals())) == (["y"], 5001)
     executor = x.simple_bind(mx.cpu(), x=(2,))
     assert executor.forward(is_train=True)[0].asnumpy().tolist() == [5000, 5000]
     executor.backward(mx.nd.ones((2,)))
@@ -82,8 +78,5 @@ def test_optimize_for_copies():
 
 
 def test_the_operator_alone():
-    sliced = mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3, name="s")
-    alone = sliced._gen_atomic_symbol()
-    assert len(alone) == 3
-    assert alone.list_arguments() == []
-    assert alone.attr("num_outputs") == "3"
+    alone = mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3, name="s")._gen_atomic_symbol()
+    assert (len(alone), alone.list_arguments(), alone.attr("num_outputs")) == (3, [], "3")

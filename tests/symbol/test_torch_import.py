@@ -54,8 +54,7 @@ class Tied(nn.Module):
 def test_parameters_buffers_and_constants():
     net = Tied()
     symbol, args, states = mx.sym.from_torch(net, torch.zeros(2, 3, dtype=torch.long))
-    assert sorted(args) == ["embed.weight", "order", "out.bias", "scale", "shift"]
-    assert states == {}
+    assert (sorted(args), states) == (["embed.weight", "order", "out.bias", "scale", "shift"], {})
     rates = {n: a.get("__lr_mult__") for n, a in symbol.attr_dict().items() if n in args}
     assert rates == {"embed.weight": None, "out.bias": None, "scale": "0.0", "shift": "0.0", "order": "0.0"}
     decays = {n: symbol.attr_dict()[n]["__wd_mult__"] for n in ("embed.weight", "out.bias", "shift")}
@@ -70,8 +69,7 @@ def test_parameters_buffers_and_constants():
 
 
 NAMES = [
-    (lambda x: x * 2, ["mul"]),
-    (lambda x: x, ["output"]),
+    *((lambda x: x * 2, ["mul"]), (lambda x: x, ["output"])),
     (lambda x: (x * 2, x + 1), ["output0", "output1"]),
     (lambda x: [x * 2, {"inner": x}], ["output0", "output1_inner"]),
     (lambda x: {"mul": x * 3, "x": x, "again": x, "none": None, "number": 3}, ["mul", "x_1", "again"]),
@@ -111,12 +109,9 @@ def test_a_module_that_writes_into_parts_keeps_its_layers_whole(training):
     net = Net().train(training)
     symbol, args, states = mx.sym.from_torch(net, torch.zeros(2, 2, 5, 5))
     nodes = [n for n in symbol.graph.nodes if n.op is not None]
-    kinds = [n.op.name for n in nodes]
-    assert {
-        kinds.count(k) for k in ["Convolution", "BatchNorm", "LayerNorm", "LeakyReLU", "FullyConnected"]
-    } == {1}
-    assert kinds.count("Dropout") == 2
-    assert sorted(states) == ["norm.running_mean", "norm.running_var"]
+    kinds, layers = [n.op.name for n in nodes], "Convolution BatchNorm LayerNorm LeakyReLU FullyConnected"
+    assert {kinds.count(kind) for kind in layers.split()} == {1}
+    assert (kinds.count("Dropout"), sorted(states)) == (2, ["norm.running_mean", "norm.running_var"])
     assert not nodes[kinds.index("BatchNorm")].a.use_global_stats
     x = torch.randn(3, 2, 5, 5)
     executor = symbol.bind(mx.cpu(), {"x": array(x), **args}, aux_states=states)

@@ -23,18 +23,14 @@ def body():
 
 def test_names_shapes_and_types():
     net = mx.sym.torch_module(body(), data(), name="body")
-    assert net.list_arguments() == [
-        "data",
-        *(f"body_{n}" for n in ("0_weight", "0_bias", "1_weight", "1_bias")),
-    ]
+    names = ["data", *(f"body_{n}" for n in ("0_weight", "0_bias", "1_weight", "1_bias"))]
     states = ("running_mean", "running_var", "num_batches_tracked")
     assert net.list_auxiliary_states() == [f"body_1_{name}" for name in states]
-    assert net.list_outputs() == ["body_output"]
+    assert (net.list_arguments(), net.list_outputs()) == (names, ["body_output"])
     shapes = [(7, 5), (6, 5), (6,), (6,), (6,)], [(7, 6)], [(6,), (6,), (1,)]
     assert net.infer_shape(data=(7, 5)) == shapes
     types = net.infer_type(data="float32")
-    assert types[0] == [np.float32] * 5
-    assert types[2][2] == np.int64
+    assert (types[0], types[2][2]) == ([np.float32] * 5, np.int64)
     assert mx.sym.torch_module(nn.Linear(2, 2).double(), data()).infer_type()[0] == [np.float64] * 3
 
 
@@ -43,9 +39,8 @@ def test_the_module_keeps_its_values_until_they_are_written_back():
     before = {name: value.clone() for name, value in module.state_dict().items()}
     net = mx.sym.FullyConnected(mx.sym.torch_module(module, data(), name="body"), num_hidden=3, name="top")
     mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
-    mod.fit(
-        mx.io.NDArrayIter(np.random.randn(24, 5), np.arange(24) % 3, 6), num_epoch=1, initializer="xavier"
-    )
+    batches = mx.io.NDArrayIter(np.random.randn(24, 5), np.arange(24) % 3, 6)
+    mod.fit(batches, num_epoch=1, initializer="xavier")
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     args, states = mod.get_params()
     mx.sym.write_back(mod.symbol, args, states)
@@ -107,8 +102,7 @@ def test_nothing_keeps_a_module_alive():
 
 def test_values_of_a_module_that_is_gone_are_refused():
     net = mx.sym.torch_module(nn.Linear(3, 3), data(), name="x")
-    text = net.attr_dict()["x_weight"]["__init__"]
-    weight = mx.nd.zeros((3, 3))
+    text, weight = net.attr_dict()["x_weight"]["__init__"], mx.nd.zeros((3, 3))
     mx.init.Zero()(mx.init.InitDesc("x_weight", {"__init__": text}), weight)
     assert not (weight.asnumpy() == 0).all()
     del net

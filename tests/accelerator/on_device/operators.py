@@ -10,7 +10,7 @@ import torch
 from dpmodule import native
 from dpmodule.executor import cuda_graphs
 from helpers import accelerator
-from helpers.op_tables import TESTS, arrays_of, recorded_calls
+from helpers.op_tables import TESTS, arrays_of, bound_call, recorded_calls
 
 mx = accelerator.install()
 WAITS = accelerator.WAITS
@@ -22,26 +22,11 @@ def operators_of(case):
     return symbol, {node.op.name for node in symbol.graph.nodes if node.op is not None}
 
 
-def on_device(value):
-    return mx.nd.array(value, ctx=mx.gpu(), dtype=value.dtype)
-
-
 def check(found, expected, what):
     found = accelerator.on_host(found.raw).numpy()
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype), what
     tolerance = {"e": (1e-2, 1e-2), "f": (1e-4, 1e-5), "d": (1e-4, 1e-5)}.get(expected.dtype.char, (0, 0))
     np.testing.assert_allclose(found, expected, *tolerance, err_msg=what)
-
-
-def bound(group, case, symbol):
-    name, data = case["name"], arrays_of(group)
-    args = {key: on_device(data[f"{name}/in/{key}"]) for key in case["arguments"]}
-    grads = {key: on_device(np.zeros_like(data[f"{name}/in/{key}"])) for key in case["grads"]}
-    aux = {key: on_device(data[f"{name}/aux_in/{key}"]) for key in case["aux"]}
-    requests = {key: "write" if key in grads else "null" for key in args}
-    heads = [on_device(data[key]) for key in sorted(data) if key.startswith(f"{name}/head/")]
-    executor = symbol.bind(mx.gpu(), args, args_grad=grads or None, grad_req=requests, aux_states=aux or None)
-    return executor, heads if case["head_gradient"] else None
 
 
 def run(case, executor, heads):
@@ -71,7 +56,7 @@ def failures(chosen):
         symbol, names = operators_of(case)
         may_wait = names & ALLOWED.keys()
         try:
-            executor, heads = bound(group, case, symbol)
+            executor, heads = bound_call(group, case, symbol, mx.gpu())
             before = len(WAITS.found)
             with contextlib.nullcontext() if may_wait else WAITS.refused():
                 run(case, executor, heads)

@@ -25,8 +25,7 @@ SAME = [
 ]
 FUNCTIONS = {
     **{n: (getattr(dy, n), getattr(torch, n), numbers) for numbers, names in SAME for n in names.split()},
-    "cube": (dy.cube, lambda x: x**3, WIDE),
-    "rectify": (dy.rectify, torch.relu, [-3.0, -0.1, 0.2, 5.0]),
+    **{"cube": (dy.cube, lambda x: x**3, WIDE), "rectify": (dy.rectify, torch.relu, [-3.0, -0.1, 0.2, 5.0])},
     "elu": (lambda x: dy.elu(x, 0.7), lambda x: functional.elu(x, 0.7), [-20.0, -3.0, -1e-3, 0.5, 9.0]),
     "softsign": (dy.softsign, functional.softsign, WIDE),
     "acosh": (dy.acosh, torch.acosh, [1.0, 1.001, 3.0, 1e4]),

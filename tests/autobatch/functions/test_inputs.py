@@ -82,19 +82,15 @@ def test_every_input_can_be_set():
 def test_numbers_by_columns():
     holds(dy.inputVector(GRID.T), GRID.T.ravel())
     holds(dy.inputMatrix([1, 2, 3, 4, 5, 6], (2, 3)), [[1, 3, 5], [2, 4, 6]])
-    for dim, size, wanted in (
-        ((2, 3), 1, [[0, 2, 4], [1, 3, 5]]),
-        ((2,), 3, [[0, 2, 4], [1, 3, 5]]),
-        (None, 1, [0, 1, 2, 3, 4, 5]),
-    ):
+    rows = [[0, 2, 4], [1, 3, 5]]
+    for dim, size, wanted in (((2, 3), 1, rows), ((2,), 3, rows), (None, 1, [0, 1, 2, 3, 4, 5])):
         for numbers in (np.arange(6.0), [0, 1, 2, 3, 4, 5]):
             holds(dy.inputTensorTranspose(numbers, dim, size), wanted, size)
 
 
 def test_sparse_inputs():
     x = dy.sparse_inputTensor(([0, 0], [0, 1], [0, 2], [0, 0]), [5.0, 6.0], (3, 3, 3, 3), batched=True)
-    assert x.dim() == ((3, 3, 3), 3)
-    assert (x.npvalue()[0, 1, 2, 0], x.npvalue().sum()) == (6, 11)
+    assert (x.dim(), x.npvalue()[0, 1, 2, 0], x.npvalue().sum()) == (((3, 3, 3), 3), 6, 11)
     x = dy.sparse_inputTensor(([0, 1], [1, 1]), np.array([2, 3]), (2, 2), defval=np.float32(1.0))
     np.testing.assert_array_equal(x.npvalue(), [[1, 2], [1, 3]])
 

@@ -16,8 +16,7 @@ def test_numbers_lists_and_arrays(batch, shape, setting):
     array = np.arange(np.prod(whole), dtype=float).reshape(whole)
     x = dy.inputTensor(array, batched=batch > 1) * 2.0
     found, value = x.vec_value(), x.value()
-    assert {type(found), *map(type, found)} == {list, float}
-    assert found == (2 * array).ravel(order="F").tolist()
+    assert ({type(found), *map(type, found)}, found) == ({list, float}, (2 * array).ravel(order="F").tolist())
     assert type(value) is (float if array.size == 1 else list if len(shape) == 1 else np.ndarray)
     np.testing.assert_array_equal(value, found if len(shape) == 1 else 2 * array)
 

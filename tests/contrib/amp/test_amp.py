@@ -27,8 +27,7 @@ def rows(symbol):
 def test_casts_lie_where_mxnet_puts_them():
     found = rows(amp.convert_symbol(network()))
     assert found["c"][1] == [f"{n}_amp_cast_float16" for n in ("data", "c_weight", "c_bias")]
-    assert found["b"][1][0] == "c"
-    assert found["a"][1] == ["b_output_amp_cast_float32"]
+    assert (found["b"][1][0], found["a"][1]) == ("c", ["b_output_amp_cast_float32"])
     assert found["p"][1] == ["a", "c_output_amp_cast_float32"]
     assert found["fc"][1][0] == "p_output_amp_cast_float16"
     assert found["s"][1] == ["fc_output_amp_cast_float32"]
@@ -46,10 +45,8 @@ def test_predictions_stay_near(dtype, store):
     data = args.pop("data")
     exact = net.bind(mx.cpu(), {**args, "data": data}, aux_states=aux).forward()[0].asnumpy()
     symbol, low, states = amp.convert_model(net, args, aux, dtype, cast_optional_params=store)
-    assert {mx.base.dtype_name(low[n].dtype) for n in ("c_weight", "fc_weight")} == {
-        dtype if store else "float32"
-    }
-    assert low["b_gamma"].dtype == np.float32
+    kinds = {mx.base.dtype_name(low[n].dtype) for n in ("c_weight", "fc_weight")}
+    assert (kinds, low["b_gamma"].dtype) == ({dtype if store else "float32"}, np.float32)
     found = symbol.bind(mx.cpu(), {**low, "data": data}, aux_states=states).forward()[0]
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.asnumpy(), exact, atol=3e-2)
@@ -76,8 +73,7 @@ def test_buckets():
     for key in (8, 5):
         shapes = {"provide_data": [("data", (2, key, 4))], "provide_label": [("softmax_label", (2,))]}
         data = mx.nd.array(np.random.RandomState(key).rand(2, key, 4))
-        batch = mx.io.DataBatch([data], [mx.nd.zeros(2)], bucket_key=key, **shapes)
-        outputs = []
+        batch, outputs = mx.io.DataBatch([data], [mx.nd.zeros(2)], bucket_key=key, **shapes), []
         for each in (module, low):
             each.forward(batch, is_train=False)
             outputs.append(each.get_outputs()[0].asnumpy())
@@ -165,7 +161,6 @@ def test_a_trainer_in_the_form_of_gluon():
     param.data[:] = 1
     backward(1e38)
     trainer.step()  # is left out
-    assert param.data.asnumpy().tolist() == [1, 1]
-    assert trainer._amp_loss_scaler.value == 2.0**15
+    assert (param.data.asnumpy().tolist(), trainer._amp_loss_scaler.value) == ([1, 1], 2.0**15)
     with amp.scale_loss([mx.nd.ones((1,))], trainer) as scaled:
         assert scaled[0].asscalar() == 2**15

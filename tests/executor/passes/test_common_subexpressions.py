@@ -36,9 +36,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_equal_operators_become_one(case):
-    net, count = CASES[case]
+@pytest.mark.parametrize(("net", "count"), CASES.values(), ids=CASES)
+def test_equal_operators_become_one(net, count):
     for grad_req, is_train in (("write", True), ("add", True), ("null", False)):
         options = {"grad_req": grad_req, "is_train": is_train, "seeds": True}
         assert same_with_and_without(net, SHAPE, NAME, **options).get(NAME, 0) == count

@@ -9,12 +9,8 @@ X, Y = S.Variable("x"), S.Variable("y")
 INNER = S.square(X)
 
 
-STAY = [
-    S.Dropout(S.square(X), p=0.5),
-    S.random.normal(shape=(2,)),
-    S.BatchNorm(S.square(X)),
-    S.contrib.foreach(lambda row, state: (row, state), S.square(X), [])[0],
-]
+STAY = [S.Dropout(S.square(X), p=0.5), S.random.normal(shape=(2,)), S.BatchNorm(S.square(X))]
+STAY += [S.contrib.foreach(lambda row, state: (row, state), S.square(X), [])[0]]
 ROWS = [
     *[((S.tanh(Y), net), None) for net in STAY],
     ((S.tanh(X), S.sigmoid(S.square(X))), ["tanh"]),

@@ -49,9 +49,8 @@ NETS = {  # and the steps of the program with how many other nodes each works fo
 }
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_steps_that_are_one(name):
-    net, expected = NETS[name]
+@pytest.mark.parametrize(("net", "expected"), NETS.values(), ids=NETS)
+def test_steps_that_are_one(net, expected):
     counts = same_with_and_without(net, IMAGE, NAME, rtol=2e-5 if expected else 0, grad_req="add")
     assert counts.get(NAME, 0) == len(expected)
     steps = net.simple_bind(mx.cpu(), **IMAGE).program(True).low.steps

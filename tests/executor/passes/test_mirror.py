@@ -1,6 +1,3 @@
-import gc
-import weakref
-
 import numpy as np
 import pytest
 import torch
@@ -30,12 +27,10 @@ def residual():
     return S.SoftmaxOutput(S.FullyConnected(S.Flatten(x), num_hidden=3, name="fc"), name="softmax")
 
 
-def deep(layers=12, width=64, attrs=lambda i: {}):
+def deep():
     x = S.Variable("data")
-    for i in range(layers):
-        with mx.AttrScope(**attrs(i)):
-            x = S.FullyConnected(x, num_hidden=width, name=f"fc{i}")
-            x = S.Activation(x, act_type="tanh", name=f"act{i}")
+    for i in range(12):
+        x = S.Activation(S.FullyConnected(x, num_hidden=64, name=f"fc{i}"), act_type="tanh", name=f"act{i}")
     return S.SoftmaxOutput(x, name="softmax")
 
 
@@ -97,7 +92,7 @@ def test_random_networks_at_once_and_in_parts(seed, monkeypatch):
 @pytest.mark.usefixtures("cheap")
 def test_what_several_operators_read_is_kept():
     data = S.Variable("data")
-    first = S.tanh(data, name="first")
+    first = S.tanh(data)
     last = S.tanh(S.sigmoid(first))
     counts = [fired(S.tanh(last + other), FLAT)[NAME] for other in (data, first)]
     assert counts == [5, 4]  # all, or all but the first
@@ -126,24 +121,3 @@ def test_memory_between_forward_and_backward_and_after(mirror, low, high):
     assert kept(module.forward_backward, given) < results + LAYER / 8  # the old ones count as if they stayed
     assert kept(module.forward, given, is_train=False) < LAYER * 9 / 8
     assert low * LAYER < kept(module.forward, given, is_train=True) < high * LAYER
-
-
-@pytest.mark.parametrize("mirror", [True, 3])
-def test_backward_leaves_nothing_alive(mirror):
-    _, module = run_module(residual(), mirror)
-    gc.collect()
-    before = set(map(id, gc.get_objects()))
-    module.forward(batch(SHAPE), is_train=True)
-    after = [t for t in gc.get_objects() if type(t) is torch.Tensor and id(t) not in before]
-    made = {id(t): weakref.ref(t) for t in after if t.grad_fn is not None}
-    del after
-    assert made
-    gc.disable()
-    try:
-        module.backward()
-        assert [ref() for ref in made.values() if ref() is not None] == []
-    finally:
-        gc.enable()
-
-
-# other users

@@ -71,9 +71,8 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("case", ROWS)
-def test_it_gives_the_same(case):
-    net, options = ROWS[case]
+@pytest.mark.parametrize(("net", "options"), ROWS.values(), ids=ROWS)
+def test_it_gives_the_same(net, options):
     with executor.disabled(NAME):
         want, without = results(net, **options)
     got, count = results(net, **options)

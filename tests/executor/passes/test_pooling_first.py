@@ -25,12 +25,8 @@ def leaky(kind, slope=0.25):
 
 RISING = {kind: activation(kind) for kind in ("relu", "tanh", "sigmoid", "softrelu")}
 RISING |= {"relu op": S.relu, "leaky": leaky("leaky", 0.1), "elu": leaky("elu", 0.7)}
-OTHERS = {
-    "softsign": activation("softsign"),
-    "falling": leaky("leaky", -0.1),
-    "flat": leaky("leaky", 0.0),
-    "clip": lambda v: S.clip(v, a_min=0, a_max=1),
-}
+OTHERS = {"softsign": activation("softsign"), "falling": leaky("leaky", -0.1), "flat": leaky("leaky", 0.0)}
+OTHERS["clip"] = lambda v: S.clip(v, a_min=0, a_max=1)
 POOLS = {
     "overlapping": {**THREE, "pad": (1, 1)},
     "uneven": {"kernel": (3, 2), "stride": (1, 2), "pad": (1, 0)},
@@ -38,11 +34,8 @@ POOLS = {
     "gaps": {"kernel": (2, 2), "stride": (3, 3)},
     "global": {"global_pool": True, "kernel": (1, 1)},
 }
-NO_POOLS = {
-    "average": {**PAIR, "pool_type": "avg"},
-    "windows in padding": {**PAIR, "pad": (2, 2)},
-    "windows beyond": {"kernel": (2, 2), "stride": (3, 3), "pooling_convention": "full"},
-}
+NO_POOLS = {"average": {**PAIR, "pool_type": "avg"}, "windows in padding": {**PAIR, "pad": (2, 2)}}
+NO_POOLS["windows beyond"] = {**POOLS["gaps"], "pooling_convention": "full"}
 
 
 def pooled(value, **attrs):

@@ -41,10 +41,8 @@ def bind(net, shapes):
 
 def lstm_step(data, states, weights, gates="ifgo"):
     """One step as users write it; `gates` is the order in which the maps have them."""
-    maps = [
-        S.FullyConnected(x, *w, num_hidden=4 * UNITS, no_bias=len(w) == 1)
-        for x, w in zip((data, states[0]), (weights[:2], weights[2:]), strict=True)
-    ]
+    pairs = zip((data, states[0]), (weights[:2], weights[2:]), strict=True)
+    maps = [S.FullyConnected(x, *w, num_hidden=4 * UNITS) for x, w in pairs]
     parts = dict(zip(gates, S.SliceChannel(maps[0] + maps[1], num_outputs=4), strict=True))
     i, f, o = (S.Activation(parts[k], act_type="sigmoid") for k in "ifo")
     cell = f * states[1] + i * S.Activation(parts["g"], act_type="tanh")
@@ -63,7 +61,7 @@ def zeros(dtype):
     return S.zeros((0, UNITS), dtype=dtype)
 
 
-def by_hand(dtype, layers=2, dropout=0.0, gates="igfo", merge=lambda steps: S.Concat(*steps, dim=0)):
+def by_hand(dtype, layers=2, dropout=0.0, gates="igfo"):
     """Layers inside the loop over time, as in old examples."""
     weights = [weights_of(f"l{i}") for i in range(layers)]
     states = [(zeros(dtype), zeros(dtype)) for _ in range(layers)]
@@ -75,16 +73,12 @@ def by_hand(dtype, layers=2, dropout=0.0, gates="igfo", merge=lambda steps: S.Co
             states[i] = lstm_step(h, states[i], weights[i], gates)
             h = states[i][0]
         outputs.append(S.Dropout(h, p=dropout) if dropout else h)
-    return merge(outputs)
+    return S.Concat(*outputs, dim=0)
 
 
 RECORDED = Path(__file__).parents[2] / "data" / "rnn_chains"
-CELLS = {
-    "lstm": partial(mx.rnn.LSTMCell, UNITS),
-    "gru": partial(mx.rnn.GRUCell, UNITS),
-    "tanh": partial(mx.rnn.RNNCell, UNITS),
-    "relu": partial(mx.rnn.RNNCell, UNITS, "relu"),
-}
+CELLS = {kind: partial(mx.rnn.RNNCell, UNITS, kind) for kind in ("tanh", "relu")}
+CELLS |= {"lstm": partial(mx.rnn.LSTMCell, UNITS), "gru": partial(mx.rnn.GRUCell, UNITS)}
 STATES = {"lstm": 2}
 BOTH = mx.rnn.BidirectionalCell
 
@@ -156,9 +150,8 @@ def layers_at_every_step(seen, dtype):
     table, before, after = S.Variable("table"), weights_of("before")[:2], weights_of("after")[:2]
     looked = [S.Embedding(x, table, input_dim=9, output_dim=FEATURES, dtype=dtype) for x in slices(DATA)]
     steps = [S.relu(S.FullyConnected(x, *before, num_hidden=UNITS)) for x in looked]
-    logits = [
-        S.FullyConnected(S.tanh(out), *after, num_hidden=7) for out in steps_of("lstm", steps, dtype)[0]
-    ]
+    outputs = steps_of("lstm", steps, dtype)[0]
+    logits = [S.FullyConnected(S.tanh(out), *after, num_hidden=7) for out in outputs]
     joined = S.Concat(*logits, dim=0)
     return S.Group([joined, *logits[1:3], *steps[:2]]) if seen else joined
 
@@ -202,10 +195,7 @@ def several_shapes(dtype):
 
 SEQUENCE, SQUARE = {"data": NTC}, {"data": (ROWS, STEPS, UNITS)}
 TOKENS = {"data": np.arange(ROWS * STEPS).reshape(ROWS, STEPS) % 9}
-PIECES = {
-    (0, False): ((2 * STEPS, ROWS, 2), 2),
-    (1, True): ((ROWS, STEPS, 2, 2), ROWS),
-}
+PIECES = {(0, False): ((2 * STEPS, ROWS, 2), 2), (1, True): ((ROWS, STEPS, 2, 2), ROWS)}
 HALVES = [("float16", 5e-3)]
 BY_NAME = {"grad_req": dict.fromkeys(("data", "c_i2h_weight", "c_h2h_bias"), "add")}
 
@@ -227,8 +217,7 @@ NETWORKS = {
     "of shapes": row(several_shapes, {"image": (ROWS, FEATURES, 1, 1), "words": (ROWS, 4, FEATURES)}, 1),
     **{f"{name} in halves": row(merged(partial(cell, name)), SEQUENCE, 1, dtypes=HALVES) for name in CELLS},
 }
-for key in PIECES:
-    shape, rows = PIECES[key]
+for key, (shape, rows) in PIECES.items():
     shapes = {"data": shape, "begin": (rows, UNITS)}
     NETWORKS[f"pieces {key}"] = row(partial(pieces, *key), shapes, 1, "stacked")
 for links, count in ({(0, 4): 1}, 2), ({(0, 4): 1, (1, 3): 0}, 1), ({(0, 4): 4}, 2):
@@ -240,9 +229,8 @@ for count, steps, missing in (6, 2, ()), (3, 3, ()), (1, 5, (1,)), (1, 5, (1, 3)
     NETWORKS[f"maps {count} {missing}"] = row(make, {"data": (ROWS, steps, UNITS)}, min(count, steps))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks(name):
-    make, shapes, chains, absent, options = NETWORKS[name]
+@pytest.mark.parametrize(("make", "shapes", "chains", "absent", "options"), NETWORKS.values(), ids=NETWORKS)
+def test_networks(make, shapes, chains, absent, options):
     compare(make, shapes, chains, **options)
     assert not absent & {step.name for step in steps_in(make("float32"), shapes)}
 

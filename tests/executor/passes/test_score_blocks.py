@@ -11,7 +11,6 @@ from helpers.switched import same_with_and_without
 S = mx.sym
 NAME = "score_blocks"
 CLASSES = 2048
-SHAPE = {"data": (700, 6)}
 DATA = S.Variable("data")
 
 
@@ -43,14 +42,11 @@ IGNORING = {"use_ignore": True, "ignore_label": 2}
 NO_CLASS = np.random.RandomState(0).choice([-5, -1, 0, CLASSES - 1, CLASSES, 9999.0], 700)
 
 
-ATTRS = [
-    {"grad_scale": 0.3},
-    {"use_ignore": True, "ignore_label": 0, "normalization": "valid"},
-    {"normalization": "batch"},
-]
+VALID = {"use_ignore": True, "ignore_label": 0, "normalization": "valid"}
+ATTRS = [{"grad_scale": 0.3}, VALID, {"normalization": "batch"}]
 CASES = {
     **{f"{attrs}": row(softmax(**attrs)) for attrs in ATTRS},
-    "predicting": row(softmax(**ATTRS[1]), is_train=False),
+    "predicting": row(softmax(**VALID), is_train=False),
     "add": row(softmax(), grad_req="add"),
     "of the weight": row(softmax(), **requests("null", "write")),
     "of the bias": row(softmax(), **requests("null", "null")),
@@ -68,15 +64,14 @@ CASES = {
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("case", CASES)
-def test_results_are_those_without(case):
-    net, count, shape, options = CASES[case]
+@pytest.mark.parametrize(("net", "count", "shape", "options"), CASES.values(), ids=CASES)
+def test_results_are_those_without(net, count, shape, options):
     assert same_with_and_without(net, {"data": shape}, NAME, **options).get(NAME, 0) == count
 
 
-def bound(net=None, **shapes):
+def bound():
     """Bind a net; its weight is drawn, all else is 0."""
-    one = (softmax() if net is None else net).simple_bind(mx.cpu(), **(shapes or SHAPE))
+    one = softmax().simple_bind(mx.cpu(), data=(700, 6))
     weight = one.arg_dict["scores_weight"]
     weight[:] = mx.nd.array(np.random.RandomState(0).randn(*weight.shape))
     return one
@@ -84,20 +79,6 @@ def bound(net=None, **shapes):
 
 def bias_gradient(one):
     return one.grad_dict["scores_bias"].asnumpy()
-
-
-def test_against_the_formula():
-    rng = np.random.RandomState(0)
-    x, w, y = rng.randn(600, 4), rng.randn(CLASSES, 4), rng.randint(0, CLASSES, 600)
-    one = softmax(scores(no_bias=True)).simple_bind(mx.cpu(), data=(600, 4))
-    out = one.forward(is_train=True, data=x, scores_weight=w, softmax_label=y)[0].asnumpy()
-    one.backward()
-    p = np.exp(x @ w.T - (x @ w.T).max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    np.testing.assert_allclose(out, p, atol=1e-6)
-    p[np.arange(600), y] -= 1
-    np.testing.assert_allclose(one.grad_dict["data"].asnumpy(), p @ w, atol=1e-4)
-    np.testing.assert_allclose(one.grad_dict["scores_weight"].asnumpy(), p.T @ x, atol=1e-4)
 
 
 @pytest.mark.parametrize("write", ["array", "batch"])

@@ -46,19 +46,17 @@ CASES = {
 
 
 @pytest.mark.parametrize("frozen", ["", "conv_weight", "data"])
-@pytest.mark.parametrize("case", CASES)
-def test_results_are_those_without(case, frozen, products):
-    symbol, shape = CASES[case]
+@pytest.mark.parametrize(("symbol", "shape"), CASES.values(), ids=CASES)
+def test_results_are_those_without(symbol, shape, frozen, products):
     req = {name: "null" if name == frozen else "write" for name in symbol.list_arguments()}
     assert same_with_and_without(symbol, {"data": shape}, NAME, rtol=2e-6, grad_req=req)[NAME] == 1
     assert products
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "least"),
-    [((2, 3, 9, 9), "float32", 1), (SHAPE, "float64", 1), (SHAPE, "float32", 433)],
-    ids=["positions", "type", "small weight"],
-)
+OTHERS = [((2, 3, 9, 9), "float32", 1), (SHAPE, "float64", 1), (SHAPE, "float32", 433)]
+
+
+@pytest.mark.parametrize(("shape", "dtype", "least"), OTHERS, ids=["positions", "type", "small weight"])
 def test_sizes_and_types_decide_when_it_runs(shape, dtype, least, products, monkeypatch):
     monkeypatch.setattr(MODULE, "_MIN_WEIGHT", least)
     assert same_with_and_without(net(), {"data": shape}, NAME, dtype=dtype)[NAME] == 1

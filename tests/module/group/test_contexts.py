@@ -18,10 +18,11 @@ def test_work_between_has_the_share_of_one_context(count, share):
     assert (seen, torch.get_num_threads()) == ([share], 4)
 
 
+SLOW = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-@pytest.mark.parametrize(
-    "count", [20, pytest.param(4000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
-)
+@pytest.mark.parametrize("count", [20, pytest.param(4000, marks=SLOW)])
 def test_contexts_run_in_forked_processes(count):
     """The first tensors saved for gradients there, by two threads at a time, crashed one process in a few hundred."""
     program = TESTS / "programs" / "contexts_in_forks.py"

@@ -14,18 +14,8 @@ X = np.arange(48, dtype="float32").reshape(4, 3, 4) - 20
 TYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
 
 
-FORWARD = [
-    (0, -1),
-    (0, 0, -1),
-    (-1, 4),
-    (-3, 0),
-    (-3, 4),
-    (0, -4, 3, 1, 0),
-    (-4, -1, 2, -2),
-    (-2,),
-    (-2, 1, 1),
-]
-FORWARD += [(0, -3), (-1,), (0, 2, -1, 3)]
+FORWARD = [(0, -1), (0, 0, -1), (-1, 4), (-3, 0), (-3, 4), (0, -4, 3, 1, 0), (-4, -1, 2, -2), (-2,)]
+FORWARD += [(-2, 1, 1), (0, -3), (-1,), (0, 2, -1, 3)]
 
 
 def test_reshape():
@@ -85,16 +75,14 @@ def test_types_that_are_joined():
     check_op("amp_multicast", X.astype("float16"), X, num_outputs=2, cast_narrow=[True, False])
     check_op("amp_cast", X, types=["int32", "float32"], dtype="float16")
     check_op("Cast", np.array([0.0, 1.7, 3.2], "float32"), dtype=TYPES)
-    net = S.Cast(S.Cast(S.Variable("x"), dtype="bfloat16") * 3, dtype="float32")
-    model = exported(net, {"x": X})
+    model = exported(S.Cast(S.Cast(S.Variable("x"), dtype="bfloat16") * 3, dtype="float32"), {"x": X})
     assert onnx.TensorProto.BFLOAT16 in {each.i for node in model.graph.node for each in node.attribute}
 
 
 def test_a_chain_of_dynamic_shapes():
     tall = S.repeat(S.Variable("x"), repeats=3, axis=0)
     net = S.Reshape(S.broadcast_like(S.zeros_like(tall), tall) + tall, shape=(-4, -1, 3, -2))
-    model = check_same(net, {"x": X}, dynamic={"x": {0: "batch"}})
-    more = np.concatenate([X, X, X])
+    model, more = check_same(net, {"x": X}, dynamic={"x": {0: "batch"}}), np.concatenate([X, X, X])
     found = runtime_outputs(model, {"x": more})[0]
     np.testing.assert_array_equal(found, np.repeat(more, 3, 0).reshape(12, 3, 3, 4))
 
@@ -125,8 +113,7 @@ def test_picking(dtype):
 @pytest.mark.parametrize("opset", [13, 16, 21])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
 def test_scattered_elements_add_up(opset, dtype):
-    index = np.array([[0, 3, 0], [2, 0, 2]], "int64")
-    part = DATA[:3, 0].astype(dtype)
+    index, part = np.array([[0, 3, 0], [2, 0, 2]], "int64"), DATA[:3, 0].astype(dtype)
     check_op("_backward_gather_nd", part, index, shape=(4, 3, 2), opset=opset)
     check_op("_backward_gather_nd", part[:, 0], index, shape=(4, 3), opset=opset)
     check_op("_scatter_add_nd", DATA.astype(dtype), part, index, opset=opset)

@@ -44,9 +44,6 @@ def test_elimination(size):
     check_op("_linalg_gelqf", drawn(2, size, size))
     check_op("_linalg_gelqf", drawn(size, size + 3))
     check_sizes("_linalg_inverse", drawn(2, size, size) + 2 * eye(size))
-    for swapped in (
-        np.roll(eye(size), 1, 0),
-        np.array([[1e-6, 1], [1, 0]]),
-    ):  # the greatest element is not first
+    for swapped in (np.roll(eye(size), 1, 0), np.array([[1e-6, 1], [1, 0]])):  # the greatest is not first
         check_op("_linalg_inverse", swapped, rtol=1e-8)
         check_op("_linalg_gelqf", swapped)

@@ -16,10 +16,8 @@ LAYERS = [
     ((2, 4, 7), "Convolution", {"kernel": (3,), "num_filter": 2, "no_bias": True}, 1),
     ((2, 4, 3, 3), "Deconvolution", {"kernel": (2, 3), "stride": (2, 2), "num_filter": 6, "num_group": 2}, 1),
     (
-        (2, 3, 3, 4),
-        "Deconvolution",
-        {"kernel": (2, 2), "num_filter": 3, "layout": "NHWC", "no_bias": False},
-        -1,
+        *((2, 3, 3, 4), "Deconvolution"),
+        *({"kernel": (2, 2), "num_filter": 3, "layout": "NHWC", "no_bias": False}, -1),
     ),
     ((2, 4, 3), "FullyConnected", {"num_hidden": 5}, 1),
     ((2, 4, 3), "FullyConnected", {"num_hidden": 5, "flatten": False, "no_bias": True}, -1),
@@ -50,10 +48,7 @@ def test_layers(shape, layer, attrs, axis, fixed):
 
 @pytest.mark.parametrize("reason", ["axis", "statistics", "unknown", "read by another", "shared weight"])
 def test_what_stays(reason):
-    shape, layer, attrs, axis = LAYERS[0]
-    net = network(
-        shape, layer, attrs, 2 if reason == "axis" else axis, output_mean_var=reason == "statistics"
-    )
+    net = network(*LAYERS[0][:3], 2 if reason == "axis" else 1, output_mean_var=reason == "statistics")
     symbol, params = net.symbol, net.params
     if reason == "unknown":
         params = [name for name in params if name != "norm_beta"]

@@ -43,14 +43,9 @@ def test_convolutions_of_all_layouts(layer, layout, groups):
     rank = LAYOUTS[layout]
     spatial = (7, 6, 5)[:rank]
     shape = (*spatial, 4) if layout.endswith("C") else (4, *spatial)
-    attrs = {
-        "kernel": (3, 2, 2)[:rank],
-        "stride": (2, 1, 2)[:rank],
-        "pad": (1, 0, 1)[:rank],
-        "layout": layout,
-    }
+    attrs = {"kernel": (3, 2, 2)[:rank], "stride": (2, 1, 2)[:rank], "pad": (1, 0, 1)[:rank]}
     attrs |= {"adj": (1, 0, 1)[:rank]} if layer == "Deconvolution" else {"dilate": (2, 1, 1)[:rank]}
-    symbol = getattr(S, layer)(X, num_filter=6, num_group=groups, no_bias=groups == 2, name="op", **attrs)
+    symbol = getattr(S, layer)(X, num_filter=6, num_group=groups, no_bias=groups == 2, layout=layout, **attrs)
     net = with_parameters(symbol, values(2, *shape))
     check_dynamic(symbol, net.arrays, values(5, *shape), True, net.params)
 
@@ -69,10 +64,8 @@ def test_layer_norm(axis, statistics, opset):
 
 @walks(product((1, 2, 4), (False, True)))
 def test_group_norm_of_pictures_of_any_size(groups, statistics):
-    net = with_parameters(
-        S.GroupNorm(X, num_groups=groups, output_mean_var=statistics, name="op"), values(2, 4, 5, 3)
-    )
-    dynamic = {"x": {0: "batch", 2: "height", 3: "width"}}
+    symbol = S.GroupNorm(X, num_groups=groups, output_mean_var=statistics, name="op")
+    net, dynamic = with_parameters(symbol, values(2, 4, 5, 3)), {"x": {0: "batch", 2: "height", 3: "width"}}
     check_dynamic(net.symbol, net.arrays, values(3, 4, 2, 6), dynamic, net.params)
 
 

@@ -18,8 +18,7 @@ STEPS, ROWS, FEATURES, UNITS = 5, 3, 2, 4
 
 def network(mode, layers=1, both=False, lengths=False, states=True, rows=ROWS, steps=STEPS):
     """Return an RNN and values of its inputs."""
-    rng = np.random.RandomState(0)
-    state = (layers * (1 + both), rows, UNITS)
+    rng, state = np.random.RandomState(0), (layers * (1 + both), rows, UNITS)
     arrays = {"data": rng.randn(steps, rows, FEATURES)}
     arrays["parameters"] = 0.5 * rng.randn(vector_size(mode, layers, FEATURES, UNITS, both))
     arrays["state"] = rng.randn(*state)
@@ -79,10 +78,8 @@ def test_interleaved_attention(opset):
     check_dynamic(symbol, {"x": floats(5, 2, 24)}, {"x": floats(7, 3, 24)}, {"x": ANY}, opset=opset)
     weights = mx.sym.softmax(contrib.interleaved_matmul_encdec_qk(x, kv, heads=2))
     symbol = contrib.interleaved_matmul_encdec_valatt(kv, weights, heads=2)
-    first, other = (
-        {"x": floats(steps, rows, 8), "kv": floats(source, rows, 16)}
-        for steps, rows, source in ((5, 2, 3), (4, 3, 9))
-    )
+    sizes = (5, 2, 3), (4, 3, 9)
+    first, other = ({"x": floats(n, rows, 8), "kv": floats(source, rows, 16)} for n, rows, source in sizes)
     check_dynamic(symbol, first, other, {"x": ANY, "kv": {0: "source", 1: "batch"}}, opset=opset)
 
 
@@ -91,22 +88,15 @@ def test_scaling_by_a_length_that_is_not_known():
     check_dynamic(symbol, {"x": floats(2, 4)}, {"x": floats(2, 9)}, {"x": {1: "width"}})
 
 
-# sequences of different lengths, with other numbers of steps and rows than at export
-
-OPERATORS = ("SequenceMask", "SequenceLast", "SequenceReverse")
-
-
 # loops and branches go out as Scan, Loop and If, with the outputs recorded from MXNet 1.9.1
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
 @pytest.mark.parametrize("name", RUN)
 def test_loops_and_branches_give_what_mxnet_gives(name, opset):
-    symbol = BUILDERS[name][0](mx)
-    arrays = recorded(name, "in")
+    symbol, arrays = BUILDERS[name][0](mx), recorded(name, "in")
     params = [key for key in arrays if key.endswith(("weight", "bias"))]
-    model = check_same(symbol, arrays, params, opset=opset)
-    for i, found in enumerate(runtime_outputs(model, arrays)):
+    for i, found in enumerate(runtime_outputs(check_same(symbol, arrays, params, opset=opset), arrays)):
         np.testing.assert_allclose(found, recorded(name, "out")[str(i)], rtol=1e-5, atol=1e-6)
 
 

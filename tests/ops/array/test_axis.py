@@ -28,21 +28,17 @@ def test_axes_move_in_both_directions(dims, draw):
 
 
 test_values = values_test(
-    [
-        ("transpose", (count(2, 3, 4),), {"axes": (-1, 0, -2)}, lambda x: x.transpose(2, 0, 1)),
-        *[
-            ("squeeze", (x,), {"axis": axis}, x.reshape(shape))
-            for x, axis, shape in [
-                (ODD, None, (2,)), (ODD, 0, (2, 1)), (ODD, -1, (1, 2)), (ODD, (0, 2), (2,)), (ODD, (), (1, 2, 1)),
-                (f8([[5]]), None, (1,)), (f8([[5]]), (0, 1), (1,)),
-            ]
-        ],
-    ]
+    ("transpose", (count(2, 3, 4),), {"axes": (-1, 0, -2)}, lambda x: x.transpose(2, 0, 1)),
+    *[
+        ("squeeze", (x,), {"axis": axis}, x.reshape(shape))
+        for x, axis, shape in [
+            (ODD, None, (2,)), (ODD, 0, (2, 1)), (ODD, -1, (1, 2)), (ODD, (0, 2), (2,)), (ODD, (), (1, 2, 1)),
+            (f8([[5]]), None, (1,)), (f8([[5]]), (0, 1), (1,)),
+        ]
+    ],
 )  # fmt: skip
 test_shapes = rules_test(
-    [
-        ("squeeze", [(0, 1, 4)], {"axis": 1}, None, [(0, 4)]),
-        ("squeeze", [(0, 1, 4)], {}, None, [None]),
-        ("depth_to_space", [(0, 8, 3, 2)], {"block_size": 2}, None, [(0, 2, 6, 4)]),
-    ]
+    ("squeeze", [(0, 1, 4)], {"axis": 1}, None, [(0, 4)]),
+    ("squeeze", [(0, 1, 4)], {}, None, [None]),
+    ("depth_to_space", [(0, 8, 3, 2)], {"block_size": 2}, None, [(0, 2, 6, 4)]),
 )

@@ -4,18 +4,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmodule import ops
 from helpers.arrays import randn
 from helpers.op_case import OpCase, check_value, rules_test, shapes, values_test
 
 DIMS = st.lists(st.integers(1, 3), min_size=1, max_size=4)
 X = randn(2, 3, 4)
-CUTS = [  # attributes, what NumPy calls them
-    ({"indices": (0, 1, 2)}, [1, 2]),
-    ({"indices": (0, 1)}, [1]),
-    ({"indices": (), "sections": 3}, 3),
-    ({"indices": (0,)}, []),
-]
+# attributes, what NumPy calls them
+CUTS = [({"indices": (0, 1, 2)}, [1, 2]), ({"indices": (), "sections": 3}, 3), ({"indices": (0,)}, [])]
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -32,26 +27,16 @@ def test_split_and_its_rule_in_both_directions(dims, count, squeeze, draw):
         assert found == ([tuple(dims)], outs)
 
 
-def test_outputs_of_split_are_numbered_even_a_single_one():
-    op = ops.get("split")
-    for count, names in ((1, ("output0",)), (2, ("output0", "output1"))):
-        assert op.output_names(op.parse({"num_outputs": count})) == names
-
-
 test_values = values_test(
-    [
-        ("stack", (randn(2, 3),) * 3, {"axis": -3}, np.stack([randn(2, 3)] * 3, -3)),
-        *[("add_n", (randn(2, 3),) * count, {}, count * randn(2, 3)) for count in (1, 5)],
-        *[("_split_v2", (X,), {**attrs, "axis": 1}, tuple(np.split(X, places, 1))) for attrs, places in CUTS],
-        ("_split_v2", (X,), {"indices": (0, 1, 2), "axis": 1, "squeeze_axis": True}, tuple(X[:, i] for i in range(3))),
-    ]
+    ("stack", (randn(2, 3),) * 3, {"axis": -3}, np.stack([randn(2, 3)] * 3, -3)),
+    *[("add_n", (randn(2, 3),) * count, {}, count * randn(2, 3)) for count in (1, 5)],
+    *[("_split_v2", (X,), {**attrs, "axis": 1}, tuple(np.split(X, places, 1))) for attrs, places in CUTS],
+    ("_split_v2", (X,), {"indices": (0, 1, 2), "axis": 1, "squeeze_axis": True}, tuple(X[:, i] for i in range(3))),
 )  # fmt: skip
 test_shapes = rules_test(
-    [
-        ("Concat", [(6, 5, 8), (0, 0, 8)], {"dim": 1}, [(6, 5, 8), (6, 0, 8)], [(6, 0, 8)]),
-        ("Concat", [None, None], {"dim": 1}, [None, None], [None]),
-        *[("stack", [None] * 3, {"axis": axis}, [(2, 3)] * 3, None, [(3, 2, 3)]) for axis in (-3, 0)],
-        ("stack", [None] * 4, {"axis": -1}, [(2, 3)] * 4, None, [(2, 3, 4)]),
-        ("add_n", [(5, 0), (0, 4)], {}, [(5, 4), (5, 4)], None),
-    ]
+    ("Concat", [(6, 5, 8), (0, 0, 8)], {"dim": 1}, [(6, 5, 8), (6, 0, 8)], [(6, 0, 8)]),
+    ("Concat", [None, None], {"dim": 1}, [None, None], [None]),
+    *[("stack", [None] * 3, {"axis": axis}, [(2, 3)] * 3, None, [(3, 2, 3)]) for axis in (-3, 0)],
+    ("stack", [None] * 4, {"axis": -1}, [(2, 3)] * 4, None, [(2, 3, 4)]),
+    ("add_n", [(5, 0), (0, 4)], {}, [(5, 4), (5, 4)], None),
 )

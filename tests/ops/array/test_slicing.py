@@ -51,31 +51,27 @@ LIKE = [
     (randn(1, 9, 2), {"axes": (0, -1)}, np.s_[:1, :, :2]),
 ]
 test_values = values_test(
-    [
-        *[
-            ("slice_axis", (X,), {"axis": axis, "begin": begin, "end": end}, X[:, begin:end])
-            for axis, begin, end in [(1, 0, 3), (1, 1, None), (-2, -2, -1), (1, -3, 2)]
-        ],
-        *[("slice_like", (X, other), attrs, X[index]) for other, attrs, index in LIKE],
-        ("slice_like", (X[0].astype("f4"), np.zeros((2, 3), "i4")), {}, X[0, :2, :3].astype("f4")),
-        ("_unravel_index", (i8([[0, 1, 2], [3, 4, 5]]),), {"shape": (3, 2)},
-         np.stack(np.unravel_index(count(2, 3, dtype="i8"), (3, 2)))),
-        ("_unravel_index", (i8([2**59 + 12345, 2**60 - 1]),), {"shape": (2**20,) * 3},
-         i8([[2**19, 2**20 - 1], [0, 2**20 - 1], [12345, 2**20 - 1]])),
-        ("_ravel_multi_index", (i8([[2**19, 2**20 - 1], [0, 2**20 - 1], [12345, 2**20 - 1]]),), {"shape": (2**20,) * 3},
-         i8([2**59 + 12345, 2**60 - 1])),
-        ("_unravel_index", (i8([5, 100]),), {"shape": (-1, 4)}, i8([[1, 25], [1, 0]])),
-        ("_ravel_multi_index", (i8([[1, 25], [1, 0]]),), {"shape": (-1, 4)}, i8([5, 100])),
-    ]
+    *[
+        ("slice_axis", (X,), {"axis": axis, "begin": begin, "end": end}, X[:, begin:end])
+        for axis, begin, end in [(1, 0, 3), (1, 1, None), (-2, -2, -1), (1, -3, 2)]
+    ],
+    *[("slice_like", (X, other), attrs, X[index]) for other, attrs, index in LIKE],
+    ("slice_like", (X[0].astype("f4"), np.zeros((2, 3), "i4")), {}, X[0, :2, :3].astype("f4")),
+    ("_unravel_index", (i8([[0, 1, 2], [3, 4, 5]]),), {"shape": (3, 2)},
+     np.stack(np.unravel_index(count(2, 3, dtype="i8"), (3, 2)))),
+    ("_unravel_index", (i8([2**59 + 12345, 2**60 - 1]),), {"shape": (2**20,) * 3},
+     i8([[2**19, 2**20 - 1], [0, 2**20 - 1], [12345, 2**20 - 1]])),
+    ("_ravel_multi_index", (i8([[2**19, 2**20 - 1], [0, 2**20 - 1], [12345, 2**20 - 1]]),), {"shape": (2**20,) * 3},
+     i8([2**59 + 12345, 2**60 - 1])),
+    ("_unravel_index", (i8([5, 100]),), {"shape": (-1, 4)}, i8([[1, 25], [1, 0]])),
+    ("_ravel_multi_index", (i8([[1, 25], [1, 0]]),), {"shape": (-1, 4)}, i8([5, 100])),
 )  # fmt: skip
 
 test_shapes = rules_test(
-    [
-        ("slice_axis", [(0, 5, 0)], {"axis": 1, "begin": 0, "end": 2}, [(6, 5, 8)], None, [(6, 2, 8)]),
-        ("slice_axis", [(0, 4, 8)], {"axis": 1, "begin": 0, "end": 2}, None, [(0, 2, 8)]),
-        ("slice", [(0, 4, 8)], {"begin": (0, 1), "end": (2, 3)}, None, [(0, 2, 8)]),
-        ("_slice_assign", [(3, 3), None], {"begin": (0, 1), "end": (2, 3)}, [(3, 3), (2, 2)], [(3, 3)]),
-        ("_ravel_multi_index", [None], {"shape": (3, 2)}, [(2, 7)], None, [(7,)]),
-        ("_unravel_index", [None], {"shape": (3, 2)}, [(7,)], None, [(2, 7)]),
-    ]
+    ("slice_axis", [(0, 5, 0)], {"axis": 1, "begin": 0, "end": 2}, [(6, 5, 8)], None, [(6, 2, 8)]),
+    ("slice_axis", [(0, 4, 8)], {"axis": 1, "begin": 0, "end": 2}, None, [(0, 2, 8)]),
+    ("slice", [(0, 4, 8)], {"begin": (0, 1), "end": (2, 3)}, None, [(0, 2, 8)]),
+    ("_slice_assign", [(3, 3), None], {"begin": (0, 1), "end": (2, 3)}, [(3, 3), (2, 2)], [(3, 3)]),
+    ("_ravel_multi_index", [None], {"shape": (3, 2)}, [(2, 7)], None, [(7,)]),
+    ("_unravel_index", [None], {"shape": (3, 2)}, [(7,)], None, [(2, 7)]),
 )

@@ -9,23 +9,19 @@ from helpers.op_case import gradients_test, rules_test, values_test
 TIES, X = f4([3, 1, 3, 2, 1]), f8([[3, 1, 2], [4, 6, 5]])
 BOOLS, BYTES, SUMMED = np.array([[True, True], [False, True]]), i1([100, 100]), count(2, 3)
 test_values = values_test(
-    [
-        ("argsort", (TIES,), {"is_ascend": False}, f4([0, 2, 3, 1, 4])),
-        ("topk", (TIES,), {"k": 2}, f4([0, 2])),
-        *[("cumsum", (SUMMED,), {"axis": a}, lambda x, a=a: np.cumsum(x, a)) for a in (None, 1, -1)],
-        ("cumsum", (BYTES,), {}, i1([100, -56])),
-        ("cumsum", (BYTES,), {"dtype": "int32"}, i4([100, 200])),
-        ("cumsum", (BOOLS,), {"axis": 1}, i8([[1, 2], [0, 1]])),
-    ]
+    ("argsort", (TIES,), {"is_ascend": False}, f4([0, 2, 3, 1, 4])),
+    ("topk", (TIES,), {"k": 2}, f4([0, 2])),
+    *[("cumsum", (SUMMED,), {"axis": a}, lambda x, a=a: np.cumsum(x, a)) for a in (None, 1, -1)],
+    ("cumsum", (BYTES,), {}, i1([100, -56])),
+    ("cumsum", (BYTES,), {"dtype": "int32"}, i4([100, 200])),
+    ("cumsum", (BOOLS,), {"axis": 1}, i8([[1, 2], [0, 1]])),
 )
 test_gradients_by_hand = gradients_test(
-    [
-        ("topk", (X,), {"k": 2, "ret_typ": "value"}, [[[1, 0, 1], [0, 1, 1]]]),
-        ("argsort", (X,), {}, [np.zeros((2, 3))]),
-    ]
+    ("topk", (X,), {"k": 2, "ret_typ": "value"}, [[[1, 0, 1], [0, 1, 1]]]),
+    ("argsort", (X,), {}, [np.zeros((2, 3))]),
 )
 test_shapes = rules_test(
-    [("topk", [(0, 4)], {"k": 2}, None, [(0, 2)]), ("sort", [(0, 4)], {"axis": None}, None, [None])]
+    ("topk", [(0, 4)], {"k": 2}, None, [(0, 2)]), ("sort", [(0, 4)], {"axis": None}, None, [None])
 )
 
 

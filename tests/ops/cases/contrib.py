@@ -14,16 +14,9 @@ KERNEL = {"kernel": (2, 2), "num_filter": 2}
 GRID = {"stride": (2, 2), "pad": (1, 1), "dilate": (2, 2), "num_group": 2, "num_deformable_group": 2}
 ROTATED = f8([[1, 6, 5, 7, 4, 30], [0, 5, 5, 30, 3, -75], [1, 1, 2, 4, 4, 0]])
 MODULATED = "_contrib_ModulatedDeformableConvolution"
-EVENTS = (
-    np.full((1, 2), 0.7),
-    FEW,
-    f8([1, 2]),
-    np.zeros((1, 2)),
-    f8([[0.5, 0.25, 1]]),
-    i4([[0, 0, 1]]),
-    f8([3]),
-    f8([2]),
-)
+POOLED = {"pooled_size": (2, 3), "spatial_scale": 0.5, "sampling_ratio": 2}
+EVENTS = np.full((1, 2), 0.7), FEW, f8([1, 2]), np.zeros((1, 2)), f8([[0.5, 0.25, 1]]), i4([[0, 0, 1]])
+EVENTS += f8([3]), f8([2])
 
 
 def normal(*shape):
@@ -47,6 +40,8 @@ def sketch(x, h, s):
     return out
 
 
+BATCH = normal(2, 4, 4, 4), OFFSETS, RANDOM.rand(2, 8, 2, 2), normal(2, 2, 2, 2), normal(2)
+ONE = normal(1, 2, 3, 3), normal(1, 8, 2, 2), RANDOM.rand(1, 4, 2, 2), normal(2, 2, 2, 2)
 # deformable and rotated ones: MXNet's CPU build has no gradient; their values are recorded
 CASES = [
     OpCase("_contrib_fft", (X,), {}, fft),
@@ -55,20 +50,7 @@ CASES = [
     OpCase("_contrib_getnnz", (GRAPH,), {"axis": 1}, lambda x: (x != 0).sum(1), no_grad=COUNTS),
     OpCase("_contrib_edge_id", (GRAPH, f8([0, 0]), f8([1, 0])), {}, lambda *_: f8([5, -1]), no_grad=COUNTS),
     OpCase("_contrib_hawkesll", EVENTS, {}, grad=(0, 1, 2)),
-    OpCase(
-        MODULATED,
-        (normal(2, 4, 4, 4), OFFSETS, RANDOM.rand(2, 8, 2, 2), normal(2, 2, 2, 2), normal(2)),
-        KERNEL | GRID,
-    ),
-    OpCase(
-        MODULATED,
-        (normal(1, 2, 3, 3), normal(1, 8, 2, 2), RANDOM.rand(1, 4, 2, 2), normal(2, 2, 2, 2)),
-        {**KERNEL, "no_bias": True},
-    ),
-    OpCase(
-        "_contrib_RROIAlign",
-        (normal(2, 2, 5, 6), ROTATED),
-        {"pooled_size": (2, 3), "spatial_scale": 0.5, "sampling_ratio": 2},
-        grad=(0,),
-    ),
+    OpCase(MODULATED, BATCH, KERNEL | GRID),
+    OpCase(MODULATED, ONE, {**KERNEL, "no_bias": True}),
+    OpCase("_contrib_RROIAlign", (normal(2, 2, 5, 6), ROTATED), POOLED, grad=(0,)),
 ]

@@ -6,7 +6,7 @@ from helpers.arrays import f4, f8
 from helpers.op_case import OpCase
 
 X, Y = np.random.RandomState(1).uniform(-2, 2, (2, 3, 4))
-ROWS, PART = f8([2, 0, 3]), Y[:2, 0].copy()
+ROWS, PART, MIXED = f8([2, 0, 3]), Y[:2, 0].copy(), (f4(X), Y.astype("f2"), Y)
 COUNTS = "positions and counts have none"
 
 
@@ -31,23 +31,11 @@ CASES = [
     OpCase("_CrossDeviceCopy", (X,), {}, lambda x: x),
     OpCase("_scale_gradient", (X, f8([3])), {}, lambda x, f: x, no_grad="scales it: contrib/test_arrays.py"),
     OpCase("_rnn_param_concat", (X, Y[:1]), {"dim": 0}, lambda x, y: np.concatenate([x, y])),
-    OpCase(
-        "_zeros_without_dtype",
-        (),
-        {"shape": (2, 3), "dtype": 1},
-        lambda: np.zeros((2, 3)),
-        no_grad="no inputs",
-    ),
+    OpCase("_zeros_without_dtype", (), {"shape": 3, "dtype": 1}, lambda: np.zeros(3), no_grad="no inputs"),
     OpCase("_onehot_encode", (ROWS, X), {}, lambda i, x: np.eye(4)[i.astype(int)], no_grad=COUNTS),
     OpCase("fill_element_0index", (X, Y[:, 0].copy(), ROWS), {}, filled, grad=(0, 1)),
     OpCase("_scatter_set_nd", (X, PART, np.array([[0, 2], [1, 3]])), {"shape": (3, 4)}, set_at, grad=(0, 1)),
     OpCase("_scatter_add_nd", (X, PART, np.array([[0, 0], [1, 1]])), {}, added, grad=(0, 1)),
-    OpCase(
-        "amp_multicast",
-        (f4(X), Y.astype("f2"), Y),
-        {},
-        lambda x, y, z: (x, f4(y), z),
-        no_grad="tested by Cast",
-    ),
+    OpCase("amp_multicast", MIXED, {}, lambda x, y, z: (x, f4(y), z), no_grad="tested by Cast"),
     OpCase("multi_all_finite", (X, f8([1, np.nan])), {}, lambda x, y: np.zeros(1, "f4"), no_grad=COUNTS),
 ]

@@ -24,14 +24,12 @@ def centred(b):
 
 
 test_values = values_test(
-    [
-        ("_contrib_box_nms", (BOXES,), {**NMS, "force_suppress": True}, kept(3, 0)),  # of MXNet's documents
-        ("_contrib_box_nms", (BOXES,), {**NMS, "background_id": 2}, kept(0, 1)),
-        ("_contrib_box_nms", (BOXES,), {"valid_thresh": 2.0}, kept()),
-        ("_contrib_box_iou", (centred(ONE), centred(OTHER)), {"format": "center"}, f8([[1 / 7], [1 / 7]])),
-    ]
+    ("_contrib_box_nms", (BOXES,), {**NMS, "force_suppress": True}, kept(3, 0)),  # of MXNet's documents
+    ("_contrib_box_nms", (BOXES,), {**NMS, "background_id": 2}, kept(0, 1)),
+    ("_contrib_box_nms", (BOXES,), {"valid_thresh": 2.0}, kept()),
+    ("_contrib_box_iou", (centred(ONE), centred(OTHER)), {"format": "center"}, f8([[1 / 7], [1 / 7]])),
 )
-test_shapes = rules_test([("_contrib_box_iou", [(2, 3, 4), (5, 0)], {}, None, [(2, 3, 5)])])
+test_shapes = rules_test(("_contrib_box_iou", [(2, 3, 4), (5, 0)], {}, None, [(2, 3, 5)]))
 
 
 @pytest.mark.parametrize("attrs", [{**NMS, "force_suppress": True}, CENTER])

@@ -20,21 +20,17 @@ def detected(*rows):
 
 NOTHING = detected()[:, :2]
 test_values = values_test(
-    [
-        # an anchor is as high as its size, and as wide in pixels
-        (PRIOR, (np.zeros((2, 3, 1, 2)),), {"sizes": (0.8,), "clip": True, "steps": (0.3, 0.4), "offsets": (0, 1)},
-         f8([[[0.2, 0, 0.6, 0.4], [0.6, 0, 1.0, 0.4]]])),
-        (DETECTION, FOUND, FORCED, detected([0, 0.8, *BOX], [-1, 0.7, *BOX], [-1, 0.6, *BOX])),
-        (DETECTION, (f8([[[0.9, 0.9], [0.1, 0.1]]]), np.zeros((1, 8)), ANCHORS[:, :2]), {"threshold": 0.5}, NOTHING),
-    ]
+    # an anchor is as high as its size, and as wide in pixels
+    (PRIOR, (np.zeros((2, 3, 1, 2)),), {"sizes": (0.8,), "clip": True, "steps": (0.3, 0.4), "offsets": (0, 1)},
+     f8([[[0.2, 0, 0.6, 0.4], [0.6, 0, 1.0, 0.4]]])),
+    (DETECTION, FOUND, FORCED, detected([0, 0.8, *BOX], [-1, 0.7, *BOX], [-1, 0.6, *BOX])),
+    (DETECTION, (f8([[[0.9, 0.9], [0.1, 0.1]]]), np.zeros((1, 8)), ANCHORS[:, :2]), {"threshold": 0.5}, NOTHING),
 )  # fmt: skip
 test_shapes = rules_test(
-    [
-        (PRIOR, [(4, 3, 5, 0)], TWO, None, [(1, 0, 4)]),
-        (PRIOR, [(4, 3, 5, 2)], TWO, None, [(1, 40, 4)]),
-        (TARGET, [(1, 7, 4), (2, 3, 5), None], {}, None, [(2, 28), (2, 28), (2, 7)]),
-        (TARGET, [None, None, (2, 4, 7)], {}, None, [(2, 28), (2, 28), (2, 7)]),
-    ]
+    (PRIOR, [(4, 3, 5, 0)], TWO, None, [(1, 0, 4)]),
+    (PRIOR, [(4, 3, 5, 2)], TWO, None, [(1, 40, 4)]),
+    (TARGET, [(1, 7, 4), (2, 3, 5), None], {}, None, [(2, 28), (2, 28), (2, 7)]),
+    (TARGET, [None, None, (2, 4, 7)], {}, None, [(2, 28), (2, 28), (2, 7)]),
 )
 
 

@@ -10,15 +10,13 @@ ROIS, POOL = f8([[0, 2, 1, 6, 5]]), {"pooled_size": (2, 2), "spatial_scale": 1.0
 CHANNELS, WHOLE = np.arange(8.0)[None, :, None, None] * np.ones((1, 8, 6, 6)), f8([[0, 0, 0, 5, 5]])
 READ = f8([[[[2, 2], [4, 4]], [[3, 5], [3, 5]]]])
 test_values = values_test(
-    [
-        (ALIGN, (PLANES, ROIS), {**POOL, "sample_ratio": 2}, READ),
-        (ALIGN, (PLANES, ROIS), {**POOL, "sample_ratio": 2, "aligned": True}, READ - 0.5),
-        (ROTATED, (PLANES[:, :1], f8([[0, 4, 3, 4, 4, 90]])), {**POOL, "sampling_ratio": 2}, f8([[[[4, 2], [4, 2]]]])),
-        # each bin reads its own channel
-        (ALIGN, (CHANNELS, WHOLE), {**POOL, "position_sensitive": True}, np.arange(8.0).reshape(1, 2, 2, 2)),
-        (SENSITIVE, (CHANNELS, WHOLE), {"pooled_size": 2, "spatial_scale": 1.0, "output_dim": 2},
-         np.arange(8.0).reshape(1, 2, 2, 2)),
-    ]
+    (ALIGN, (PLANES, ROIS), {**POOL, "sample_ratio": 2}, READ),
+    (ALIGN, (PLANES, ROIS), {**POOL, "sample_ratio": 2, "aligned": True}, READ - 0.5),
+    (ROTATED, (PLANES[:, :1], f8([[0, 4, 3, 4, 4, 90]])), {**POOL, "sampling_ratio": 2}, f8([[[[4, 2], [4, 2]]]])),
+    # each bin reads its own channel
+    (ALIGN, (CHANNELS, WHOLE), {**POOL, "position_sensitive": True}, np.arange(8.0).reshape(1, 2, 2, 2)),
+    (SENSITIVE, (CHANNELS, WHOLE), {"pooled_size": 2, "spatial_scale": 1.0, "output_dim": 2},
+     np.arange(8.0).reshape(1, 2, 2, 2)),
 )  # fmt: skip
 
 

@@ -67,9 +67,7 @@ def test_without_pillow_the_message_names_the_extra(monkeypatch):
 
 BORDER = {"top": 1, "bot": 2, "left": 3, "right": 4}
 test_shapes = rules_test(
-    [
-        ("_cvimresize", [(7, 8, 3)], {"w": 4, "h": 5}, [(7, 8, 3)], [(5, 4, 3)]),
-        ("_cvcopyMakeBorder", [(0, 8, 3)], BORDER, None, [(0, 15, 3)]),
-        ("_cvimdecode", [(70,)], {}, None, [None]),
-    ]
+    ("_cvimresize", [(7, 8, 3)], {"w": 4, "h": 5}, [(7, 8, 3)], [(5, 4, 3)]),
+    ("_cvcopyMakeBorder", [(0, 8, 3)], BORDER, None, [(0, 15, 3)]),
+    ("_cvimdecode", [(70,)], {}, None, [None]),
 )

@@ -54,46 +54,40 @@ DIVISIONS = [("div", 0.0, [0] * 3), ("mod", 0.0, [0] * 3), ("rdiv", 9.0, [1, 1, 
 WHOLE = {"elemwise_div": [-3, -1, 0, -1, -2], "_mod": [1, 1, 1, -1, -2], "_power": [49, 9, 1, 0, 0]}
 # integers and bytes: what MXNet 1.9.1 answers
 test_values = values_test(
-    [
-        ("_maximum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
-        ("_minimum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
-        ("_maximum_scalar", (f4([NAN, 1, NAN]),), {"scalar": 2.0}, f4([NAN, 2, NAN])),
-        ("elemwise_div", (ONES, ZEROS), {}, f4([INF, -INF, NAN])),
-        ("_mod", (ONES, ZEROS), {}, ZEROS),
-        ("_mod_scalar", (ONES,), {"scalar": 0.0}, ZEROS),
-        ("_rmod_scalar", (f4([0, -1.5, 2]),), {"scalar": 1.0}, f4([0, -0.5, 1])),
-        ("_mod", (f4([5, -5, 5]), f4([3, 3, -3])), {}, f4([2, 1, -1])),
-        *[
-            (name, (kind(LEFT), kind(RIGHT)), {}, kind(wanted))
-            for kind in (i4, i8)
-            for name, wanted in {**WHOLE, "_hypot": [7, 3, 2, 3, 7], "_greater": [0, 0, 0, 1, 1]}.items()
-        ],
-        ("_plus_scalar", (u1([3, 0]),), {"scalar": 254}, u1([1, 254])),
-        ("_rminus_scalar", (u1([3, 0]),), {"scalar": 2}, u1([255, 2])),
-        ("_mul_scalar", (u1([3, 0]),), {"scalar": 100}, u1([44, 0])),
-        ("elemwise_div", (i4([5, -7, 0]), i4([0, 2, 0])), {}, i4([0, -3, 0])),
-        *[
-            (f"_{name}_scalar", (kind([5, 7, 0]),), {"scalar": scalar}, kind(wanted))
-            for name, scalar, wanted in DIVISIONS
-            for kind in (i1, u1, i4, i8)
-        ],
-        *[("_mod", (kind([5, 7, 0]), kind([0, 0, 0])), {}, kind([0, 0, 0])) for kind in (i1, u1, i4, i8)],
-    ]
+    ("_maximum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
+    ("_minimum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
+    ("_maximum_scalar", (f4([NAN, 1, NAN]),), {"scalar": 2.0}, f4([NAN, 2, NAN])),
+    ("elemwise_div", (ONES, ZEROS), {}, f4([INF, -INF, NAN])),
+    ("_mod", (ONES, ZEROS), {}, ZEROS),
+    ("_mod_scalar", (ONES,), {"scalar": 0.0}, ZEROS),
+    ("_rmod_scalar", (f4([0, -1.5, 2]),), {"scalar": 1.0}, f4([0, -0.5, 1])),
+    ("_mod", (f4([5, -5, 5]), f4([3, 3, -3])), {}, f4([2, 1, -1])),
+    *[
+        (name, (kind(LEFT), kind(RIGHT)), {}, kind(wanted))
+        for kind in (i4, i8)
+        for name, wanted in {**WHOLE, "_hypot": [7, 3, 2, 3, 7], "_greater": [0, 0, 0, 1, 1]}.items()
+    ],
+    ("_plus_scalar", (u1([3, 0]),), {"scalar": 254}, u1([1, 254])),
+    ("_rminus_scalar", (u1([3, 0]),), {"scalar": 2}, u1([255, 2])),
+    ("_mul_scalar", (u1([3, 0]),), {"scalar": 100}, u1([44, 0])),
+    ("elemwise_div", (i4([5, -7, 0]), i4([0, 2, 0])), {}, i4([0, -3, 0])),
+    *[
+        (f"_{name}_scalar", (kind([5, 7, 0]),), {"scalar": scalar}, kind(wanted))
+        for name, scalar, wanted in DIVISIONS
+        for kind in (i1, u1, i4, i8)
+    ],
+    *[("_mod", (kind([5, 7, 0]), kind([0, 0, 0])), {}, kind([0, 0, 0])) for kind in (i1, u1, i4, i8)],
 )
 test_gradients_at_ties_and_zeros = gradients_test(
-    [
-        ("_maximum", (f4([1, 2, 3]), f4([1, 1, 5])), {}, [[1, 1, 0], [0, 0, 1]]),
-        ("_minimum", (f4([1, 2, 3]), f4([1, 1, 5])), {}, [[1, 0, 1], [0, 1, 0]]),
-        ("_minimum_scalar", (f4([1, 2, 3]),), {"scalar": 2.0}, [[1, 1, 0]]),
-        ("_mod", (f4([5, -5, 5]), f4([3, 3, -3])), {}, [[1, 1, 1], [-1, 2, 2]]),
-        ("_power", (f4([0]), f4([0])), {}, [[0], [0]]),
-        ("_power_scalar", (f4([0]),), {"scalar": 0.0}, [[0]]),
-    ]
+    ("_maximum", (f4([1, 2, 3]), f4([1, 1, 5])), {}, [[1, 1, 0], [0, 0, 1]]),
+    ("_minimum", (f4([1, 2, 3]), f4([1, 1, 5])), {}, [[1, 0, 1], [0, 1, 0]]),
+    ("_minimum_scalar", (f4([1, 2, 3]),), {"scalar": 2.0}, [[1, 1, 0]]),
+    ("_mod", (f4([5, -5, 5]), f4([3, 3, -3])), {}, [[1, 1, 1], [-1, 2, 2]]),
+    ("_power", (f4([0]), f4([0])), {}, [[0], [0]]),
+    ("_power_scalar", (f4([0]),), {"scalar": 0.0}, [[0]]),
 )
 test_shapes = rules_test(
-    [
-        ("elemwise_add", [(2, 0), None], {}, [(2, 3), (2, 3)], None, [(0, 3)]),
-        ("broadcast_add", [(0, 4, 8), (1, 0, 1)], {}, None, [(0, 4, 8)]),
-        ("broadcast_add", [None, (2,)], {}, None, [None]),
-    ]
+    ("elemwise_add", [(2, 0), None], {}, [(2, 3), (2, 3)], None, [(0, 3)]),
+    ("broadcast_add", [(0, 4, 8), (1, 0, 1)], {}, None, [(0, 4, 8)]),
+    ("broadcast_add", [None, (2,)], {}, None, [None]),
 )

@@ -8,23 +8,21 @@ from helpers.op_case import call, gradients_test, rules_test, values_test
 
 A, B = randn(2, 3, 4), randn(2, 4, 5)
 test_values = values_test(
-    [
-        *[
-            ("_linalg_gemm2", tuple(np.moveaxis(x, -2, axis) for x in (A, B)), {"axis": axis},
-             np.moveaxis(A @ B, -2, axis))
-            for axis in (0, 1, -3)
-        ],
-        ("_linalg_potrf", (f8([[4, 99], [1, 3]]),), {}, np.linalg.cholesky([[4, 1], [1, 3]])),
-        ("_linalg_trsm", (f8([[2, NAN], [1, 4]]), f8([[2], [9]])), {}, f8([[1], [2]])),
-        ("_linalg_trmm", (f8([[2, 7], [1, 4]]), f8([[2], [9]])), {}, f8([[4], [38]])),
-    ]
+    *[
+        ("_linalg_gemm2", tuple(np.moveaxis(x, -2, axis) for x in (A, B)), {"axis": axis},
+         np.moveaxis(A @ B, -2, axis))
+        for axis in (0, 1, -3)
+    ],
+    ("_linalg_potrf", (f8([[4, 99], [1, 3]]),), {}, np.linalg.cholesky([[4, 1], [1, 3]])),
+    ("_linalg_trsm", (f8([[2, NAN], [1, 4]]), f8([[2], [9]])), {}, f8([[1], [2]])),
+    ("_linalg_trmm", (f8([[2, 7], [1, 4]]), f8([[2], [9]])), {}, f8([[4], [38]])),
 )  # fmt: skip
 test_gradient_of_the_determinant_of_singular_matrices = gradients_test(
-    [("_linalg_det", (f8([[[1, 2], [2, 4]], [[0, 0], [0, 0]], [[1, 0], [0, 2]]]),), {},
-      [[[[0, 0], [0, 0]], [[0, 0], [0, 0]], [[2, 0], [0, 1]]]])]
+    ("_linalg_det", (f8([[[1, 2], [2, 4]], [[0, 0], [0, 0]], [[1, 0], [0, 2]]]),), {},
+  [[[[0, 0], [0, 0]], [[0, 0], [0, 0]], [[2, 0], [0, 1]]]]),
 )  # fmt: skip
 test_shapes = rules_test(
-    [("_linalg_gemm", [(2, 3, 4), (2, 4, 5), None], {}, [(2, 3, 4), (2, 4, 5), (2, 3, 5)], [(2, 3, 5)])]
+    ("_linalg_gemm", [(2, 3, 4), (2, 4, 5), None], {}, [(2, 3, 4), (2, 4, 5), (2, 3, 5)], [(2, 3, 5)])
 )
 
 

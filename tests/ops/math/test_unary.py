@@ -42,33 +42,29 @@ def test_odd_points_are_as_in_mxnet(name, points, values, slopes):
 RANGE = [-3, -1, 0, 2, 5]
 # of integers: what MXNet 1.9.1 answers
 test_values = values_test(
-    [
-        ("sqrt", (i4([4, 5, 9]),), {}, i4([2, 2, 3])),
-        ("reciprocal", (i4([4, 5, 9]),), {}, i4([0, 0, 0])),
-        *[
-            ("clip", (np.array(RANGE).astype(kind),), {"a_min": low, "a_max": high}, np.array(wanted, kind))
-            for kind, low, high, wanted in [
-                ("f4", -0.5, 2.0, [-0.5, -0.5, 0, 2, 2]),
-                ("i4", -0.5, 2.9, [0, 0, 0, 2, 2]),
-                ("u1", -5.0, 300.0, [253, 255, 0, 2, 5]),
-                ("i1", -INF, INF, RANGE),
-            ]
-        ],
-        ("clip", (f4([NAN, 1, 5]),), {"a_min": 0, "a_max": 2}, f4([NAN, 1, 2])),
-        *[
-            ("smooth_l1", (ANY,), attrs, lambda x, s=s: np.where(abs(x) < 1 / s, 0.5 * s * x * x, abs(x) - 0.5 / s))
-            for attrs, s in (({}, 1), ({"scalar": 2.0}, 4))
-        ],
-        ("smooth_l1", (i4([-3, 0, 2]),), {}, i4([2, 0, 1])),
-        ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, f4([0, 0.5, 1, 1])),
-    ]
+    ("sqrt", (i4([4, 5, 9]),), {}, i4([2, 2, 3])),
+    ("reciprocal", (i4([4, 5, 9]),), {}, i4([0, 0, 0])),
+    *[
+        ("clip", (np.array(RANGE).astype(kind),), {"a_min": low, "a_max": high}, np.array(wanted, kind))
+        for kind, low, high, wanted in [
+            ("f4", -0.5, 2.0, [-0.5, -0.5, 0, 2, 2]),
+            ("i4", -0.5, 2.9, [0, 0, 0, 2, 2]),
+            ("u1", -5.0, 300.0, [253, 255, 0, 2, 5]),
+            ("i1", -INF, INF, RANGE),
+        ]
+    ],
+    ("clip", (f4([NAN, 1, 5]),), {"a_min": 0, "a_max": 2}, f4([NAN, 1, 2])),
+    *[
+        ("smooth_l1", (ANY,), attrs, lambda x, s=s: np.where(abs(x) < 1 / s, 0.5 * s * x * x, abs(x) - 0.5 / s))
+        for attrs, s in (({}, 1), ({"scalar": 2.0}, 4))
+    ],
+    ("smooth_l1", (i4([-3, 0, 2]),), {}, i4([2, 0, 1])),
+    ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, f4([0, 0.5, 1, 1])),
 )  # fmt: skip
 test_gradients_at_edges = gradients_test(
-    [
-        ("clip", (f4([0, 1, 1.5, 2, 3]),), {"a_min": 1, "a_max": 2}, [[0, 1, 1, 1, 0]]),
-        ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, [[0, 0.2, 0, 0]]),
-    ]
+    ("clip", (f4([0, 1, 1.5, 2, 3]),), {"a_min": 1, "a_max": 2}, [[0, 1, 1, 1, 0]]),
+    ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, [[0, 0.2, 0, 0]]),
 )
 test_shapes = rules_test(
-    [("sin", [None], {}, [(2, 3)], [(2, 3)], [(2, 3)]), ("sin", [(0, 3)], {}, [(2, 3)], [(2, 3)], [(2, 0)])]
+    ("sin", [None], {}, [(2, 3)], [(2, 3)], [(2, 3)]), ("sin", [(0, 3)], {}, [(2, 3)], [(2, 3)], [(2, 0)])
 )

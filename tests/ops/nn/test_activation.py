@@ -17,12 +17,10 @@ from helpers.walk import walks
 
 DATA = 2 * randn(2, 3, 4)
 test_values = values_test(
-    [
-        ("Activation", (f8([500, -500]),), {"act_type": "softrelu"}, f8([500, 0])),
-        ("Activation", (f8([NAN, -1, 2]),), {"act_type": "relu"}, f8([NAN, 0, 2])),
-    ]
+    ("Activation", (f8([500, -500]),), {"act_type": "softrelu"}, f8([500, 0])),
+    ("Activation", (f8([NAN, -1, 2]),), {"act_type": "relu"}, f8([NAN, 0, 2])),
 )
-test_gradients = gradients_test([("Activation", (f8([NAN, -1, 2]),), {"act_type": "relu"}, [[1, 0, 1]])])
+test_gradients = gradients_test(("Activation", (f8([NAN, -1, 2]),), {"act_type": "relu"}, [[1, 0, 1]]))
 
 
 @walks(
@@ -38,10 +36,8 @@ def test_prelu(shape, slopes):
 
 
 test_shapes = rules_test(
-    [
-        ("LeakyReLU", [(2, 3, 4), None], {"act_type": "prelu"}, [(2, 3, 4), (3,)], None),
-        ("LeakyReLU", [(2, 3, 4), (1,)], {"act_type": "prelu"}, [(2, 3, 4), (1,)], None),
-    ]
+    ("LeakyReLU", [(2, 3, 4), None], {"act_type": "prelu"}, [(2, 3, 4), (3,)], None),
+    ("LeakyReLU", [(2, 3, 4), (1,)], {"act_type": "prelu"}, [(2, 3, 4), (1,)], None),
 )
 
 

@@ -48,11 +48,9 @@ def test_one_value_per_channel_and_a_constant_channel():
 
 HALF, UNKNOWN = ["float16"] + ["float32"] * 4, [None] * 4
 test_types = rules_test(
-    [
-        ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
-        ("BatchNorm", ["float64", *UNKNOWN], {}, ["float64"] * 5, ["float64"]),
-    ],
-    types,
+    ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
+    ("BatchNorm", ["float64", *UNKNOWN], {}, ["float64"] * 5, ["float64"]),
+    rule=types,
 )
 # by the native extension; values: native/test_kernels.py
 
@@ -68,9 +66,7 @@ def given(shape, summed=True):
 
 def run(x, other, gamma, beta, mean, var, grad, end, by_torch=False):
     """Return the result, the moving statistics and the gradients."""
-    leaves = [
-        each.detach().requires_grad_() if each is not None else None for each in (x, other, gamma, beta)
-    ]
+    leaves = [None if t is None else t.detach().requires_grad_() for t in (x, other, gamma, beta)]
     x, other, gamma, beta = leaves
     assert by_torch or is_native(x, other, (gamma, beta, mean, var))
     if by_torch:
@@ -113,13 +109,8 @@ def test_numbers_far_from_zero_stay_more_exact_than_in_torch():
 def test_what_is_left_to_torch():
     x, other, *vectors, _ = given((2, 8, 3, 3))
     assert is_native(x, other, vectors)
-    for change in (
-        torch.Tensor.double,
-        torch.Tensor.contiguous,
-        lambda t: t[:0],
-        lambda t: t[:1, :, :1, :1],
-        lambda t: t[:, 0],
-    ):
+    parts = [lambda t: t[:0], lambda t: t[:1, :, :1, :1], lambda t: t[:, 0]]
+    for change in (torch.Tensor.double, torch.Tensor.contiguous, *parts):
         assert not is_native(change(x), change(other), vectors)
     assert not is_native(x, other[:1], vectors)
     assert not is_native(x, other, [t.double() for t in vectors])

@@ -31,28 +31,20 @@ def test_channels_last(rank, layout, name):
 
 
 CONV = {"kernel": (3, 3), "num_filter": 2, "no_bias": True}
+FILTERS = {**CONV, "num_filter": 21}
 test_shapes = rules_test(
-    [
-        ("Convolution", [(0, 3, 8, 0), None], CONV, [(0, 3, 8, 0), (2, 3, 3, 3)], [(0, 2, 6, 0)]),
-        ("Convolution", [(0, 3, 8, 8), None], CONV, [(5, 3, 8, 8), (2, 3, 3, 3)], None, [(5, 2, 0, 0)]),
-        *[  # data from the output, as MXNet infers it; the last is 31 or 32 wide
-            (
-                "Convolution",
-                [(0, 10, 0, 0), None],
-                {**CONV, "num_filter": 21, **more},
-                [data, (21, 10, 3, 3)],
-                None,
-                [out],
-            )
-            for more, data, out in [
-                ({"pad": (1, 1)}, (5, 10, 32, 32), (5, 21, 32, 32)),
-                ({"dilate": (2, 1)}, (5, 10, 34, 18), (5, 21, 30, 16)),
-                ({"stride": (2, 1)}, (5, 10, 0, 16), (5, 21, 16, 14)),
-            ]
-        ],
-        ("Deconvolution", [(0, 3, 0, 5), None], CONV, [(0, 3, 0, 5), (3, 2, 3, 3)], [(0, 2, 0, 7)]),
-        ("Deconvolution", [(0, 3, 4, 4), None], CONV, [(5, 3, 4, 4), (3, 2, 3, 3)], None, [(5, 2, 6, 6)]),
-    ]
+    ("Convolution", [(0, 3, 8, 0), None], CONV, [(0, 3, 8, 0), (2, 3, 3, 3)], [(0, 2, 6, 0)]),
+    ("Convolution", [(0, 3, 8, 8), None], CONV, [(5, 3, 8, 8), (2, 3, 3, 3)], None, [(5, 2, 0, 0)]),
+    *[  # data from the output, as MXNet infers it; the last is 31 or 32 wide
+        ("Convolution", [(0, 10, 0, 0), None], {**FILTERS, **more}, [data, (21, 10, 3, 3)], None, [out])
+        for more, data, out in [
+            ({"pad": (1, 1)}, (5, 10, 32, 32), (5, 21, 32, 32)),
+            ({"dilate": (2, 1)}, (5, 10, 34, 18), (5, 21, 30, 16)),
+            ({"stride": (2, 1)}, (5, 10, 0, 16), (5, 21, 16, 14)),
+        ]
+    ],
+    ("Deconvolution", [(0, 3, 0, 5), None], CONV, [(0, 3, 0, 5), (3, 2, 3, 3)], [(0, 2, 0, 7)]),
+    ("Deconvolution", [(0, 3, 4, 4), None], CONV, [(5, 3, 4, 4), (3, 2, 3, 3)], None, [(5, 2, 6, 6)]),
 )
 
 

@@ -104,10 +104,10 @@ def test_the_variable_decides(monkeypatch, calls):
     assert not module.onednn_is_faster()
 
 
-@pytest.mark.parametrize(
-    ("vendor", "wins"),
-    [("vendor_id\t: HygonGenuine\n", True), ("AMD64 Family 25, AuthenticAMD", True), ("GenuineIntel", False)],
-)
+VENDORS = {"vendor_id\t: HygonGenuine\n": True, "AMD64 Family 25, AuthenticAMD": True, "GenuineIntel": False}
+
+
+@pytest.mark.parametrize(("vendor", "wins"), VENDORS.items())
 def test_the_processor_decides_where_nothing_is_said(vendor, wins, monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
     monkeypatch.setattr(module, "_vendor", lambda: vendor)

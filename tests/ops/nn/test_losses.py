@@ -13,28 +13,24 @@ FITTING = [  # shapes of data and label; MXNet takes labels of as many rows and 
     *[((2, 3, 1), label) for label in [(2, 3, 1), (2, 3), (2, 1, 3), (2, 1, 3, 1)]],
 ]
 test_shapes = rules_test(
-    [
-        *[(LINEAR, [data, None], {}, [data, label], [data]) for data, label in [((4, 3), (4, 3)), ((4, 1), (4,))]],
-        *[(LINEAR, [data, label], {}, [data, label], [data]) for data, label in [*FITTING, ((4, 1), (4, 1))]],
-        (LINEAR, [(0, 3), (4, 3)], {}, [(4, 3), (4, 3)], None),
-        ("SVMOutput", [(2, 4, 3), None], {}, [(2, 4, 3), (2, 4)], None),
-        ("CTCLoss", [(5, 0, 3), (4, 2)], {}, [(5, 4, 3), (4, 2)], [(4,)]),
-        ("CTCLoss", [(5, 4, 3), (4, 2), None, None], {"use_data_lengths": True, "use_label_lengths": True},
-         [(5, 4, 3), (4, 2), (4,), (4,)], [(4,)]),
-    ]
+    *[(LINEAR, [data, None], {}, [data, label], [data]) for data, label in [((4, 3), (4, 3)), ((4, 1), (4,))]],
+    *[(LINEAR, [data, label], {}, [data, label], [data]) for data, label in [*FITTING, ((4, 1), (4, 1))]],
+    (LINEAR, [(0, 3), (4, 3)], {}, [(4, 3), (4, 3)], None),
+    ("SVMOutput", [(2, 4, 3), None], {}, [(2, 4, 3), (2, 4)], None),
+    ("CTCLoss", [(5, 0, 3), (4, 2)], {}, [(5, 4, 3), (4, 2)], [(4,)]),
+    ("CTCLoss", [(5, 4, 3), (4, 2), None, None], {"use_data_lengths": True, "use_label_lengths": True},
+     [(5, 4, 3), (4, 2), (4,), (4,)], [(4,)]),
 )  # fmt: skip
 ZEROS = np.zeros((2, 2))
 test_gradients = gradients_test(
-    [
-        ("MAERegressionOutput", (np.zeros(2), np.zeros(2)), {}, [[-1, -1]]),
-        # a label of another shape; the gradient is divided by the outputs of a row
-        (LINEAR, (randn(2, 3, 1), np.zeros((2, 3))), {"grad_scale": 0.5}, [randn(2, 3, 1) * 0.5 / 3]),
-        *[  # MXNet divides by all axes but the last
-            ("MakeLoss", (np.zeros(shape),), {"normalization": "batch"}, [np.full(shape, 1 / divisor)])
-            for shape, divisor in [((6,), 1), ((4, 3), 4), ((2, 3, 4), 6), ((3, 1, 2), 3)]
-        ],
-        ("MakeLoss", (ZEROS,), {"normalization": "valid", "valid_thresh": 1}, [ZEROS + 1]),
-    ]
+    ("MAERegressionOutput", (np.zeros(2), np.zeros(2)), {}, [[-1, -1]]),
+    # a label of another shape; the gradient is divided by the outputs of a row
+    (LINEAR, (randn(2, 3, 1), np.zeros((2, 3))), {"grad_scale": 0.5}, [randn(2, 3, 1) * 0.5 / 3]),
+    *[  # MXNet divides by all axes but the last
+        ("MakeLoss", (np.zeros(shape),), {"normalization": "batch"}, [np.full(shape, 1 / divisor)])
+        for shape, divisor in [((6,), 1), ((4, 3), 4), ((2, 3, 4), 6), ((3, 1, 2), 3)]
+    ],
+    ("MakeLoss", (ZEROS,), {"normalization": "valid", "valid_thresh": 1}, [ZEROS + 1]),
 )
 
 

@@ -40,11 +40,9 @@ def test_layer_norm_keeps_the_digits_of_long_sums(axis):
 
 CHANNELS = f8([[[1]], [[2]], [[3]]])[None]
 test_lrn_of_an_even_size_sums_one_channel_fewer = values_test(
-    [("LRN", (CHANNELS,), {"nsize": 2, "alpha": 1.0}, lambda x: x / (2 + x**2 / 2) ** 0.75)]
+    ("LRN", (CHANNELS,), {"nsize": 2, "alpha": 1.0}, lambda x: x / (2 + x**2 / 2) ** 0.75)
 )
 test_shapes = rules_test(
-    [
-        ("GroupNorm", [(2, 6, 3), None, None], {"num_groups": 2}, [(2, 6, 3), (2,), (2,)], None),
-        ("LayerNorm", [(3, 4, 5), None, None], {"axis": 1}, [(3, 4, 5), (4,), (4,)], None),
-    ]
+    ("GroupNorm", [(2, 6, 3), None, None], {"num_groups": 2}, [(2, 6, 3), (2,), (2,)], None),
+    ("LayerNorm", [(3, 4, 5), None, None], {"axis": 1}, [(3, 4, 5), (4,), (4,)], None),
 )

@@ -13,14 +13,12 @@ ROW = count(1, 1, 5)
 PAIRS = {"kernel": (2,), "stride": (2,)}
 FULL = {"pooling_convention": "full", "pool_type": "avg"}
 test_values = values_test(
-    [
-        ("Pooling", (ROW,), {**PAIRS, "pooling_convention": "same"}, f8([[[1, 3, 4]]])),
-        ("Pooling", (-ROW,), {"kernel": (2,), "pool_type": "lp", "p_value": 1}, f8([[[-1, -3, -5, -7]]])),
-        ("Pooling", (ROW[..., :3],), {"kernel": (1,), "stride": (3,), **FULL}, f8([[[0, 0]]])),
-    ]
+    ("Pooling", (ROW,), {**PAIRS, "pooling_convention": "same"}, f8([[[1, 3, 4]]])),
+    ("Pooling", (-ROW,), {"kernel": (2,), "pool_type": "lp", "p_value": 1}, f8([[[-1, -3, -5, -7]]])),
+    ("Pooling", (ROW[..., :3],), {"kernel": (1,), "stride": (3,), **FULL}, f8([[[0, 0]]])),
 )
 test_gradient_of_a_window_beyond_the_border = gradients_test(
-    [("Pooling", (ROW[..., :3],), {**PAIRS, **FULL}, [[[[0.5, 0.5, 1]]]])]
+    ("Pooling", (ROW[..., :3],), {**PAIRS, **FULL}, [[[[0.5, 0.5, 1]]]])
 )
 
 
@@ -43,10 +41,8 @@ def test_the_first_version_of_whole_images():
 
 
 test_shapes = rules_test(
-    [
-        ("Pooling", [(0, 3, 8, 0)], {"kernel": (3, 3)}, [(0, 3, 8, 0)], [(0, 3, 6, 0)]),
-        ("Pooling", [(0, 3, 8, 8)], {"kernel": (3, 3)}, [(4, 3, 8, 8)], None, [(4, 3, 6, 6)]),
-    ]
+    ("Pooling", [(0, 3, 8, 0)], {"kernel": (3, 3)}, [(0, 3, 8, 0)], [(0, 3, 6, 0)]),
+    ("Pooling", [(0, 3, 8, 8)], {"kernel": (3, 3)}, [(4, 3, 8, 8)], None, [(4, 3, 6, 6)]),
 )
 
 # the extension's maxima

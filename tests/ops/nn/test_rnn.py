@@ -113,25 +113,21 @@ def test_seeds_repeat_and_the_gradient_meets_the_mask_of_its_forward():
 GRU_SIZE, LSTM_SIZE = rnn_weights.vector_size("gru", 1, C, H), rnn_weights.vector_size("lstm", 2, C, H, True)
 GRU, BOTH = attrs("gru"), attrs("lstm", 2, True, state_outputs=True)
 test_shapes = rules_test(
-    [
-        ("RNN", [(T, N, C), None, None, None], BOTH, [(T, N, C), (LSTM_SIZE,), (4, N, H), (4, N, H)],
-         [(T, N, 2 * H), (4, N, H), (4, N, H)]),
-        ("RNN", [(T, N, C), None, (1, 0, H)], GRU, [(T, N, C), (GRU_SIZE,), (1, N, H)], None),
-        ("RNN", [None, (rnn_weights.vector_size("gru", 1, 7, H),), (1, N, H)], GRU,
-         [(0, N, 7), (rnn_weights.vector_size("gru", 1, 7, H),), (1, N, H)], [(0, N, H)]),
-        ("RNN", [(N, C), None, None], GRU, [(N, C), (GRU_SIZE,), (1, N, H)], [(N, H)]),  # ragged data
-        ("RNN", [(0, 0, C), None, None], GRU, [(T, N, C), (GRU_SIZE,), (1, N, H)], None, [(T, N, H)]),
-        ("RNN", [(T, 0, C), None, None, (N,)], {**GRU, "use_sequence_length": True},
-         [(T, N, C), (GRU_SIZE,), (1, N, H), (N,)], None),
-    ]
+    ("RNN", [(T, N, C), None, None, None], BOTH, [(T, N, C), (LSTM_SIZE,), (4, N, H), (4, N, H)],
+     [(T, N, 2 * H), (4, N, H), (4, N, H)]),
+    ("RNN", [(T, N, C), None, (1, 0, H)], GRU, [(T, N, C), (GRU_SIZE,), (1, N, H)], None),
+    ("RNN", [None, (rnn_weights.vector_size("gru", 1, 7, H),), (1, N, H)], GRU,
+     [(0, N, 7), (rnn_weights.vector_size("gru", 1, 7, H),), (1, N, H)], [(0, N, H)]),
+    ("RNN", [(N, C), None, None], GRU, [(N, C), (GRU_SIZE,), (1, N, H)], [(N, H)]),  # ragged data
+    ("RNN", [(0, 0, C), None, None], GRU, [(T, N, C), (GRU_SIZE,), (1, N, H)], None, [(T, N, H)]),
+    ("RNN", [(T, 0, C), None, None, (N,)], {**GRU, "use_sequence_length": True},
+     [(T, N, C), (GRU_SIZE,), (1, N, H), (N,)], None),
 )  # fmt: skip
 LENGTHS = attrs("lstm", use_sequence_length=True, state_outputs=True)
 test_types = rules_test(
-    [
-        ("RNN", ["float64", *[None] * 3, "int32"], LENGTHS, ["float64"] * 4 + ["int32"], ["float64"] * 3),
-        ("RNN", [None] * 5, LENGTHS, ["float16"] * 5, None, ["float16", None, None]),
-    ],
-    types,
+    ("RNN", ["float64", *[None] * 3, "int32"], LENGTHS, ["float64"] * 4 + ["int32"], ["float64"] * 3),
+    ("RNN", [None] * 5, LENGTHS, ["float16"] * 5, None, ["float16", None, None]),
+    rule=types,
 )
 
 

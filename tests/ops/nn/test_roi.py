@@ -54,8 +54,6 @@ def test_first_maximum_of_each_bin_and_its_gradient(kind, size, masked, monkeypa
 
 POOL = {"pooled_size": (2, 3), "spatial_scale": 1.0}
 test_shapes = rules_test(
-    [
-        ("ROIPooling", [(2, 0, 8, 8), None], POOL, None, [(0, 0, 2, 3)]),
-        ("ROIPooling", [(2, 7, 0, 0), (4, 5)], POOL, None, [(4, 7, 2, 3)]),
-    ]
+    ("ROIPooling", [(2, 0, 8, 8), None], POOL, None, [(0, 0, 2, 3)]),
+    ("ROIPooling", [(2, 7, 0, 0), (4, 5)], POOL, None, [(4, 7, 2, 3)]),
 )

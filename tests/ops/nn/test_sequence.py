@@ -11,15 +11,8 @@ from helpers.op_case import rules_test, types, values_test
 NAMES = ("SequenceMask", "SequenceLast", "SequenceReverse")
 LENGTHS = {"use_sequence_length": True}
 test_values = values_test(
-    [
-        (
-            "SequenceMask",
-            (np.ones((3, 2)), f8([0, 2])),
-            {**LENGTHS, "value": 7.0},
-            f8([[7, 1], [7, 1], [7, 7]]),
-        ),
-        ("SequenceReverse", (count(2, 3), f8([2, 3])), {**LENGTHS, "axis": 1}, f8([[1, 0, 2], [5, 4, 3]])),
-    ]
+    ("SequenceMask", (np.ones((3, 2)), f8([0, 2])), {**LENGTHS, "value": 7.0}, f8([[7, 1], [7, 1], [7, 7]])),
+    ("SequenceReverse", (count(2, 3), f8([2, 3])), {**LENGTHS, "axis": 1}, f8([[1, 0, 2], [5, 4, 3]])),
 )
 BOTH_WAYS = [
     (name, *row)
@@ -31,19 +24,17 @@ BOTH_WAYS = [
     ]
 ]
 test_shapes = rules_test(
-    [
-        *BOTH_WAYS,
-        ("SequenceLast", [(4, 3, 2), None], LENGTHS, [(4, 3, 2), (3,)], [(3, 2)]),
-        ("SequenceLast", [None], {}, [(0, 3, 2)], [(3, 2)], [(3, 2)]),
-        ("SequenceLast", [None], {"axis": 1}, [(3, 0, 2)], [(3, 2)], [(3, 2)]),
-    ]
+    *BOTH_WAYS,
+    ("SequenceLast", [(4, 3, 2), None], LENGTHS, [(4, 3, 2), (3,)], [(3, 2)]),
+    ("SequenceLast", [None], {}, [(0, 3, 2)], [(3, 2)], [(3, 2)]),
+    ("SequenceLast", [None], {"axis": 1}, [(3, 0, 2)], [(3, 2)], [(3, 2)]),
 )
 test_types = rules_test(
-    [
+    *[
         (name, ["float16", given], LENGTHS, ["float16", wanted], ["float16"])
         for name, (given, wanted) in product(NAMES, [("int32", "int32"), (None, "float16")])
     ],
-    types,
+    rule=types,
 )
 
 

@@ -26,8 +26,8 @@ def test_no_type_keeps_that_of_the_data(name):
 
 
 HALF = DATA.astype("f2")
-test_values = values_test([("softmax", (HALF,), {"dtype": "float32"}, lambda x: softmax(x.astype("f4")))])
-test_gradient_in_instance_mode = slopes_test([("SoftmaxActivation", (DATA,), {"mode": "instance"})])
+test_values = values_test(("softmax", (HALF,), {"dtype": "float32"}, lambda x: softmax(x.astype("f4"))))
+test_gradient_in_instance_mode = slopes_test(("SoftmaxActivation", (DATA,), {"mode": "instance"}))
 
 
 # with a loss
@@ -58,26 +58,22 @@ def test_smoothing_of_one_class():
 
 OUTPUT, MULTI, WIDE = "SoftmaxOutput", {"multi_output": True}, (2, 3, 4, 5)
 test_shapes = rules_test(
-    [
-        ("softmax", [(2, 3, 4), None], {"axis": 1, "use_length": True}, [(2, 3, 4), (2, 4)], [(2, 3, 4)]),
-        ("log_softmax", [(0, 3)], {}, [(5, 3)], [(5, 3)], [(5, 0)]),
-        (OUTPUT, [(4, 3), None], {}, [(4, 3), (4,)], [(4, 3)]),
-        (OUTPUT, [(2, 3, 4), None], {"preserve_shape": True}, [(2, 3, 4), (2, 3)], [(2, 3, 4)]),
-        (OUTPUT, [WIDE, None], MULTI, [WIDE, (2, 20)], [WIDE]),
-        (OUTPUT, [(4, 3), None], MULTI, [(4, 3), (4, 1)], [(4, 3)]),
-        *[(OUTPUT, [WIDE, label], MULTI, [WIDE, label], None) for label in [(2, 20), (2, 4, 5), WIDE]],
-        *[(OUTPUT, [(4, 3), label], MULTI, [(4, 3), label], None) for label in [(4,), (4, 3)]],
-        ("softmax_cross_entropy", [(4, 3), None], {}, [(4, 3), (4,)], [(1,)]),
-    ]
+    ("softmax", [(2, 3, 4), None], {"axis": 1, "use_length": True}, [(2, 3, 4), (2, 4)], [(2, 3, 4)]),
+    ("log_softmax", [(0, 3)], {}, [(5, 3)], [(5, 3)], [(5, 0)]),
+    (OUTPUT, [(4, 3), None], {}, [(4, 3), (4,)], [(4, 3)]),
+    (OUTPUT, [(2, 3, 4), None], {"preserve_shape": True}, [(2, 3, 4), (2, 3)], [(2, 3, 4)]),
+    (OUTPUT, [WIDE, None], MULTI, [WIDE, (2, 20)], [WIDE]),
+    (OUTPUT, [(4, 3), None], MULTI, [(4, 3), (4, 1)], [(4, 3)]),
+    *[(OUTPUT, [WIDE, label], MULTI, [WIDE, label], None) for label in [(2, 20), (2, 4, 5), WIDE]],
+    *[(OUTPUT, [(4, 3), label], MULTI, [(4, 3), label], None) for label in [(4,), (4, 3)]],
+    ("softmax_cross_entropy", [(4, 3), None], {}, [(4, 3), (4,)], [(1,)]),
 )
 test_types = rules_test(
-    [
-        ("softmax", ["float16"], {"dtype": "float64"}, ["float16"], ["float64"]),
-        ("softmax", ["float16", None], {"use_length": True}, ["float16", None], ["float16"]),
-        (OUTPUT, ["float64", None], {}, ["float64", "float64"], ["float64"]),
-        (OUTPUT, [None, None], {}, ["float16", "float16"], ["float16"], ["float16"]),
-    ],
-    types,
+    ("softmax", ["float16"], {"dtype": "float64"}, ["float16"], ["float64"]),
+    ("softmax", ["float16", None], {"use_length": True}, ["float16", None], ["float16"]),
+    (OUTPUT, ["float64", None], {}, ["float64", "float64"], ["float64"]),
+    (OUTPUT, [None, None], {}, ["float16", "float16"], ["float16"], ["float16"]),
+    rule=types,
 )
 PROBED = [((4, 3), {}), ((4, 3, 2), {}), ((4, 3, 2), MULTI), ((4, 2, 3), {"preserve_shape": True})]
 
@@ -116,15 +112,8 @@ def test_short_rows_are_by_the_extension(monkeypatch):
     assert torch.equal(row_softmax(scores[3:12]), whole[3:12])  # a row depends on no other
     rows = torch.tensor([[1, INF, 2], [NAN, 1, 2], [1, 2, NAN], [-INF] * 3, [-INF, 0, 1], [-200, 0, 1]])
     np.testing.assert_allclose(row_softmax(rows), torch.softmax(rows, 1), rtol=1e-6)
-    others = [
-        scores[:3],
-        scores[:10].t(),
-        scores.double(),
-        scores[:, :0],
-        scores.to("meta"),
-        torch.zeros(8, 17),
-    ]
-    others += [scores[:8].view(2, 4, 10), scores.clone().requires_grad_()]
+    others = [scores[:3], scores[:10].t(), scores.double(), scores[:, :0], scores.to("meta")]
+    others += [torch.zeros(8, 17), scores[:8].view(2, 4, 10), scores.clone().requires_grad_()]
     assert not any(map(_is_small, others))
     seen = []
     torch.vmap(lambda x: seen.append(_is_small(x)) or x)(torch.zeros(2, 8, 10))

@@ -28,31 +28,27 @@ def test_the_identity_gives_the_image(dtype, tolerance):
 
 
 test_values = values_test(
-    [
-        # a grid one pixel high lies at the upper border
-        ("GridGenerator", (np.ones((1, 2, 1, 3)),), WARP, f8([[[[0, 1, 2]], [[-1, -1, -1]]]])),
-        ("GridGenerator", (IDENTITY[:1],), {**AFFINE, "target_shape": (1, 3)}, f8([[[[-1, 0, 1]], [[-1, -1, -1]]]])),
-        ("BilinearSampler", (np.ones((1, 1, 3, 3)), np.full((1, 2, 1, 1), 3.0)), {}, np.zeros((1, 1, 1, 1))),
-        ("UpSampling", (SMALL, LARGE), NEAREST, np.concatenate([repeated(SMALL, 4), repeated(LARGE, 2)], 1)),
-        ("UpSampling", (SMALL, LARGE), {**NEAREST, "multi_input_mode": "sum"}, repeated(SMALL, 4) + repeated(LARGE, 2)),
-    ]
+    # a grid one pixel high lies at the upper border
+    ("GridGenerator", (np.ones((1, 2, 1, 3)),), WARP, f8([[[[0, 1, 2]], [[-1, -1, -1]]]])),
+    ("GridGenerator", (IDENTITY[:1],), {**AFFINE, "target_shape": (1, 3)}, f8([[[[-1, 0, 1]], [[-1, -1, -1]]]])),
+    ("BilinearSampler", (np.ones((1, 1, 3, 3)), np.full((1, 2, 1, 1), 3.0)), {}, np.zeros((1, 1, 1, 1))),
+    ("UpSampling", (SMALL, LARGE), NEAREST, np.concatenate([repeated(SMALL, 4), repeated(LARGE, 2)], 1)),
+    ("UpSampling", (SMALL, LARGE), {**NEAREST, "multi_input_mode": "sum"}, repeated(SMALL, 4) + repeated(LARGE, 2)),
 )  # fmt: skip
 test_gradients = gradients_test(
-    [("GridGenerator", (np.ones((1, 2, 1, 3)),), WARP, [[[[[1, 1, 1]], [[0, 0, 0]]]]])]
+    ("GridGenerator", (np.ones((1, 2, 1, 3)),), WARP, [[[[[1, 1, 1]], [[0, 0, 0]]]]])
 )
-test_slopes = slopes_test([("UpSampling", (SMALL[:1, :1],), NEAREST)])
+test_slopes = slopes_test(("UpSampling", (SMALL[:1, :1],), NEAREST))
 test_shapes = rules_test(
-    [
-        ("GridGenerator", [(0, 6)], AFFINE, None, [(0, 2, 4, 5)]),
-        ("GridGenerator", [(3, 2, 0, 4)], WARP, None, [(3, 2, 0, 4)]),
-        ("BilinearSampler", [(2, 3, 4, 5), (0, 2, 7, 0)], {}, [(2, 3, 4, 5), (2, 2, 7, 0)], [(2, 3, 7, 0)]),
-        ("SpatialTransformer", [(2, 3, 4, 5), None], TRANSFORMER, [(2, 3, 4, 5), (2, 6)], [(2, 3, 4, 5)]),
-        ("Crop", [(0, 3, 5, 0)], {"h_w": (2, 2)}, None, [(0, 3, 2, 2)]),
-        ("Crop", [(2, 3, 5, 6), (0, 0, 2, 0)], {}, None, [(2, 3, 2, 0)]),
-        ("UpSampling", [(0, 2, 4, 0)], NEAREST, None, [(0, 2, 16, 0)]),
-        ("UpSampling", [(2, 0, 4, 5), (2, 3, 4, 5)], NEAREST, None, [(2, 0, 16, 20)]),
-        ("UpSampling", [(0, 2, 4, 0), None], BILINEAR, [(5, 2, 4, 0), (2, 1, 5, 5)], [(5, 2, 12, 0)], [(5, 2, 12, 0)]),
-    ]
+    ("GridGenerator", [(0, 6)], AFFINE, None, [(0, 2, 4, 5)]),
+    ("GridGenerator", [(3, 2, 0, 4)], WARP, None, [(3, 2, 0, 4)]),
+    ("BilinearSampler", [(2, 3, 4, 5), (0, 2, 7, 0)], {}, [(2, 3, 4, 5), (2, 2, 7, 0)], [(2, 3, 7, 0)]),
+    ("SpatialTransformer", [(2, 3, 4, 5), None], TRANSFORMER, [(2, 3, 4, 5), (2, 6)], [(2, 3, 4, 5)]),
+    ("Crop", [(0, 3, 5, 0)], {"h_w": (2, 2)}, None, [(0, 3, 2, 2)]),
+    ("Crop", [(2, 3, 5, 6), (0, 0, 2, 0)], {}, None, [(2, 3, 2, 0)]),
+    ("UpSampling", [(0, 2, 4, 0)], NEAREST, None, [(0, 2, 16, 0)]),
+    ("UpSampling", [(2, 0, 4, 5), (2, 3, 4, 5)], NEAREST, None, [(2, 0, 16, 20)]),
+    ("UpSampling", [(0, 2, 4, 0), None], BILINEAR, [(5, 2, 4, 0), (2, 1, 5, 5)], [(5, 2, 12, 0)], [(5, 2, 12, 0)]),
 )  # fmt: skip
 
 

@@ -78,13 +78,11 @@ def test_convolution_is_a_product_with_the_columns(rank):
 
 
 test_shapes = rules_test(
-    [
-        ("im2col", [(0, 2, 4, 0)], {"kernel": (2, 2)}, [(0, 2, 4, 0)], [(0, 8, 0)]),
-        ("col2im", [(0, 8, 0)], {"output_size": (3, 3), "kernel": (2, 2)}, [(0, 8, 4)], [(0, 2, 3, 3)]),
-        ("Correlation", [(0, 3, 4, 0), None], {"max_displacement": 1, "pad_size": 1}, None, [(0, 9, 4, 0)]),
-    ]
+    ("im2col", [(0, 2, 4, 0)], {"kernel": (2, 2)}, [(0, 2, 4, 0)], [(0, 8, 0)]),
+    ("col2im", [(0, 8, 0)], {"output_size": (3, 3), "kernel": (2, 2)}, [(0, 8, 4)], [(0, 2, 3, 3)]),
+    ("Correlation", [(0, 3, 4, 0), None], {"max_displacement": 1, "pad_size": 1}, None, [(0, 9, 4, 0)]),
 )  # fmt: skip
 FLAT = np.zeros((1, 1, 3, 3))
 test_the_slope_at_a_tie_is_one = gradients_test(
-    [("Correlation", (FLAT, FLAT), {"max_displacement": 0, "is_multiply": False}, [FLAT + 1, FLAT - 1])]
+    ("Correlation", (FLAT, FLAT), {"max_displacement": 0, "is_multiply": False}, [FLAT + 1, FLAT - 1])
 )

@@ -28,10 +28,7 @@ def test_what_is_quantized_already_passes_and_auto_follows_the_minimum():
         assert C.quantize_v2(mx.nd.ones((2,)), "auto", *limits)[0].dtype == kind
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [(whole([-128, 0, 127]), ([0, 128, 255], 1, 128)), (whole([3], "uint8"), ([3], 1, 0))],
-)
-def test_asymmetric_quantization_of_bytes(given, wanted):
-    data, scale, shift = C.quantize_asym(given)
-    assert (data.asnumpy().tolist(), scale.asscalar(), shift.asscalar()) == wanted
+def test_asymmetric_quantization_of_bytes():
+    for given, *wanted in ((whole([-128, 0, 127]), [0, 128, 255], 1, 128), (whole([3], "uint8"), [3], 1, 0)):
+        data, scale, shift = C.quantize_asym(given)
+        assert [data.asnumpy().tolist(), scale.asscalar(), shift.asscalar()] == wanted

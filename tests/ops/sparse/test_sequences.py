@@ -67,14 +67,9 @@ def check_gradients(net, args):
     return outputs
 
 
-POOLED = {
-    "sum": lambda row: row.sum(0),
-    "mean": lambda row: row.mean(0),
-    "sqrt": lambda row: row.sum(0) / np.sqrt(len(row)),
-    "max": lambda row: row.max(0),
-    "first": lambda row: row[0],
-    "last": lambda row: row[-1],
-}
+POOLED = {name: lambda row, name=name: getattr(row, name)(0) for name in ("sum", "mean", "max")}
+POOLED |= {"first": lambda row: row[0], "last": lambda row: row[-1]}
+POOLED["sqrt"] = lambda row: row.sum(0) / np.sqrt(len(row))
 
 
 @walks(itertools.product(POOLED, [(), (2, 3)]))
@@ -88,9 +83,8 @@ def test_pooling_makes_a_dense_row_of_each_and_zeros_of_an_empty_one(kind, trail
 
 
 def test_max_of_equal_negative_infinite_and_nan_elements():
-    executor = bound(
-        S.sequence_pool(X, pool_type="max"), {"x": mx.nd.ragged_array([2.0, 5, 5, 1], [0, 3, 3, 4])}
-    )
+    x = mx.nd.ragged_array([2.0, 5, 5, 1], [0, 3, 3, 4])
+    executor = bound(S.sequence_pool(X, pool_type="max"), {"x": x})
     executor.forward(is_train=True)
     executor.backward(mx.nd.array([1, 10, 100]))
     assert executor.grad_dict["x"].tolist() == [[0, 1, 0], [], [100]]
@@ -134,13 +128,8 @@ def test_convolution_equals_that_of_each_padded_row(size, start):
 
 def rnn(mode, layers=1, both=False, **options):
     """Return a net, its arguments and its attributes."""
-    attrs = {
-        "mode": mode,
-        "num_layers": layers,
-        "bidirectional": both,
-        "state_size": 3,
-        "state_outputs": True,
-    }
+    attrs = {"mode": mode, "num_layers": layers, "bidirectional": both}
+    attrs |= {"state_size": 3, "state_outputs": True}
     net = S.RNN(X, **attrs, name="rnn", **options)
     names = net.list_arguments()
     shapes = dict(zip(names, net.infer_shape(x=(len(LENGTHS), 2))[0], strict=True))
@@ -195,9 +184,8 @@ BY_VALUES = {
 }
 
 
-@walks(BY_VALUES)
-def test_operators_that_work_row_by_row_run_on_the_values(name):
-    make, trailing = BY_VALUES[name]
+@walks(BY_VALUES.values())
+def test_operators_that_work_row_by_row_run_on_the_values(make, trailing):
     x, plain = ragged(LENGTHS, *trailing), make(S.Variable("x"))
     shapes = dict(zip(plain.list_arguments(), plain.infer_shape(x=x.values.shape)[0], strict=True))
     args = {k: f8(*shape, seed=9) for k, shape in shapes.items() if k != "x"}
@@ -240,15 +228,13 @@ def test_looking_up_rows_of_a_table(by_rows):
 
 
 @walks(
-    [
-        lambda x: S.sum(x, axis=0),
-        lambda x: S.Concat(x, x, dim=0),
-        lambda x: S.topk(x),
-        lambda x: S.Reshape(x, shape=(-1,)),
-        lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
-        lambda x: S.BatchNorm(x, name="bn"),
-        lambda x: S.FullyConnected(D, x, num_hidden=2, no_bias=True),
-    ]
+    lambda x: S.sum(x, axis=0),
+    lambda x: S.Concat(x, x, dim=0),
+    lambda x: S.topk(x),
+    lambda x: S.Reshape(x, shape=(-1,)),
+    lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
+    lambda x: S.BatchNorm(x, name="bn"),
+    lambda x: S.FullyConnected(D, x, num_hidden=2, no_bias=True),
 )
 def test_an_operator_that_does_not_work_row_by_row_says_so_at_bind(make):
     net = make(X)

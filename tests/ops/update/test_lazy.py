@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from helpers.walk import walks
 
 GRAD = np.array([[0, 0], [1, -2], [0, 0], [3, 1]], "f4")
 STATES = {"sgd_update": 0, "sgd_mom_update": 1, "adam_update": 2, "ftrl_update": 2}
@@ -25,20 +26,14 @@ def changed(name, stype, states_stype=None, **attrs):
     return [(x.asnumpy() != old).any(1).tolist() for x, old in zip(arrays, drawn, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("given", "attrs", "rows"),
-    [
-        *[(given, {"wd": 0.5}, TOUCHED) for given in LAZY],
-        *[(given, {"wd": 0.5, "lazy_update": False}, ALL) for given in LAZY],
-        (
-            ("adam_update", "row_sparse", "default"),
-            {"wd": 0.5},
-            ALL,
-        ),  # states stored otherwise than the weight
-        (("ftrl_update", "row_sparse"), {}, TOUCHED),
-        (("ftrl_update", "default"), {}, ALL),
-    ],
-)
+CHANGES = [(given, {"wd": 0.5}, TOUCHED) for given in LAZY]
+CHANGES += [(given, {"wd": 0.5, "lazy_update": False}, ALL) for given in LAZY]
+CHANGES += [(("ftrl_update", "row_sparse"), {}, TOUCHED), (("ftrl_update", "default"), {}, ALL)]
+# states stored otherwise than the weight
+CHANGES += [(("adam_update", "row_sparse", "default"), {"wd": 0.5}, ALL)]
+
+
+@walks(CHANGES)
 def test_rows_that_change(given, attrs, rows):
     found = changed(*given, **attrs)
     found = found[:1] if given[0] == "ftrl_update" else found

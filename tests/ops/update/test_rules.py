@@ -63,14 +63,11 @@ def test_adamw_skips_a_step_without_a_finite_factor(factor):
 
 
 def test_contrib_faces_take_lists():
-    def arrays():
-        return [mx.nd.array([1.0, 2.0]), mx.nd.array([3.0])]
-
+    arrays = lambda: [mx.nd.array([1.0, 2.0]), mx.nd.array([3.0])]  # noqa: E731
     grads = [mx.nd.array([0.5, -1.0]), mx.nd.array([2.0])]
     weights, means, variances = arrays(), arrays(), arrays()
-    found = mx.nd.contrib.multi_lamb_update(
-        weights, grads, means, variances, [1, 2], lrs=[0.5, 0.25], wds=[0.0, 0.5]
-    )
+    given = weights, grads, means, variances, [1, 2]
+    found = mx.nd.contrib.multi_lamb_update(*given, lrs=[0.5, 0.25], wds=[0.0, 0.5])
     states = [x for group in zip(arrays(), grads, arrays(), arrays(), strict=True) for x in group]
     options = {"learning_rates": [0.5, 0.25], "wds": [0.0, 0.5], "step_count": [1, 2], "num_tensors": 2}
     for one, two in zip(found, mx.nd._internal._multi_lamb_update(*states, **options), strict=True):

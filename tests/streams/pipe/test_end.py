@@ -36,14 +36,13 @@ def test_a_loop_in_another_process(opened, new_loop):
             for i in range(300):
                 await there.coro_send(torch.full((1 + i % 7,), i))
 
-    async def collect():
-        return [int(value[0]) async for value in back]
-
     async def main():
-        return await asyncio.gather(produce(), collect())
+        producer = asyncio.ensure_future(produce())
+        assert [int(value[0]) async for value in back] == list(range(300))
+        await producer
 
     process = Child(lambda: run(echo(), new_loop, 20))
-    assert run(main(), new_loop, 20)[1] == list(range(300))
+    run(main(), new_loop, 20)
     assert process.ok()
 
 
@@ -112,10 +111,7 @@ def test_a_loop_that_was_closed_over_a_waiting_task(core):
         loop.close()
         writer.send(torch.ones(1))
 
-        async def main():
-            return await reader.coro_recv()
-
-        assert run(main()) == 1
+        assert run(reader.coro_recv()) == 1
         task._log_destroy_pending = False
         del task
         gc.collect()
@@ -152,19 +148,16 @@ async def test_closing_an_end_wakes_the_task_that_waits_on_either(opened, waits,
 @pytest.mark.parametrize("side", ["reader", "writer"])
 def test_a_child_that_dies_wakes_the_task(opened, side, new_loop):
     reader, writer = opened(1)
-    here, there, number = (
-        (writer, reader, control.READER) if side == "reader" else (reader, writer, control.WRITER)
-    )
-    child = Child(lambda: (there.recv() if side == "reader" else there.claim(), time.sleep(60)))
-    until(lambda: there._control.get(number, control.PID))
-
-    def call():
-        return here.coro_recv() if side == "writer" else here.coro_send([torch.ones(1)])
+    call, number = writer.coro_send, control.READER
+    child = Child(lambda: (reader.recv() if side == "reader" else writer.claim(), time.sleep(60)))
+    if side == "writer":
+        call, number = (lambda _: reader.coro_recv()), control.WRITER
+    until(lambda: reader._control.get(number, control.PID))
 
     async def main():
         if side == "reader":
-            await call()
-        task = await until_it_waits(call(), 0.01)
+            await call(torch.ones(1))
+        task = await until_it_waits(call(torch.ones(1)), 0.01)
         child.kill()
         return await raised(task)
 

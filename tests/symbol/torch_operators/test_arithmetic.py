@@ -32,10 +32,8 @@ x == z; x != 0.0; (x > z) & (x > 0); (x >= 0) | (z < 0); ~(x < z); torch.logical
 
 
 def test_one_operand():
-    compare(
-        Functions({name: getattr(torch, name) for name in NAMES.split()}), lambda n: (torch.rand(n, 4) + 0.2,)
-    )
-    compare(expressions(ONE), lambda n: (torch.rand(n, 4) + 0.2,))
+    for net in (Functions({name: getattr(torch, name) for name in NAMES.split()}), expressions(ONE)):
+        compare(net, lambda n: (torch.rand(n, 4) + 0.2,))
 
 
 def test_several_operands_with_broadcasting():

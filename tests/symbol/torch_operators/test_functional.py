@@ -107,20 +107,10 @@ def test_losses(kind):
 
 
 VALUES = {
-    "reduction": ["sum", "none"],
-    "weight": [torch.tensor([1.0, 2.0, 3.0, 0.5])],
-    "pos_weight": [torch.tensor([1.0, 2.0, 3.0, 0.5])],
-    "full": [True],
-    "ignore_index": [1],
-    "label_smoothing": [0.1],
-    "log_input": [False],
-    "log_target": [True],
-    "margin": [0.3],
-    "p": [1],
-    "swap": [True],
-    "beta": [0.5],
-    "delta": [0.7],
-    "eps": [0.1],
+    **{"reduction": ["sum", "none"], "weight": [torch.tensor([1.0, 2.0, 3.0, 0.5])]},
+    **{"pos_weight": [torch.tensor([1.0, 2.0, 3.0, 0.5])], "full": [True], "ignore_index": [1]},
+    **{"label_smoothing": [0.1], "log_input": [False], "log_target": [True], "margin": [0.3], "p": [1]},
+    **{"swap": [True], "beta": [0.5], "delta": [0.7], "eps": [0.1]},
 }
 TARGETS = {
     "CrossEntropyLoss NLLLoss MultiMarginLoss": lambda n: (torch.arange(n) % 4,),

@@ -49,8 +49,6 @@ def test_indexed_slices():
 
 
 def test_windows_of_an_axis():
-    text = (
-        "x.unfold(1, 3, 2); x.unfold(-1, 2, 1); x.unfold(1, 4, 4).unfold(2, 2, 2); x.unfold(0, 2, 1).sum(0)"
-    )
+    text = "x.unfold(1, 3, 2);x.unfold(-1, 2, 1);x.unfold(1, 4, 4).unfold(2, 2, 2);x.unfold(0, 2, 1).sum(0)"
     text += "; x.narrow(1, 2, 3); x.narrow(1, -2, 2); x[:, 1:4].narrow(1, 1, 2)"
     compare(expressions(text), lambda n: (torch.randn(n, 9, 4),))

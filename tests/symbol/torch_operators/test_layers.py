@@ -64,14 +64,8 @@ F.adaptive_max_pool2d(x[0, 0], (4, 5))
 """
 
 
-SHAPED = [
-    (IMAGES, (4, 7, 8)),
-    (LINES, (3, 9)),
-    (VOLUMES, (2, 4, 4, 6)),
-    (NORMS, (6, 4, 5)),
-    (RESIZED, (4, 4, 6)),
-]
-SHAPED += [("nn.BatchNorm1d(4); nn.GroupNorm(2, 4)", (4,)), (UNEVEN, (2, 3, 7, 5))]
+SHAPED = [(IMAGES, (4, 7, 8)), (LINES, (3, 9)), (VOLUMES, (2, 4, 4, 6)), (NORMS, (6, 4, 5))]
+SHAPED += [(RESIZED, (4, 4, 6)), ("nn.BatchNorm1d(4); nn.GroupNorm(2, 4)", (4,)), (UNEVEN, (2, 3, 7, 5))]
 
 
 @pytest.mark.parametrize(("text", "shape"), SHAPED)
@@ -94,8 +88,7 @@ def test_convolution_of_one_image():
 def test_batch_norm_moves_its_statistics_by_the_biased_variance():
     layer = nn.BatchNorm1d(3).train()
     symbol, args, states = mx.sym.from_torch(layer, torch.zeros(4, 3))
-    x = torch.randn(8, 3) * 3 + 1
-    grads = {n: mx.nd.zeros(args[n].shape) for n in args}
+    x, grads = torch.randn(8, 3) * 3 + 1, {n: mx.nd.zeros(args[n].shape) for n in args}
     executor = symbol.bind(mx.cpu(), {"input": array(x), **args}, args_grad=grads, aux_states=states)
     executor.forward(is_train=True)
     executor.backward([mx.nd.zeros((8, 3))])
@@ -115,10 +108,8 @@ class Dense(nn.Module):
         y, w = x.sum(1), self.w
         layers = self.a(y), self.b(x), self.a(x[0, 0]), self.c(y, y * 2)
         products = x @ w, y @ w, x @ w[:, 0], x @ x.mT, x[:1] @ x.mT, torch.outer(w[0], w[1])
-        added = (
-            torch.addmm(w[0], y, w, beta=0.5, alpha=2),
-            torch.baddbmm(x, x, torch.eye(4).expand(x.shape[0], 4, 4)),
-        )
+        more = torch.baddbmm(x, x, torch.eye(4).expand(x.shape[0], 4, 4))
+        added = torch.addmm(w[0], y, w, beta=0.5, alpha=2), more
         return *layers, *products, *added, torch.einsum("btc,cd->bd", x, w)
 
 

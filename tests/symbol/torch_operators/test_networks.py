@@ -27,8 +27,7 @@ class Recurrent(nn.Module):
 
 def test_recurrent_networks_and_cells():
     symbol, args, _ = compare(Recurrent(), lambda n: (torch.randn(n, 3, 3), torch.randn(n, 4)))
-    kinds = [n.op.name for n in symbol.graph.nodes if n.op is not None]
-    assert kinds.count("RNN") == 6
+    assert [n.op.name for n in symbol.graph.nodes if n.op is not None].count("RNN") == 6
     assert "gru.weight_hh_l1_reverse" in args
     assert symbol.list_outputs()[3] == "output3_out_output"
 
@@ -39,22 +38,16 @@ def test_scaled_dot_product_attention():
 
     def attention(query="x", key="y", **options):
         def call(x, y):
-            q, k = (
-                (x if each == "x" else y).view(x.shape[0], -1, 2, 4).transpose(1, 2) for each in (query, key)
-            )
+            q, k = ((x if e == "x" else y).view(x.shape[0], -1, 2, 4).transpose(1, 2) for e in (query, key))
             k = k[:, :1] if "enable_gqa" in options else k
             return F.scaled_dot_product_attention(q, k, k, **options)
 
         return call
 
     functions = {
-        "plain": attention(),
-        "scale": attention(scale=0.1),
-        "causal": attention("y", is_causal=True),
-        "apart": attention(is_causal=True),
-        "mask": attention(attn_mask=keep),
-        "bias": attention(attn_mask=bias),
-        "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y),
+        **{"plain": attention(), "scale": attention(scale=0.1), "causal": attention("y", is_causal=True)},
+        **{"apart": attention(is_causal=True), "mask": attention(attn_mask=keep)},
+        **{"bias": attention(attn_mask=bias), "flat": lambda x, y: F.scaled_dot_product_attention(x, y, y)},
         "shared": attention(enable_gqa=True),
     }
     compare(Functions(functions), lambda n: (torch.randn(n, 4, 8), torch.randn(n, 6, 8)))
