@@ -9,6 +9,8 @@ import numpy as np
 
 import dpmodule as mx
 
+__all__ = ["Bucketed", "Drawing", "Failing", "Slow", "pixels", "rows"]
+
 
 def rows(part_index, num_parts, count=10, batch_size=2, width=3, **options):
     """Iterate over every num_parts-th of the rows [n, n, n]."""
@@ -70,7 +72,7 @@ class Failing(Slow):
             raise KeyboardInterrupt("of its own")
         while self._how == "loop":
             pass
-        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGKILL if self._how == "kill" else signal.SIGSTOP)
 
 
 class Bucketed(mx.io.DataIter):

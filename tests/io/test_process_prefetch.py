@@ -18,7 +18,7 @@ from dpmodule.base import StateError
 from dpmodule.io import process_feed
 from dpmodule.streams.errors import WorkerDied, WorkerStuck
 from helpers import iterators
-from helpers.processes import SOON_S, await_gone, mostly_within, resources, running
+from helpers.processes import SOON_S, await_gone, mostly_within, resident_bytes, resources, running
 
 # Python 3.12 warns of forked workers
 pytestmark = [
@@ -184,6 +184,30 @@ def test_a_stuck_worker_shows_its_stack(how):
         assert time.monotonic() - begin < SOON_S
 
 
+def take_all(batches, taken):
+    for batch in batches:
+        taken.append(batch.pad)
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(2000, marks=SLOW)])
+def test_random_faults_in_random_places(count):
+    """R11: the error itself and its traceback, within a second, whatever the place; never a hang."""
+    rng, took = random.Random(3), []
+    for _ in range(count):
+        workers, at, slots = rng.randrange(1, 4), rng.randrange(4), rng.randrange(1, 4)
+        bad, how = rng.randrange(workers), rng.choice(["raise", "kill"])
+        factory = partial(iterators.Failing, at=at, how=how, in_part=bad)
+        begin, taken = time.monotonic(), []
+        with Iter(factory, workers, slots=slots, timeout_s=10) as batches:
+            with pytest.raises(LookupError if how == "raise" else WorkerDied) as caught:
+                take_all(batches, taken)
+            assert len(taken) == at * workers + bad
+            text = str(caught.value.__cause__) if how == "raise" else str(caught.value)
+            assert ("in _fail" if how == "raise" else f"epoch 0, batch {at}") in text
+        took.append(time.monotonic() - begin)
+    mostly_within(3, took)
+
+
 def check_all(batches):
     for batch in batches:
         data = batch.data[0].tensor
@@ -230,6 +254,19 @@ def test_closing():
     gc.collect()
     assert not any(running(pid) for pid in pids)
     assert batch.data[0].asnumpy().tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize(("first", "count"), [(2, 5), pytest.param(500, 10_000, marks=SLOW)])
+def test_cycles_leave_nothing(first, count):
+    """R10."""
+    for number in range(first + count):
+        if number == first:
+            before, memory = resources(), resident_bytes()
+        with Iter(partial(iterators.rows, count=8), 1) as batches:
+            for _, batch in zip(range(number % 5), batches):
+                float(batch.label[0].tensor[0])
+    assert resources() == before
+    assert count < 1000 or resident_bytes() < 1.01 * memory
 
 
 def test_spawned_workers():

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import random
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -198,6 +199,51 @@ async def test_a_pool_that_is_dropped_warns_and_does_what_is_queued():
 
 
 # --- faults anywhere
+
+
+def any_job(draw):
+    kind = draw.randrange(8)
+    if kind < 3:
+        return jobs.value(kind)
+    return jobs.sleep(draw.random() / 2000) if kind < 5 else jobs.fail(draw.randrange(-3, 9), b"fault")
+
+
+async def episode(draw, pool):
+    """Send jobs of all sorts, cancel some, perhaps close the pool; every future must come to an end."""
+    worker = cpp_threaded_worker(pool)
+    futures = [worker(jobs.noop())]
+    for _ in range(40):
+        if not pool.closed:
+            futures.append(worker(any_job(draw)))
+        chance = draw.random()
+        if chance < 0.1:
+            draw.choice(futures).cancel()
+        elif chance < 0.2:
+            await asyncio.sleep(0)
+        elif chance < 0.21:
+            pool.close(draw.choice([0.0, 1.0]))
+    done, late = await asyncio.wait(futures, timeout=5)
+    assert not late
+    errors = {None if future.cancelled() else type(future.exception()) for future in done}
+    assert errors <= {None, type(None), PoolClosedError, *jobs.KINDS.values()}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", [40, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_faults_anywhere_end_every_future(count):
+    draw = random.Random(count)
+
+    async def main():
+        for _ in range(count):
+            with ThreadPool(draw.randrange(1, 4)) as pool:
+                await episode(draw, pool)
+        await soon(lambda: SignalSocketBus.of().in_flight == 0)
+
+    before = threading.active_count()
+    run(main(), seconds=580)
+    jobs.settle("living", 0)
+    assert jobs.counts()["destroyed_without_gil"] == 0
+    assert threading.active_count() <= before
 
 
 @pytest.mark.timeout(120)
