@@ -101,6 +101,7 @@ def test_row_sparse_arrays_and_numbers_at_hand(tmp_path):
 DAMAGED = [
     '{"$array": "9"}',
     '{"$numpy": "0", "dtype": "<f4", "shape": [9], "order": "C"}',
+    '{"$numpy": "0", "dtype": "O", "shape": [1], "order": "C"}',
     '{"$tensor": "0", "dtype": "load", "shape": [1]}',
     '{"$tensor": "0", "dtype": "float32", "shape": [9]}',
     '{"$scalar": "00", "dtype": "<f4"}',
