@@ -31,7 +31,7 @@ from .execution_mode import ExecutionMode, InterpretedMode
 from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
 from .malloc import raise_mmap_threshold
-from .memory import reusable
+from .memory import is_dense, reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
 from .recorded_run import (
@@ -451,7 +451,7 @@ class Executor:
                 continue
             # a separate version counter: an output may be written before backward, as in MXNet
             own = out.data if is_train else out
-            handle.raw = own if own.is_contiguous() else own.contiguous()
+            handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
             handle.pinned = False
         self._released = False
         if self._reshaped_from is not None:

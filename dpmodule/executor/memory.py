@@ -122,6 +122,16 @@ def _alone() -> tuple[int, int, int, int]:
     return _holders(NDArray(torch.empty(1), Context("cpu")))
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return True if the elements of a tensor fill its memory, with the axes in any order."""
+    size = 1
+    for stride, length in sorted(zip(tensor.stride(), tensor.shape)):
+        if length > 1 and stride != size:
+            return False
+        size *= length
+    return True
+
+
 def reusable(output: NDArray) -> torch.Tensor | None:
     """Return memory for computing an output, or None to use the C library's.
 

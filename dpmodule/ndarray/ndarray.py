@@ -155,13 +155,14 @@ class NDArray(Handle, OpMethods):
 
     def torch(self) -> torch.Tensor:
         """Return the tensor of the values; writing to it writes to this array."""
+        self._contiguous()
         self.pinned = True
         expose(self.raw)
         return self.raw
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or requested."""
-        array = to_numpy(self.raw)
+        array = to_numpy(self._contiguous())
         shares = self.raw.device.type == "cpu" and self.raw.dtype != torch.bfloat16
         if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
             raise ValueError(
@@ -175,6 +176,7 @@ class NDArray(Handle, OpMethods):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
+        self._contiguous()
         self.pinned = True
         expose(self.raw)
         return self.raw.__dlpack__(**options)
@@ -244,7 +246,7 @@ class NDArray(Handle, OpMethods):
             return self
         if self.trace is not None and mode.is_recording():
             return self._read_recorded(key)
-        part, shared = indexing.read(self.raw, key)
+        part, shared = indexing.read(self._contiguous(), key)
         return self._view(part) if shared else NDArray(part, self.context)
 
     def _read_recorded(self, key: IndexLike) -> NDArray:
@@ -329,9 +331,19 @@ class NDArray(Handle, OpMethods):
         self.pinned = True
         return NDArray(tensor, self.context, True)
 
+    def _contiguous(self) -> Tensor:
+        """Return the tensor in C-contiguous memory, unless it is shared with a user.
+
+        Outputs of executors have their axes in any order in memory until they are viewed or shared.
+        """
+        if not (self.pinned or self.raw.is_contiguous()):
+            self.raw = self.raw.contiguous()
+        return self.raw
+
     def _derive(self, name: str, function: Callable[[Tensor], Tensor], view: bool) -> NDArray:
         """Return an array from a view of this one's tensor: the view, or a copy; recorded if necessary."""
         if view:
+            self._contiguous()
             return tape.apply(self, function, name, True)
         return tape.apply(self, lambda tensor: _clone(function(tensor)), name)
 
@@ -353,7 +365,7 @@ class NDArray(Handle, OpMethods):
         wanted: Any = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
         dims = reshaped_shape(self.shape, wanted, bool(kwargs.get("reverse", False)))
         # memory from from_torch or from_dlpack may not be contiguous; then it is copied, as in NumPy
-        shares = self.raw.is_contiguous()
+        shares = self._contiguous().is_contiguous()
         return self._derive("reshape", lambda t: t.reshape(dims), shares)
 
     def head_view(self, shape: Sequence[int]) -> NDArray:
@@ -367,7 +379,7 @@ class NDArray(Handle, OpMethods):
         """
         dims = wanted_shape(shape)
         count = prod(dims)
-        if count > self.size or not self.raw.is_contiguous():
+        if count > self.size or not self._contiguous().is_contiguous():
             raise ShapeError(f"a view of shape {dims} does not fit into a {self.describe()}")
         return self._view(self.raw.view(-1)[:count].view(dims))
 

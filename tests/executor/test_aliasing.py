@@ -5,6 +5,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import pytest
 import torch
 
 import dpmodule as mx
@@ -46,11 +47,25 @@ def test_outputs_share_memory_with_nothing(name, is_train):
     others = [*executor.arg_arrays, *executor.grad_arrays]
     assert len(set(outputs)) == len(outputs)
     assert not {storage(a) for a in others if a is not None} & set(outputs)
-    assert all(o.tensor.is_contiguous() and not o.tensor.requires_grad for o in executor.outputs)
+    assert all(o.torch().is_contiguous() and not o.torch().requires_grad for o in executor.outputs)
     before = [a.asnumpy() for a in executor.arg_arrays]
     for out in executor.outputs:
         out[:] = -99
     assert all(np.array_equal(a.asnumpy(), b) for a, b in zip(executor.arg_arrays, before, strict=True))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda o: o.reshape((-1,))[2:], lambda o: o[0], lambda o: o.torch(), np.asarray]
+)
+def test_writing_to_a_view_of_a_transposed_output_writes_to_the_output(view):
+    executor = S.transpose(S.Variable("x")).bind(mx.cpu(), {"x": mx.nd.array(np.arange(6.0).reshape(3, 2))})
+    out = executor.forward()[0]
+    assert out.asnumpy().flags.c_contiguous
+    assert out.asnumpy().tolist() == [[0, 2, 4], [1, 3, 5]]
+    seen = view(out)
+    assert isinstance(seen, mx.nd.NDArray) or np.asarray(seen).flags.c_contiguous
+    seen[1:] = -1
+    assert out.asnumpy().min() == -1
 
 
 VALUES = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
