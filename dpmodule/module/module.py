@@ -975,7 +975,8 @@ class Module(CheckpointedModule):
             self._rebind_for(data_batch)
         if self._scale is not None:
             self._scale.write(self.group.execs)
-        self.group.forward(data_batch, is_train)
+        # without backward nothing reads the batch later
+        self.group.forward(data_batch, is_train, borrow=not self.for_training)
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:

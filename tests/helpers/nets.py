@@ -294,6 +294,12 @@ net("LayerNorm", lambda x: S.LayerNorm(x), x=(4, 3, 6))
 net("LayerNorm of axis 1", lambda x: S.LayerNorm(x, axis=1), x=(4, 5, 3))
 net("InstanceNorm", lambda x: S.InstanceNorm(x), x=(4, 3, 5, 5))
 net("GroupNorm", lambda x: S.GroupNorm(x, num_groups=2), x=(4, 4, 5, 5))
+CHANNELS = {"gamma": (4,), "beta": (4,)}
+net(
+    "GroupNorm by channels",
+    lambda x: S.GroupNorm(x, *(S.Variable(k, shape=v) for k, v in CHANNELS.items()), num_groups=2),
+    x=(4, 4, 5, 5),
+)
 net("L2Normalization", lambda x: S.L2Normalization(x, mode="channel"), x=(4, 3, 5, 5))
 net("LRN", lambda x: S.LRN(x, nsize=3), x=(4, 5, 3, 3))
 

@@ -216,11 +216,16 @@ def instance_norm(c: OperatorCall) -> Value:
 
 @in_floats(half=False)
 def group_norm(c: OperatorCall) -> Value | list[Value]:
-    """InstanceNormalization with groups as channels: gamma and beta have one value per group."""
+    """InstanceNormalization with groups as channels; gamma and beta with a value per channel follow it."""
     x, gamma, beta = c.inputs
     groups = x.reshape(0, c.a.num_groups, -1)
-    output = c.emit("InstanceNormalization", groups, gamma, beta, epsilon=c.a.eps)
+    per_group = c.shapes[1] == (c.a.num_groups,)
+    vectors = [gamma, beta] if per_group else [c.const(np.full(c.a.num_groups, n, np.float32), "float32") for n in (1, 0)]
+    output = c.emit("InstanceNormalization", groups, *vectors, epsilon=c.a.eps)
     whole = reshape(c, output, c.shapes[0], (c.shapes[0][0],))
+    if not per_group:
+        ones = (1,) * (len(c.shapes[0]) - 2)
+        whole = whole * gamma.reshape(-1, *ones) + beta.reshape(-1, *ones)
     if not c.a.output_mean_var:
         return whole
     mean = groups.reduce("ReduceMean", 2, keepdims=True)

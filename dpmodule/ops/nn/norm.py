@@ -156,6 +156,17 @@ def _groups(a: Any, data: tuple[int, ...]) -> int:
     return int(a.num_groups)
 
 
+def _group_rule(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = ins[0] or outs[0]
+    if data is not None and len(data) > 1 and (data[1],) in ins[1:]:
+        return _per_channel(a, ins, outs)
+    return _per_group(a, ins, outs)
+
+
+_per_group = _shape_rule(_groups, lambda a, data: (data[0], a.num_groups), 3)
+_per_channel = _shape_rule(lambda a, data: data[1], lambda a, data: (data[0], _groups(a, data)), 3)
+
+
 @op(
     "GroupNorm",
     [arg("data", ROWS), param("gamma"), param("beta")],
@@ -166,7 +177,7 @@ def _groups(a: Any, data: tuple[int, ...]) -> int:
     },
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
-    infer=_shape_rule(_groups, lambda a, data: (data[0], a.num_groups), 3),
+    infer=_group_rule,
     onnx=Onnx("InstanceNormalization", builder="group_norm"),
 )
 def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
@@ -174,14 +185,15 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
 
     Shape:
         data, output: (N, C, ...), at least three axes.
-        gamma, beta: (num_groups,): one value per group, where torch has one per channel.
+        gamma, beta: (num_groups,) as in MXNet 1.9.1, or (C,) as in torch and MXNet 2.
         mean, std: (N, num_groups), if output_mean_var; no gradient.
 
     Source: Wu and He, "Group normalization", 2018; MXNet 1.9.1 `GroupNorm`.
     """
     rows, channels = data.shape[:2]
-    group_size = channels // a.num_groups
-    weight, bias = gamma.repeat_interleave(group_size), beta.repeat_interleave(group_size)
+    weight, bias = gamma, beta
+    if len(gamma) < channels:
+        weight, bias = (vector.repeat_interleave(channels // a.num_groups) for vector in (gamma, beta))
     if not a.output_mean_var:
         return _group_norm(data, a.num_groups, weight, bias, a.eps)
     space = data[0, 0].numel()

@@ -359,13 +359,10 @@ def _group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Symbol:
-    # MXNet scales each group by one number, torch each channel
     whole = value if value.rank > 2 else b.reshape(value, (*value.dims, 1))
-    plain = [b.full((groups,), n, value.dtype) for n in (1.0, 0.0)]
-    normalized = b.value(
-        b.op("GroupNorm", whole, *plain, num_groups=groups, eps=eps), whole.dims, value.dtype
-    )
-    return _scale_channels(b, b.reshape(normalized, value.dims), weight, bias)
+    vectors = [_vector(b, given, value.dims[1], n, value) for given, n in ((weight, 1.0), (bias, 0.0))]
+    normalized = b.op("GroupNorm", whole, *vectors, num_groups=groups, eps=eps)
+    return b.reshape(b.value(normalized, whole.dims, value.dtype), value.dims)
 
 
 @translates("instance_norm")
