@@ -31,7 +31,7 @@ from .execution_mode import ExecutionMode, InterpretedMode
 from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
 from .malloc import raise_mmap_threshold
-from .memory import is_dense, reusable
+from .memory import free_large, is_dense, nothing, reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
 from .recorded_run import (
@@ -444,15 +444,10 @@ class Executor:
         values, aliases = self._inputs(is_train)
         if program.reused:
             self._reuse(prepared)
+        if arrays.storage is None:
+            free_large(self._outputs)  # so that new ones are computed in memory that is in the cache
         result = self._execute(prepared, values, bool(aliases))
-        for handle, out in zip(self._outputs, result[0]):
-            if arrays.storage is not None and is_sparse(handle):
-                handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
-                continue
-            # a separate version counter: an output may be written before backward, as in MXNet
-            own = out.data if is_train else out
-            handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
-            handle.pinned = False
+        self._store(result[0], is_train)
         self._released = False
         if self._reshaped_from is not None:
             self._write_to_origin()
@@ -464,6 +459,17 @@ class Executor:
             if packed_weights.entries:
                 packed_weights.drop_changed()
             self._run = RecordedRun(prepared, values, aliases, *result[1:])
+
+    def _store(self, outputs: Sequence[Any], is_train: bool) -> None:
+        """Put the results of a run into the output arrays."""
+        for handle, out in zip(self._outputs, outputs):
+            if self._arrays.storage is not None and is_sparse(handle):
+                handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
+                continue
+            # a separate version counter: an output may be written before backward, as in MXNet
+            own = out.data if is_train else out
+            handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
+            handle.pinned = False
 
     def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
@@ -736,7 +742,7 @@ class Executor:
         self._outputs = [  # new arrays, which take no memory until they are read
             allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype))
             if is_sparse(o)
-            else NDArray(o.raw.new_zeros(()).expand(o.shape), o.context)
+            else NDArray(nothing(o.raw), o.context)
             for o in self._outputs
         ]
         self._released = True

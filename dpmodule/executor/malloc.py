@@ -23,7 +23,7 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _BLOCK_BYTES = 31 * 2**20
 """Bytes of the block that raises glibc's threshold, which never exceeds 32 MB."""
 
-_MIN_RESULT_BYTES = 2**22
+_MIN_RESULT_BYTES = 2**19
 """Networks with smaller results leave the threshold alone."""
 
 _keeps = _threshold_raised = False

@@ -83,6 +83,15 @@ def _has_many_classes(graph: Graph) -> bool:
     return any(node.a.num_hidden >= MIN_CLASSES for node in layers)
 
 
+_LAYERS = frozenset({"BatchNorm", "BatchNorm_v1", "Convolution", "Deconvolution", "Pooling"})
+"""Operators that are faster in the channels_last layout, or that keep it."""
+
+
+def converts_layout(graph: Graph) -> bool:
+    """Return True if several operators gain from channels_last; one alone does not pay for converting its data."""
+    return sum(node.op is not None and node.op.name in _LAYERS for node in graph.nodes) > 1
+
+
 def _has_small_windows(graph: Graph) -> bool:
     """Return True if there is a convolution that a kernel may support."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
@@ -95,7 +104,7 @@ PASSES: tuple[Pass, ...] = (
     # before pooling_first, to which it leaves activations that are cheaper after pooling
     Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("pooling_first", {"Pooling": 1}, hides=True),
-    Pass("channels_last", {"Convolution": 1}),
+    Pass("channels_last", {"Convolution": 1}, worth=converts_layout),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
     Pass("native_convolutions", worth=_has_small_windows, predict=False, compiled=False),
     Pass(

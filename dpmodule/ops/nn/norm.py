@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import HALF
@@ -17,6 +18,7 @@ from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
 from ..tracing import is_tracing
 from .layer_shapes import unify_input
+from .linear import is_float32_cpu
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -59,23 +61,60 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
     return ("output", "mean", "std") if a.output_mean_var else ("output",)
 
 
-_MANY_ROWS = 128
+_ROWS = 128
+"""Rows over which torch's kernel sums gradients; it sums row by row, which loses digits with many rows."""
+
+_backward = torch.ops.aten.native_layer_norm_backward
+
+
+class _LayerNorm(torch.autograd.Function):
+    """`torch.native_layer_norm`, with the gradients of gamma and beta summed over blocks of rows.
+
+    Shape:
+        x: (N, K).
+        gamma, beta: (K,).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float) -> Any:
+        out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
+        ctx.save_for_backward(x, mean, rstd, gamma, beta)
+        ctx.mark_non_differentiable(mean, rstd)
+        return out, mean, rstd
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        x, mean, rstd, gamma, beta = ctx.saved_tensors
+        wants, grad, shape = ctx.needs_input_grad[:3], grads[0], gamma.shape
+        if torch.is_grad_enabled():  # torch's function has a gradient of its own
+            return *_backward(grad, x, shape, mean, rstd, gamma, beta, wants), None
+        rows = grad.contiguous(), x, mean, rstd
+        blocks = [
+            _backward(g, part, shape, m, r, gamma, beta, [False, True, True])[1:]
+            for g, part, m, r in zip(*(each.split(_ROWS) for each in rows))
+        ]
+        first = (
+            _backward(rows[0], x, shape, mean, rstd, gamma, beta, [True, False, False])[0]
+            if wants[0]
+            else None
+        )
+        return first, *(torch.stack(each).sum(0) for each in zip(*blocks)), None
+
+
+_apply: Any = _LayerNorm.apply
 
 
 def _normalize_last_axis(
     x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Normalise the last axis of x; return the output, the mean and the reciprocal deviation.
-
-    The fused CPU kernel sums the gradients of gamma and beta row by row, which is less accurate than MXNet with
-    hundreds of rows; separate operations use pairwise summation.
-    """
+    """Normalise the last axis of x; return the output, the mean and the reciprocal deviation."""
     trained = torch.is_grad_enabled() and (gamma.requires_grad or beta.requires_grad)
-    is_single = not trained or x.dtype != torch.float32 or x.device.type != "cpu" or is_tracing()
-    if is_single or x.numel() // max(gamma.shape[0], 1) < _MANY_ROWS:  # a trace would fix the number of rows
+    if not trained or not is_float32_cpu(x) or is_tracing() or torch_private.is_batched(x):
         return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
-    plain, mean, rstd = torch.native_layer_norm(x, gamma.shape, None, None, eps)
-    return torch.addcmul(beta, plain, gamma), mean, rstd
+    if x.numel() <= _ROWS * gamma.shape[0]:
+        return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
+    out, mean, rstd = _apply(x.reshape(-1, gamma.shape[0]), gamma, beta, eps)
+    return out.view(x.shape), mean, rstd
 
 
 @op(

@@ -358,7 +358,7 @@ def _group_norm(
     bias: TorchValue | None = None,
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
-) -> Symbol:
+) -> TorchValue:
     whole = value if value.rank > 2 else b.reshape(value, (*value.dims, 1))
     vectors = [_vector(b, given, value.dims[1], n, value) for given, n in ((weight, 1.0), (bias, 0.0))]
     normalized = b.op("GroupNorm", whole, *vectors, num_groups=groups, eps=eps)

@@ -374,7 +374,7 @@ def test_no_way_of_writing_parameters_is_missed(way, name):
 
 
 def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():
-    net = S.Convolution(DATA, S.Variable("w"), kernel=(3, 3), num_filter=4, no_bias=True)
+    net = S.relu(S.Convolution(DATA, S.Variable("w"), kernel=(3, 3), num_filter=4, no_bias=True))
     memory, tensor = np.ones((4, 3, 3, 3), np.float32), torch.ones(4, 3, 3, 3)
     others = mx.nd.from_numpy(memory), mx.nd.from_torch(tensor)
     memory.flags.writeable = True

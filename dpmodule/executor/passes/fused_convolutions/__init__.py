@@ -31,6 +31,7 @@ from typing import Any
 import torch
 
 from ...lowering import Lowered, Step
+from .. import converts_layout
 from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
 from .run import ConvolutionRun, runs
@@ -153,7 +154,8 @@ class _Chain:
         """Return the fused step."""
         first = self.steps[0]
         _, a = self._low.operator(first)
-        call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation)
+        alone = not converts_layout(self._low.graph)
+        call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation, alone)
         covers = tuple(step.node for step in self.steps[1:])
         name = "_".join(["convolution", *(step.name for step in self.steps[1:])])
         return Step(call, name, None, self._inputs, self._outputs, first.node, covers=covers)

@@ -11,6 +11,7 @@ import torch
 from ...._core import torch_private
 from ....ops.nn.conv3x3 import ConvolutionSizes, TiledConvolution
 from ....ops.nn.layer_shapes import per_axis
+from ....ops.shapes import prod
 from ....ops.spec import Env
 from ...packed_weights import cached, packed
 from ..channels_last import restride
@@ -21,6 +22,9 @@ Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
 _MAX_SHAPES = 64
+
+_MANY_PRODUCTS = 1_500_000
+"""Multiplications from which packed weights pay for the conversion of a single convolution's data."""
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -67,6 +71,8 @@ class FusedConvolution:
 
     Args:
         adds: sums the result and the other summand; None without a sum.
+        alone: True if the network has no other layer for images: then data that comes in the usual layout keeps it
+            where torch's kernels for that layout win.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class FusedConvolution:
         norm: BatchNorm | None = None,
         adds: Callable[[Tensor, Tensor], Tensor] | None = None,
         activation: Activation | None = None,
+        alone: bool = False,
     ) -> None:
         self._function, self._norm, self._adds, self._activation = function, norm, adds, activation
         self._kernel, self._groups, self._filters = a.kernel, a.num_group, a.num_filter
@@ -83,6 +90,7 @@ class FusedConvolution:
         self._dilate = list(per_axis(a.dilate, 2, 1, "dilate"))
         self._pad = list(per_axis(a.pad, 2, 0, "pad"))
         self._geometry = self._pad, self._stride, self._dilate, self._groups
+        self._alone, self._is_plain = alone, norm is None and adds is None and activation is None
         self._has_bias = not a.no_bias
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
         self.writes_gamma = norm is not None and norm.a.fix_gamma
@@ -105,7 +113,7 @@ class FusedConvolution:
         """Run the fused operators; `a` is ignored."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
-        sizes = self._sizes(env, data, sources[0], other)
+        sizes = None if self._keeps_layout(data) else self._sizes(env, data, sources[0], other)
         tiles = sizes is not None and self._may_tile and self.tiled.is_faster(sizes)
         parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
         if sizes is None or not parameters:
@@ -120,6 +128,25 @@ class FusedConvolution:
         if self._norm is None:
             return result
         return result, self.gamma(sources), None, None
+
+    def _keeps_layout(self, data: Tensor) -> bool:
+        """Return True if the operators run one by one without converting the data."""
+        if not (self._alone and data.dim() == 4 and data.is_contiguous()):
+            return False
+        if self._groups > 1:
+            return True
+        rows, channels, *size = data.shape
+        numbers, places = data.numel(), rows * prod(size) // prod(self._stride)
+        products: int = places * channels * self._filters * prod(self._kernel)
+        if self._is_plain and channels <= 16 and places * self._filters >= 2**20:
+            return False  # the extension's kernel is up to twice as fast
+        if prod(self._kernel) == prod(self._stride) == 1 and rows < 16 and torch.get_num_threads() == 1:
+            return products < _MANY_PRODUCTS or numbers > 2**15  # torch multiplies matrices
+        if not self._is_plain:
+            return False
+        if rows == 1 and max(self._kernel) <= 3 and numbers <= 20480:  # torch does not use oneDNN
+            return products < _MANY_PRODUCTS
+        return channels < 8 or max(self._kernel) == 1 or products > 3 * _MANY_PRODUCTS or numbers > 2**16
 
     def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> ConvolutionSizes | None:
         """Return the sizes of data and result; None if the kernels do not support the data."""
@@ -216,8 +243,10 @@ class FusedConvolution:
     def _one_by_one(self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None) -> Any:
         """Run the graph's operators one by one."""
         weight = sources[0]
-        if data.dim() == weight.dim() == 4 and not (
-            torch_private.is_batched(data) or torch_private.is_batched(weight)
+        if (
+            not self._alone
+            and data.dim() == weight.dim() == 4
+            and not (torch_private.is_batched(data) or torch_private.is_batched(weight))
         ):
             data, weight = restride(data), restride(weight)
         result = self._function(data, weight, *sources[1 : 1 + self._has_bias])
@@ -226,6 +255,10 @@ class FusedConvolution:
             result, *states = self._norm.run(self._norm.a, env, result, *sources[-4:])
         if other is not None and self._adds is not None:
             result = self._adds(result, other)
-        if self._activation is not None:
+        if self._activation is not None and self._alone and self._activation.name == "relu":
+            result = torch.fmax(
+                result, result.new_zeros(())
+            )  # of a NaN and zero it returns zero, as oneDNN does
+        elif self._activation is not None:
             result = self._activation.function(result)
         return (result, *states) if self._norm is not None else result
