@@ -105,6 +105,10 @@ class Net:
         return rng.uniform(0.1, 1, shape) * rng.choice([-1, 1], shape)
 
 
+def gated(x):
+    return x * S.sigmoid(x)
+
+
 NETS: dict[str, Net] = {}
 
 
@@ -294,6 +298,13 @@ net("LayerNorm", lambda x: S.LayerNorm(x), x=(4, 3, 6))
 net("LayerNorm of axis 1", lambda x: S.LayerNorm(x, axis=1), x=(4, 5, 3))
 net("InstanceNorm", lambda x: S.InstanceNorm(x), x=(4, 3, 5, 5))
 net("GroupNorm", lambda x: S.GroupNorm(x, num_groups=2), x=(4, 4, 5, 5))
+net(
+    "gated convolutions",
+    lambda x: gated(
+        S.Convolution(gated(S.Convolution(x, kernel=(3, 3), num_filter=4)), kernel=(1, 1), num_filter=3)
+    ),
+    x=(2, 3, 6, 6),
+)
 CHANNELS = {"gamma": (4,), "beta": (4,)}
 net(
     "GroupNorm by channels",

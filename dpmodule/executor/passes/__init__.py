@@ -77,6 +77,13 @@ def _has_equal_inputs(graph: Graph) -> bool:
     return len(set(seen)) < len(seen)
 
 
+def _has_gates(graph: Graph) -> bool:
+    """Return True if an operator reads a value and its sigmoid."""
+    nodes = (node for node in graph.nodes if node.op is not None and len(node.inputs) == 2)
+    pairs = (pair for node in nodes for pair in (node.inputs, node.inputs[::-1]))
+    return any(gate.op is not None and tuple(gate.inputs) == (value,) for value, (gate, _) in pairs)
+
+
 def _has_many_classes(graph: Graph) -> bool:
     """Return True if there is a dense layer with enough outputs to split its scores."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "FullyConnected")
@@ -101,6 +108,7 @@ def _has_small_windows(graph: Graph) -> bool:
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
+    Pass("gated_activations", worth=_has_gates, hides=True, moved=False, compiled=False),
     # before pooling_first, to which it leaves activations that are cheaper after pooling
     Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("pooling_first", {"Pooling": 1}, hides=True),

@@ -45,6 +45,7 @@ MORE = {
     "of numbers": Net(lambda: perceptron("relu", "sigmoid"), {"x": (5,)}),
     "many classes": Net(lambda: SCORES, {"x": (600, 4)}),
     "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
+    "gated": Net(lambda: S.hard_sigmoid(X, alpha=1 / 6) * X + S.sigmoid(X) * X, {"x": (3, 4)}),
     "mirrored": Net(mirrored, {"x": (3, 4)}),
     "pooled": Net(lambda: S.Pooling(S.tanh(X * 2), kernel=(2, 2), stride=(2, 2)), {"x": (2, 3, 6, 6)}),
 }

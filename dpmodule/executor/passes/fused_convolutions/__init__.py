@@ -32,6 +32,7 @@ import torch
 
 from ...lowering import Lowered, Step
 from .. import converts_layout
+from ..gated_activations import GatedActivation
 from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
 from .run import ConvolutionRun, runs
@@ -43,6 +44,7 @@ _KEEPS_NAN: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] =
     "clip": lambda a: lambda x: x.clamp_(a.a_min, a.a_max),
     "relu": lambda a: torch.relu_,
 }
+_GATED = {"hardswish": "hardswish", "silu": "swish"}
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
 _FRESH = frozenset({"BatchNorm", "Concat", "Convolution", "Pooling", *_SUMS})
@@ -54,6 +56,8 @@ def _activation(low: Lowered, step: Step) -> Activation | None:
     op, a = low.operator(step)
     if op is None or step.takes_env:
         return None
+    if isinstance(step.function, GatedActivation):
+        return Activation(step.function, _GATED[step.function.name])
     if op.name == "clip" and a.a_min > a.a_max:
         return None
     if op.name in _KEEPS_NAN:  # oneDNN would turn NaN into numbers

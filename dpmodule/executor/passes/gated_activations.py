@@ -1,0 +1,82 @@
+"""Compute x * sigmoid(x) and, for prediction, x * hard_sigmoid(x) in one call.
+
+These are SiLU (swish) and hard swish, for which torch has kernels, and which `fused_convolutions` fuses. In training
+hard swish stays, since the gradients differ at its two corners.
+
+Needs:
+    storage: dense
+    rank: any
+    type: any floating type; others run as two operators
+    layout: any
+    gradients: any
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+from ..lowering import Lowered, Step
+
+_PRODUCTS = frozenset({"broadcast_mul", "elemwise_mul"})
+
+
+class GatedActivation:
+    """The product of a value and its gate.
+
+    Args:
+        name: "silu" or "hardswish".
+        gate: computes the gate.
+    """
+
+    def __init__(self, name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.name = name
+        self._product: Callable[[torch.Tensor], torch.Tensor] = getattr(F, name)
+        self._gate = gate
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the product, of the shape of x."""
+        return self._product(x) if x.is_floating_point() else x * self._gate(x)
+
+
+def _name(low: Lowered, gate: Step) -> str:
+    """Return the name of the activation of which a step is the gate; "" for other steps."""
+    op, a = low.operator(gate)
+    if op is None or gate.takes_env:
+        return ""
+    if op.name == "sigmoid" or (op.name == "Activation" and a.act_type == "sigmoid"):
+        return "silu"
+    is_hard = op.name == "hard_sigmoid" and abs(a.alpha - 1 / 6) < 1e-6 and a.beta == 0.5
+    return "hardswish" if is_hard and not low.recorded else ""
+
+
+def gated_activations(low: Lowered) -> int:
+    """Replace products of a value and its gate.
+
+    Returns:
+        Number of replaced products.
+    """
+    made_by = {value: step for step in low.steps for value in step.outputs}
+    readers = Counter(value for step in low.steps for value in step.inputs)
+    readers.update(low.kept())
+    gone: set[int] = set()
+    count = 0
+    for step in low.steps:
+        op, _ = low.operator(step)
+        if op is None or op.name not in _PRODUCTS or step.takes_env:
+            continue
+        for x, value in (step.inputs, step.inputs[::-1]):
+            gate = made_by.get(value)
+            if gate is not None and gate.inputs == [x] and _name(low, gate):
+                step.function = GatedActivation(_name(low, gate), gate.function)
+                step.name, step.inputs = step.function.name, [x]
+                count += 1
+                if readers[value] == 1:
+                    gone.add(id(gate))
+                    step.covers = (gate.node,)
+                break
+    low.steps = [step for step in low.steps if id(step) not in gone]
+    return count
