@@ -42,11 +42,15 @@ def power(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def maximum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the maximum, propagating NaN; if both are equal the gradient goes to `left`."""
+    if not torch.is_grad_enabled():
+        return torch.maximum(left, right)
     return torch.where((left < right) | (right != right), right, left)
 
 
 def minimum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the minimum, propagating NaN; if both are equal the gradient goes to `left`."""
+    if not torch.is_grad_enabled():
+        return torch.minimum(left, right)
     return torch.where((left > right) | (right != right), right, left)
 
 

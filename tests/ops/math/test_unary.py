@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 from helpers.arrays import INF, NAN, f4, i4
 from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
@@ -68,3 +69,10 @@ test_gradients_at_edges = gradients_test(
 test_shapes = rules_test(
     ("sin", [None], {}, [(2, 3)], [(2, 3)], [(2, 3)]), ("sin", [(0, 3)], {}, [(2, 3)], [(2, 3)], [(2, 0)])
 )
+
+
+@pytest.mark.parametrize("count", [9, 2**14])
+def test_the_gradient_of_clip_is_1_at_both_ends(count):
+    data = np.resize(np.float32([-1, -0.0, 0.0, 0.5, 6, 6.5, np.inf]), count)
+    (got,) = gradients("clip", data, head=np.full(count, 2, "f4"), a_min=0, a_max=6)
+    np.testing.assert_array_equal(got, 2 * ((data >= 0) & (data <= 6)))
