@@ -75,13 +75,12 @@ def of_torch(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind
     def fit() -> torch.Tensor:
         if not run.training:
             run.train()
+        for leaf in (*wanted, *parameters):
+            leaf.grad = None
         out = run(*inputs)
-        if optimizer is None:
-            torch.autograd.grad(out, [*wanted, *parameters], gradient)
-            return out
-        optimizer.zero_grad()
         out.backward(gradient)
-        optimizer.step()
+        if optimizer is not None:
+            optimizer.step()
         return out
 
     return {"predict": predict, "fit": fit}
