@@ -4,7 +4,7 @@ import pytest
 
 from dpmodule.agents import create_task
 from dpmodule.agents.batch_world import best_window
-from helpers.talks import Noting, NotingBatch, Texts, epoch, spec
+from helpers.talks import Noting, NotingBatch, Texts, epoch, finish, spec
 
 TASK = spec(Texts, "a-3-1-2-1-1-2")
 
@@ -127,3 +127,13 @@ def test_of_more_messages_than_rows_the_first_ones_count():
     student.batch_act = lambda rows: (*map(student.answer, rows), {"text": "more"}, None)
     world = epoch(given, student)[0]
     assert (world.report(), len(world.acts[1])) == ({"total": 10, "accuracy": 1.0, "f1": 1.0}, 3)
+
+
+def test_reset_drops_what_waits_and_begins_again():
+    student = NotingBatch(opt := tokens(12))
+    world = create_task(opt, student)
+    world.parley()
+    world.reset()
+    student.batches.clear()
+    finish(world)
+    assert sum(map(len, student.batches)) == world.num_examples()

@@ -163,3 +163,11 @@ def test_a_callback_is_told_of_everything(place):
     columns = ["batch", "epoch", "time_s", "train-accuracy"]
     first = [(0, 1, 1), (0, 2, 2), (0, 3, 3), columns]
     assert told.told == ["begin", *first, (1, 1, 4), (1, 2, 5), (1, 3, 6), columns, "end"]
+
+
+def test_an_average_without_decay_is_the_last_step_and_its_state_moves_to_another():
+    average, other = mx.callback.EMA(0), mx.callback.EMA()
+    module, _ = trained(callbacks=average)
+    same(average.arg_params, module.get_params()[0])
+    other.load_state_dict(average.state_dict())
+    same(other.arg_params, average.arg_params)

@@ -81,3 +81,12 @@ def test_a_file_without_heads_gives_the_last_node():
 def test_an_odd_version_reads_as_the_oldest(version):
     root = {"nodes": [variable()], "heads": [[0, 0]], "attrs": {"mxnet_version": version}}
     assert from_json(json.dumps(root))[0][0].name == "x"
+
+
+def test_numbers_of_versions_and_hidden_outputs():
+    net = S.Dropout(S.BatchNorm(S.Variable("data"), name="bn"), name="drop")
+    graph = json.loads(net.tojson())
+    assert graph["node_row_ptr"] == [0, 1, 2, 3, 4, 5, 8, 10]
+    assert graph["nodes"][5]["inputs"] == [[0, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 1], [4, 0, 1]]
+    assert graph["attrs"] == {"mxnet_version": ["int", 10901]}
+    assert (graph["arg_nodes"], graph["heads"]) == ([0, 1, 2, 3, 4], [[6, 0, 0]])

@@ -9,7 +9,10 @@ import torch
 import dpmodule as mx
 from dpmodule import optimizer
 from dpmodule._core import torch_private
+from dpmodule.base import StateError
+from helpers import store_workers
 from helpers.rules import VARIANTS as RULES
+from helpers.store_workers import Workers, make_module, state_of, steps
 from helpers.walk import walks
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "c_weight", 3: "n_gamma"}
@@ -180,3 +183,30 @@ def test_gpu_equals_cpu(name, extra):
         there.update_all(list(NAMES), [mx.nd.NDArray(g.cuda(), mx.Context("gpu", 0)) for g in grads], gpu)
     for a, b in zip(cpu, gpu):
         torch.testing.assert_close(a.tensor, b.tensor.cpu(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "refused"),
+    [("sgd", {"momentum": 0.9}, "but this SGD keeps nothing"), ("adam", {}, "states of Adam, not of SGD")],
+)
+def test_shared_states_take_loaded_ones_and_refuse_others(name, params, refused):
+    case = (name, params, False)
+    mod, other = make_module(case), make_module(case)
+    steps(other, range(3))
+    mod.store.share_memory()
+    mod.set_params(*other.get_params())
+    mod.updates.active_updater().set_states(other.updates.active_updater().get_states(dump_optimizer=True))
+    assert state_of(mod) == state_of(other)
+    with Workers(1, case, mod.store) as workers:
+        assert workers.ask(0, state_of) == state_of(mod)
+        workers.ask(0, steps, [3])
+        steps(other, [3])
+        assert state_of(mod) == state_of(other)
+
+    def plain(case, store):
+        made = mx.mod.Module(store_workers.network())
+        made.bind(*store_workers.SHAPES, store=store)
+        made.init_optimizer(optimizer="sgd")
+
+    with Workers(1, case, mod.store, plain) as workers, pytest.raises(StateError, match=refused):
+        workers.ask(0, state_of)
