@@ -43,10 +43,7 @@ def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) ->
             raise OpError(f"{name} takes no inputs stored as {', '.join(stypes)}")
         return (output,)
 
-    def grad_storage(a: Any, stypes: Stypes) -> Stypes:
-        return tuple("ragged" if stype == "ragged" else "default" for stype in stypes)
-
-    rule = SparseRule(storage, run, None, grad_storage, differentiated_by_torch(run))
+    rule = SparseRule(storage, run, None, None, differentiated_by_torch(run))
     add_ragged_rule(name, rule, alone=lambda a: True)
 
 
