@@ -207,3 +207,16 @@ def test_a_cast_handle_makes_an_array_of_the_same_memory():
     array = counted(2, 3)
     mx.nd.NDArray(ctypes.cast(array, NDArrayHandle), writable=False)[0] = 9
     assert array.asnumpy()[0].tolist() == [9, 9, 9]
+
+
+def test_an_array_of_a_number_shares_its_memory_for_good():
+    turned = mx.sym.transpose(mx.sym.Variable("x")).bind(mx.cpu(), {"x": mx.nd.ones((2, 3))}).forward()[0]
+    same = mx.nd.NDArray(turned._as_parameter_)
+    turned.torch()[:] = 5
+    turned[:] = 7
+    assert (same.asnumpy() == 7).all()
+
+
+def test_messages_name_bfloat16():
+    with pytest.raises(ValueError, match=r"a bfloat16 array of shape \(2,\) on cpu\(0\) cannot"):
+        mx.nd.zeros((2,), dtype="bfloat16").__array__(copy=False)

@@ -116,6 +116,9 @@ def test_a_lost_index_is_made_again(tmp_path, caplog):
     assert "there is no index file" in caplog.text
     assert "3 records" in caplog.text
     assert (tmp_path / "a.idx").read_text() == "0\t0\n1\t12\n2\t32\n"
+    caplog.clear()
+    assert load(tmp_path).keys == [0, 1, 2]
+    assert not caplog.records
 
 
 def test_a_stale_index_keeps_its_keys(tmp_path, caplog):
