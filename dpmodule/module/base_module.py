@@ -436,7 +436,7 @@ class BaseModule:
     # computing
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        """Run forward on a batch.
+        """Run forward on a batch. A module that is bound for prediction reads its arrays without copying them.
 
         Args:
             data_batch: has `data` and `label`, lists of arrays in the bound order.

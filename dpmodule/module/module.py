@@ -975,7 +975,7 @@ class Module(CheckpointedModule):
             self._rebind_for(data_batch)
         if self._scale is not None:
             self._scale.write(self.group.execs)
-        # without backward nothing reads the batch later
+        # only backward reads a batch again
         self.group.forward(data_batch, is_train, borrow=not self.for_training)
 
     @override
