@@ -31,7 +31,7 @@ from .execution_mode import ExecutionMode, InterpretedMode
 from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
 from .malloc import raise_mmap_threshold
-from .memory import free_large, is_dense, nothing, reusable
+from .memory import LARGE, is_dense, nothing, reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
 from .recorded_run import (
@@ -444,10 +444,15 @@ class Executor:
         values, aliases = self._inputs(is_train)
         if program.reused:
             self._reuse(prepared)
-        if arrays.storage is None:
-            free_large(self._outputs)  # so that new ones are computed in memory that is in the cache
         result = self._execute(prepared, values, bool(aliases))
-        self._store(result[0], is_train)
+        for handle, out in zip(self._outputs, result[0]):
+            if arrays.storage is not None and is_sparse(handle):
+                handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
+                continue
+            # a separate version counter: an output may be written before backward, as in MXNet
+            own = out.data if is_train else out
+            handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
+            handle.pinned = False
         self._released = False
         if self._reshaped_from is not None:
             self._write_to_origin()
@@ -459,17 +464,6 @@ class Executor:
             if packed_weights.entries:
                 packed_weights.drop_changed()
             self._run = RecordedRun(prepared, values, aliases, *result[1:])
-
-    def _store(self, outputs: Sequence[Any], is_train: bool) -> None:
-        """Put the results of a run into the output arrays."""
-        for handle, out in zip(self._outputs, outputs):
-            if self._arrays.storage is not None and is_sparse(handle):
-                handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
-                continue
-            # a separate version counter: an output may be written before backward, as in MXNet
-            own = out.data if is_train else out
-            handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
-            handle.pinned = False
 
     def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
@@ -504,7 +498,10 @@ class Executor:
             shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
 
     def _execute(self, prepared: PreparedProgram, values: list[Any], recorded: bool) -> tuple[Any, ...]:
-        """Run a program."""
+        """Run a program, after freeing large outputs: new ones are then computed in memory that is in the cache."""
+        for output in self._outputs if self._arrays.storage is None else ():
+            if output.raw.nbytes >= LARGE:
+                output.raw = nothing(output.raw)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(recorded)
         try:

@@ -6,7 +6,6 @@ import logging
 import mmap
 import sys
 import threading
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -25,7 +24,7 @@ from ..ops.write_tracking import mark_owned
 _ALIGNMENT = 64
 """Alignment of arrays in bytes, for vector instructions; NumPy's is 16."""
 
-_LARGE = 2**16
+LARGE = 2**16
 """Bytes from which computing in memory that is in the processor's cache saves more than freeing it first costs."""
 
 _OWN_PAGES = 2**20
@@ -127,15 +126,8 @@ def _alone() -> tuple[int, int, int, int]:
 
 
 def nothing(tensor: torch.Tensor) -> torch.Tensor:
-    """Return zeros of the shape of a tensor that take no memory."""
+    """Return zeros of the shape of a tensor, which take no memory."""
     return tensor.new_zeros(()).expand(tensor.shape)
-
-
-def free_large(arrays: Iterable[NDArray]) -> None:
-    """Free the memory of large arrays that will get new values; until then they are zero."""
-    for array in arrays:
-        if array.raw.nbytes >= _LARGE:
-            array.raw = nothing(array.raw)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
