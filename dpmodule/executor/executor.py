@@ -500,7 +500,7 @@ class Executor:
     def _execute(self, prepared: PreparedProgram, values: list[Any], recorded: bool) -> tuple[Any, ...]:
         """Run a program, after freeing large outputs: new ones are then computed in memory that is in the cache."""
         for output in self._outputs if self._arrays.storage is None else ():
-            if output.raw.nbytes >= LARGE:
+            if output.raw.nbytes >= LARGE and output.raw.is_cpu:
                 output.raw = nothing(output.raw)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(recorded)
