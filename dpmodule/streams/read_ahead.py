@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import warnings
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
+from weakref import WeakSet
 
 import torch
 
@@ -20,6 +22,9 @@ from .checks import check_count
 
 JOIN_TIMEOUT_S = 5.0
 """Most seconds that `join` waits for the current read."""
+
+EXIT_TIMEOUT_S = 1.0
+"""Most seconds that the end of the process waits for the current reads."""
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -74,6 +79,7 @@ class ReadAhead(Closing, Generic[T]):
         self._grad_mode = torch.is_grad_enabled()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _alive.add(self)
 
     def peek(self, end: E | None = None) -> T | E | None:
         """Wait for the next item and return it without taking it.
@@ -202,3 +208,17 @@ class ReadAhead(Closing, Generic[T]):
             return _Outcome(final=True)
         except BaseException as error:  # raised in the consumer
             return _Outcome(final=True, error=error, trace=error.__traceback__)
+
+
+_alive: WeakSet[ReadAhead[Any]] = WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all threads with the process: Python ends them anywhere, even in C++ code, which then aborts."""
+    readers = list(_alive)
+    for reader in readers:
+        reader.stop()
+    for reader in readers:
+        if os.getpid() == reader._pid:
+            reader._thread.join(EXIT_TIMEOUT_S)

@@ -16,6 +16,7 @@ from dpmodule.base import StateError
 from dpmodule.streams import ReadAhead, read_ahead
 from helpers.pipes import Child
 from helpers.processes import until
+from helpers.programs import run_program
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -129,3 +130,15 @@ def test_nothing_is_read_while_paused_and_items_stay():
             time.sleep(0.05)
             assert len(read) == before
         assert [*found, *ahead] == [*range(100)]
+
+
+def test_the_thread_ends_before_the_process():
+    code = """
+import atexit, threading, time
+atexit.register(lambda: print([t.name for t in threading.enumerate() if t.name == "ReadAhead"]))
+from dpmodule.streams.read_ahead import ReadAhead
+kept = ReadAhead((time.sleep(0.02) for _ in range(10**6)), depth=10**6)
+next(kept)
+"""
+    done = run_program(code, fresh=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
