@@ -444,7 +444,7 @@ class Executor:
         values, aliases = self._inputs(is_train)
         if program.reused:
             self._reuse(prepared)
-        result = self._execute(prepared, values, bool(aliases))
+        result = self._execute(prepared, values, bool(aliases), frees=arrays.storage is None)
         for handle, out in zip(self._outputs, result[0]):
             if arrays.storage is not None and is_sparse(handle):
                 handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
@@ -497,10 +497,16 @@ class Executor:
             shaped.memory = None  # left by a run that failed
             shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
 
-    def _execute(self, prepared: PreparedProgram, values: list[Any], recorded: bool) -> tuple[Any, ...]:
-        """Run a program, after freeing large outputs: new ones are then computed in memory that is in the cache."""
-        for output in self._outputs if self._arrays.storage is None else ():
-            if output.raw.nbytes >= LARGE and output.raw.is_cpu:
+    def _execute(
+        self, prepared: PreparedProgram, values: list[Any], recorded: bool, frees: bool = False
+    ) -> tuple[Any, ...]:
+        """Run a program.
+
+        Args:
+            frees: free large outputs first, so that new ones are computed in memory that is in the cache.
+        """
+        for output in self._outputs if frees else ():
+            if output.raw.nbytes >= LARGE:
                 output.raw = nothing(output.raw)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(recorded)

@@ -68,6 +68,19 @@ def test_writing_to_a_view_of_a_transposed_output_writes_to_the_output(view):
     assert out.asnumpy().min() == -1
 
 
+def test_a_second_backward_reads_the_same_large_outputs():
+    net = S.SoftmaxOutput(S.FullyConnected(S.Variable("x"), num_hidden=300, name="fc"), name="softmax")
+    executor = net.simple_bind(mx.cpu(), x=(200, 6))
+    for array in executor.arg_arrays:
+        array[:] = mx.nd.arange(array.size).reshape(array.shape) % 7
+    executor.forward(is_train=True)
+    found = []
+    for _ in range(2):
+        executor.backward()
+        found.append(executor.grad_dict["fc_weight"].asnumpy())
+    np.testing.assert_array_equal(*found)
+
+
 VALUES = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 A, B = S.Variable("a"), S.Variable("b")
 SOURCES = {  # with torch's gradients
