@@ -503,11 +503,13 @@ class Executor:
         """Run a program.
 
         Args:
-            frees: free large outputs first, so that new ones are computed in memory that is in the cache.
+            frees: free large outputs first, so that new ones are computed in memory that is in the cache; if the run
+                fails, `outputs` are new arrays.
         """
         for output in self._outputs if frees else ():
             if output.raw.nbytes >= LARGE:
                 output.raw = nothing(output.raw)
+                self._released = True
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(recorded)
         try:

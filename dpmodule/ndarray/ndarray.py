@@ -646,7 +646,7 @@ class NDArray(Handle, OpMethods):
 
     def detach(self) -> NDArray:
         """Return an array with the same memory that is not in a graph."""
-        return self._view(self.raw)
+        return self._view(self._contiguous())
 
     def wait_to_read(self) -> None:
         """Wait until the values are computed."""

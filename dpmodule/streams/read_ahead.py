@@ -23,7 +23,7 @@ from .checks import check_count
 JOIN_TIMEOUT_S = 5.0
 """Most seconds that `join` waits for the current read."""
 
-EXIT_TIMEOUT_S = 1.0
+_EXIT_TIMEOUT_S = 1.0
 """Most seconds that the end of the process waits for the current reads."""
 
 T = TypeVar("T")
@@ -221,4 +221,4 @@ def _end_all() -> None:
         reader.stop()
     for reader in readers:
         if os.getpid() == reader._pid:
-            reader._thread.join(EXIT_TIMEOUT_S)
+            reader._thread.join(_EXIT_TIMEOUT_S)

@@ -68,6 +68,24 @@ def test_writing_to_a_view_of_a_transposed_output_writes_to_the_output(view):
     assert out.asnumpy().min() == -1
 
 
+class Refuses(torch.nn.Module):
+    def forward(self, x):
+        if x.max() > 5:
+            raise ValueError("too large")
+        return x * 2
+
+
+def test_outputs_of_a_run_that_fails_can_be_written():
+    net = S.torch_module(Refuses(), S.Variable("x"))
+    executor = net.simple_bind(mx.cpu(), grad_req="null", x=(200, 200))
+    executor.forward(x=mx.nd.ones((200, 200)))
+    with pytest.raises(ValueError, match="too large"):
+        executor.forward(x=mx.nd.ones((200, 200)) * 9)
+    executor.outputs[0][:] = 3
+    assert executor.outputs[0].asnumpy().sum() == 120_000
+    assert executor.forward(x=mx.nd.ones((200, 200)))[0].asnumpy().sum() == 80_000
+
+
 def test_a_second_backward_reads_the_same_large_outputs():
     net = S.SoftmaxOutput(S.FullyConnected(S.Variable("x"), num_hidden=300, name="fc"), name="softmax")
     executor = net.simple_bind(mx.cpu(), x=(200, 6))

@@ -62,6 +62,7 @@ def gated_activations(low: Lowered) -> int:
     made_by = {value: step for step in low.steps for value in step.outputs}
     readers = Counter(value for step in low.steps for value in step.inputs)
     readers.update(low.kept())
+    held = low.held_by_operators()
     gone: set[int] = set()
     count = 0
     for step in low.steps:
@@ -70,7 +71,7 @@ def gated_activations(low: Lowered) -> int:
             continue
         for x, value in (step.inputs, step.inputs[::-1]):
             gate = made_by.get(value)
-            if gate is not None and gate.inputs == [x] and _name(low, gate):
+            if gate is not None and gate.inputs == [x] and x not in held and _name(low, gate):
                 step.function = GatedActivation(_name(low, gate), gate.function)
                 step.name, step.inputs = step.function.name, [x]
                 count += 1

@@ -220,11 +220,9 @@ def group_norm(c: OperatorCall) -> Value | list[Value]:
     x, gamma, beta = c.inputs
     groups = x.reshape(0, c.a.num_groups, -1)
     per_group = c.shapes[1] == (c.a.num_groups,)
-    vectors = (
-        [gamma, beta]
-        if per_group
-        else [c.const(np.full(c.a.num_groups, n, np.float32), "float32") for n in (1, 0)]
-    )
+    vectors = [gamma, beta]
+    if not per_group:
+        vectors = [c.const(np.full(c.a.num_groups, n, np.float32), "float32") for n in (1, 0)]
     output = c.emit("InstanceNormalization", groups, *vectors, epsilon=c.a.eps)
     whole = reshape(c, output, c.shapes[0], (c.shapes[0][0],))
     if not per_group:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from ..._core import torch_private
 from ..._devices.device_transfer import tensor_like
 from ...base import Shape
 from ..attrs import boolean, optional, real
@@ -200,6 +201,20 @@ Source: MXNet 1.9.1 `_identity_with_attr_like_rhs`.
 )
 
 
+def _fast_slopes(low: float, high: float) -> tuple[float, float] | None:
+    """Return limits for which the gradient of `F.hardtanh` is that of clipping to [low, high]; None if there are none.
+
+    It takes a thirtieth of the time of torch.clamp's, but is 0 at both limits, and undefined for NaN.
+    """
+    largest = float(np.finfo(np.float32).max)
+    if not -largest < low <= high < largest:
+        return None
+    below, above = (
+        np.nextafter(np.float32(n), np.float32(end)) for n, end in ((low, -np.inf), (high, np.inf))
+    )
+    return float(below), float(above)
+
+
 @bound(
     "clip",
     [arg("data", ROWS)],
@@ -217,22 +232,15 @@ def clip(a: Any) -> Elementwise:
     Source: MXNet 1.9.1 `clip`.
     """
     low, high = a.a_min, a.a_max
-    below, above = (
-        float(np.nextafter(np.float32(n), np.float32(end))) for n, end in ((low, -np.inf), (high, np.inf))
-    )
+    slopes = _fast_slopes(low, high)
 
     def clip(x: torch.Tensor) -> torch.Tensor:
-        if (
-            x.requires_grad
-            and x.dtype is torch.float32
-            and x.is_cpu
-            and x.numel() >= _LARGE
-            and not is_tracing()
-        ):
-            # the gradient of hardtanh takes a thirtieth of that of clamp, but is 0 at both ends
-            out = F.hardtanh(x, below, above)
-            out.detach().clamp_(low, high)
-            return out
+        is_single = x.dtype is torch.float32 and x.is_cpu and x.requires_grad
+        if slopes and is_single and x.numel() >= _LARGE and not is_tracing():
+            out = F.hardtanh(x, *slopes)
+            if not (torch_private.is_batched(x) or out.detach().sum().isnan()):
+                out.detach().clamp_(low, high)
+                return out
         if x.is_floating_point():
             return torch.clamp(x, low, high)
         limits = torch.iinfo(x.dtype)

@@ -52,9 +52,8 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if bias is not None and bias.dim() != 1:  # (num_hidden, 1) in some old files
         bias = bias.reshape(-1)
-    if (
-        data.dim() > 2 and not data.is_contiguous()
-    ):  # torch would multiply once for each index of the first axis
+    # torch would multiply once for each index of the first axis
+    if data.dim() > 2 and not data.is_contiguous():
         rows = data.reshape(-1, data.shape[-1])
         return linear(rows, weight, bias).view(*data.shape[:-1], weight.shape[0])
     return linear(data, weight, bias)

@@ -93,11 +93,7 @@ class _LayerNorm(torch.autograd.Function):
             _backward(g, part, shape, m, r, gamma, beta, [False, True, True])[1:]
             for g, part, m, r in zip(*(each.split(_ROWS) for each in rows))
         ]
-        first = (
-            _backward(rows[0], x, shape, mean, rstd, gamma, beta, [True, False, False])[0]
-            if wants[0]
-            else None
-        )
+        first = _backward(rows[0], x, shape, mean, rstd, gamma, beta, [wants[0], False, False])[0]
         return first, *(torch.stack(each).sum(0) for each in zip(*blocks)), None
 
 

@@ -71,8 +71,9 @@ test_shapes = rules_test(
 )
 
 
-@pytest.mark.parametrize("count", [9, 2**14])
-def test_the_gradient_of_clip_is_1_at_both_ends(count):
-    data = np.resize(np.float32([-1, -0.0, 0.0, 0.5, 6, 6.5, np.inf]), count)
-    (got,) = gradients("clip", data, head=np.full(count, 2, "f4"), a_min=0, a_max=6)
-    np.testing.assert_array_equal(got, 2 * ((data >= 0) & (data <= 6)))
+@pytest.mark.parametrize("count", [9, 2**14 + 3])
+@pytest.mark.parametrize(("low", "high"), [(0, 6), (-INF, 2), (0, INF), (-1, 1e39), (0, 0), (5, 2)])
+def test_the_gradient_of_clip_is_1_at_both_ends(count, low, high):
+    data = np.resize(np.float32([-INF, -1, -0.0, 0.0, 0.5, 6, 6.5, INF, NAN]), count)
+    (got,) = gradients("clip", data, head=np.full(count, 2, "f4"), a_min=low, a_max=high)
+    np.testing.assert_array_equal(got, 2 * ((data >= low) & (data <= high)))

@@ -113,7 +113,9 @@ class FusedConvolution:
         """Run the fused operators; `a` is ignored."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
-        sizes = None if self._keeps_layout(data) else self._sizes(env, data, sources[0], other)
+        sizes = self._sizes(env, data, sources[0], other)
+        if sizes is not None and self._keeps_layout(data):
+            return self._one_by_one(env, data, sources, other, keeps_layout=True)
         tiles = sizes is not None and self._may_tile and self.tiled.is_faster(sizes)
         parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
         if sizes is None or not parameters:
@@ -131,7 +133,7 @@ class FusedConvolution:
 
     def _keeps_layout(self, data: Tensor) -> bool:
         """Return True if the operators run one by one without converting the data."""
-        if not (self._alone and data.dim() == 4 and data.is_contiguous()):
+        if not (self._alone and data.is_contiguous()):
             return False
         if self._groups > 1:
             return True
@@ -240,7 +242,9 @@ class FusedConvolution:
         shift = beta - (mean if bias is None else mean - bias) * scale
         return weight * scale.view(-1, 1, 1, 1), shift
 
-    def _one_by_one(self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None) -> Any:
+    def _one_by_one(
+        self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None, keeps_layout: bool = False
+    ) -> Any:
         """Run the graph's operators one by one."""
         weight = sources[0]
         if (
@@ -255,7 +259,7 @@ class FusedConvolution:
             result, *states = self._norm.run(self._norm.a, env, result, *sources[-4:])
         if other is not None and self._adds is not None:
             result = self._adds(result, other)
-        if self._activation is not None and self._alone and self._activation.name == "relu":
+        if self._activation is not None and keeps_layout and self._activation.name == "relu":
             result = torch.fmax(
                 result, result.new_zeros(())
             )  # of a NaN and zero it returns zero, as oneDNN does
