@@ -242,7 +242,8 @@ def clip(a: Any) -> Elementwise:
                 out.detach().clamp_(low, high)
                 return out
         if x.is_floating_point():
-            return torch.clamp(x, low, high)
+            largest = torch.finfo(x.dtype).max
+            return torch.clamp(x, *(n if abs(n) <= largest else math.copysign(math.inf, n) for n in (low, high)))
         limits = torch.iinfo(x.dtype)
         return torch.clamp(x, max(to_integer(low), limits.min), min(to_integer(high), limits.max))
 

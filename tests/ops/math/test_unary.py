@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+import dpmodule as mx
+
 from helpers.arrays import INF, NAN, f4, i4
 from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
 from helpers.walk import walks
@@ -72,8 +74,14 @@ test_shapes = rules_test(
 
 
 @pytest.mark.parametrize("count", [9, 2**14 + 3])
-@pytest.mark.parametrize(("low", "high"), [(0, 6), (-INF, 2), (0, INF), (-1, 1e39), (0, 0), (5, 2)])
+@pytest.mark.parametrize(("low", "high"), [(0, 6), (-INF, 2), (0, INF), (-1, 3e38), (0, 0), (5, 2)])
 def test_the_gradient_of_clip_is_1_at_both_ends(count, low, high):
     data = np.resize(np.float32([-INF, -1, -0.0, 0.0, 0.5, 6, 6.5, INF, NAN]), count)
     (got,) = gradients("clip", data, head=np.full(count, 2, "f4"), a_min=low, a_max=high)
     np.testing.assert_array_equal(got, 2 * ((data >= low) & (data <= high)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_limits_of_clip_beyond_the_dtype_are_infinite(dtype):
+    got = mx.nd.clip(mx.nd.array([-INF, 7, INF]).astype(dtype), a_min=-1e39, a_max=8e38)
+    np.testing.assert_array_equal(got.astype("float32").asnumpy(), [-INF, 7, INF])
