@@ -243,7 +243,9 @@ def clip(a: Any) -> Elementwise:
                 return out
         if x.is_floating_point():
             largest = torch.finfo(x.dtype).max
-            return torch.clamp(x, *(n if abs(n) <= largest else math.copysign(math.inf, n) for n in (low, high)))
+            return torch.clamp(
+                x, *(n if abs(n) <= largest else math.copysign(math.inf, n) for n in (low, high))
+            )
         limits = torch.iinfo(x.dtype)
         return torch.clamp(x, max(to_integer(low), limits.min), min(to_integer(high), limits.max))
 

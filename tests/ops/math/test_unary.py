@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-
 from helpers.arrays import INF, NAN, f4, i4
 from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
 from helpers.walk import walks
