@@ -230,12 +230,17 @@ struct Tiles {
     template <int Rows>
     DPMODULE_INLINE void end(float *result, std::ptrdiff_t gap, std::ptrdiff_t columns,
                              Floats (&sums)[Rows][Vectors]) const {
-        if (ends && c.function == LayerFunction::Relu) {
+        const bool relu = ends && c.function == LayerFunction::Relu;
+        const bool clamp = ends && c.function == LayerFunction::Clamp;
+        if (relu || clamp) {
             const Floats zero{};
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) sums[r][v] = sums[r][v] > zero ? sums[r][v] : zero;
+                for (int v = 0; v < Vectors; ++v) {
+                    Floats &sum = sums[r][v];
+                    sum = clamp ? V::between(sum, c.low, c.high) : sum > zero ? sum : zero;
+                }
             }
         }
         if (columns >= kBlock) {
@@ -253,7 +258,7 @@ struct Tiles {
                     V::store(result + r * gap + v * Width, sums[r][v], columns - v * Width);
             }
         }
-        if (!ends || c.function == LayerFunction::None || c.function == LayerFunction::Relu) return;
+        if (!ends || relu || clamp || c.function == LayerFunction::None) return;
         for (int r = 0; r < Rows; ++r, result += gap) {  // still in the cache
             for (std::ptrdiff_t v = 0; v < std::min(columns, kBlock); v += Width) {
                 const Floats value = applied<Width>(c, V::load(result + v, columns - v));

@@ -84,6 +84,10 @@ _SHORT = 2**22
 """Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
 _TINY = 2**20
 """Multiplications up to which torch's overhead exceeds everything else."""
+_SHORT_IN_RUN = 2**25
+"""The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
+_FILLED = 0.5
+"""Share of the tiles' filters that is not padding, from which the kernel is nearly as fast."""
 _LONG_RUN = 48
 """`_MIN_RUN` of larger convolutions with narrow windows."""
 _WIDE_WINDOW = 5
@@ -138,7 +142,8 @@ class TiledConvolution:
         images, _, height, width = sizes.result
         window = prod(axis[0] for axis in self._axes)
         products = prod(sizes.result) * sizes.data[1] * window
-        if in_run and products <= _TINY:
+        filled = self._filters / (-(-self._filters // self._block) * self._block)
+        if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False
@@ -148,7 +153,7 @@ class TiledConvolution:
         if products <= _SHORT:
             return True
         if self._filters <= _FEW_FILTERS:
-            return False
+            return in_run and products <= _SHORT_IN_RUN
         if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
             return True
         small_window = window == 1 or (sizes.data[1] <= _MAX_CHANNELS and width <= _SHORT_ROW)

@@ -28,7 +28,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-
 from ...lowering import Lowered, Step
 from .. import converts_layout
 from ..pooling_first import may_follow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ _KINDS = {
 def activation(low: Lowered, step: Step) -> Activation | None:
     """Return a step as an activation of the kernels; None for an activation that they lack, and for other steps."""
     op, a = low.operator(step)
-    if op is None or step.takes_env:
+    if op is None or step.takes_env or (step.covers and not isinstance(step.function, GatedActivation)):
         return None
     if isinstance(step.function, GatedActivation):
         name = _GATED[step.function.name]
@@ -72,6 +73,7 @@ class Layer(NamedTuple):
         images: numbers of the values that it reads, other than parameters.
         sources: numbers of its parameters.
         gamma: number of the value that a normalisation writes to its gamma; None if it does not write it.
+        then: the activation that follows it, whose function is `function`.
     """
 
     step: Step
@@ -83,6 +85,7 @@ class Layer(NamedTuple):
     result: int
     function: Function | None
     gamma: int | None = None
+    then: Step | None = None
 
     @property
     def fused(self) -> FusedConvolution | None:
@@ -190,6 +193,8 @@ class Layer(NamedTuple):
         step = self.step
         result = step.function(step.fixed, env, *operands) if step.takes_env else step.function(*operands)
         found: Tensor = result[0] if isinstance(result, tuple) else result
+        if self.then is not None:
+            found = self.then.function(found)
         if found.dim() == 4:
             return found.contiguous(memory_format=torch.channels_last)
         return found.contiguous()
@@ -213,15 +218,13 @@ def layer_of(low: Lowered, step: Step) -> Layer | None:
         gamma = step.outputs[1] if call.writes_gamma else None
         images = [inputs[0], *inputs[-1:]] if call.sums else inputs[:1]
         return Layer(step, op, a, "convolution", images, sources, step.outputs[0], call.native, gamma)
-    if step.covers and not isinstance(call, GatedActivation):
-        return None
     applied = activation(low, step)
     if op.name == "hard_sigmoid":
         applied = Activation(call, "none", native=("hard_sigmoid", a.alpha, a.beta))
     if applied is not None and applied.native is not None:
         return Layer(step, op, a, "copy", inputs, [], step.outputs[0], applied.native)
     kind = _KINDS.get(op.name)
-    if kind is None or not _is_supported(kind, a, step):
+    if kind is None or step.covers or not _is_supported(kind, a, step):
         return None
     takes_parameters = kind in ("affine", "dense")
     images, sources = (inputs[:1], inputs[1:]) if takes_parameters else (inputs, [])
@@ -242,4 +245,28 @@ def _is_supported(kind: str, a: Any, step: Step) -> bool:
         return a.axis == 1 and not a.output_mean_var and len(step.outputs) == 4
     if kind == "dense":
         return bool(a.flatten)
+    if kind == "flat":
+        return len(getattr(a, "shape", (0, -1))) == 2
     return True
+
+
+def with_activations(layers: list[Layer], readers: Counter[int]) -> list[Layer]:
+    """Return layers that apply the activation that follows them, if nothing else reads their result.
+
+    Args:
+        readers: number of readers of each value, in and outside of the layers.
+    """
+    found: dict[int, Layer] = {}
+    for layer in layers:
+        before = found.get(layer.images[0]) if layer.kind == "copy" else None
+        takes = before is not None and before.fused is None and before.function == NO_FUNCTION
+        if (
+            before is not None
+            and takes
+            and readers[before.result] == 1
+            and before.kind not in ("concat", "flat")
+        ):
+            del found[before.result]
+            layer = before._replace(function=layer.function, result=layer.result, then=layer.step)
+        found[layer.result] = layer
+    return list(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import prod
@@ -17,7 +18,7 @@ from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
 from .call import is_plain
-from .layers import Layer, Shape, Shapes, dense, layer_of
+from .layers import Layer, Shape, Shapes, dense, layer_of, with_activations
 
 Tensor = torch.Tensor
 
@@ -359,6 +360,8 @@ def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | 
     Args:
         kept: numbers of the values that are read outside the steps.
     """
+    readers = Counter(number for step in low.steps for number in step.inputs)
+    readers.update(kept)
     layers = {id(step): layer_of(low, step) for step in low.steps} if has_kernels() else {}
     last = {number: at for at, step in enumerate(low.steps) for number in step.inputs}
     end = 0
@@ -368,4 +371,4 @@ def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | 
         outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
         found = [layer for step in members if (layer := layers.get(id(step))) is not None]
         runs_at_once = joined and len(members) > 1 and any(layer.fused for layer in found)
-        yield members, ImageRun(found, outputs) if runs_at_once else None
+        yield members, ImageRun(with_activations(found, readers), outputs) if runs_at_once else None
