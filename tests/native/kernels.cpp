@@ -199,10 +199,12 @@ void dense(const Core &core) {
         const ptrdiff_t units = between(1, 100);
         const bool rectified = maybe();
         const Strided weight = matrix(round, features, units);
-        const Buffer *bias = round.optional(units), &packed = round.empty(core("packed_size", {units, features}));
-        core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, packed});
+        const ptrdiff_t size = rows > 4 ? core("packed_size", {units, features}) : units * features;
+        const Buffer *bias = round.optional(units), &given = round.empty(size);
+        if (rows > 4) core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, given});
+        for (ptrdiff_t i = 0; rows <= 4 && i < size; ++i) given[i] = weight(i % features, i / features);
         for (const Argument &each :
-             {Argument(units), Argument(features), Argument(packed), Argument(bias), Argument(rectified)})
+             {Argument(units), Argument(features), Argument(given), Argument(bias), Argument(rectified)})
             arguments.push_back(each);
         Doubles next;
         for (ptrdiff_t i = 0; i < rows; ++i) {

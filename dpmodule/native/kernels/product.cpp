@@ -8,6 +8,7 @@
 #include <new>
 
 #include "parallel.hpp"
+#include "small.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
@@ -117,35 +118,25 @@ void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t column
     }
 }
 
-// The contribution of one block of the right matrix to a product.
+// The contribution of one block of the right matrix to a product, for the rows from `row` on that fill tiles of `Rows`;
+// the other rows are done with smaller tiles.
 template <int Width, int Rows, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::ptrdiff_t column, std::ptrdiff_t first,
-                                    std::ptrdiff_t depth) {
+                                    std::ptrdiff_t depth, std::ptrdiff_t row = 0) {
     constexpr float kZeros[Tile<Width>::kColumns] = {};
     const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
     const bool rectified = p.rectified && first + depth == p.depth;
-    Matrix left{p.left.at + first * p.left.column_gap, p.left.row_gap, p.left.column_gap};
-    float *result = p.result + column;
-    const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
-    std::ptrdiff_t row = 0;
     for (; row + Rows <= p.rows; row += Rows) {
+        const Matrix left{p.left.at + row * p.left.row_gap + first * p.left.column_gap, p.left.row_gap,
+                          p.left.column_gap};
+        float *result = p.result + row * gap + column;
+        const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
         Tile<Width>::template write<Rows, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns,
                                                    rectified);
-        left.at += Rows * left.row_gap;
-        begin += Rows * begin_gap;
-        result += Rows * gap;
     }
-    for (; Rows > 4 && row + 4 <= p.rows; row += 4) {
-        Tile<Width>::template write<4, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
-        left.at += 4 * left.row_gap;
-        begin += 4 * begin_gap;
-        result += 4 * gap;
-    }
-    for (; row < p.rows; ++row) {
-        Tile<Width>::template write<1, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
-        left.at += left.row_gap;
-        begin += begin_gap;
-        result += gap;
+    if constexpr (Rows > 1) {
+        constexpr int kLess = Rows > 4 ? 4 : Rows / 2;
+        if (row < p.rows) multiply_block<Width, kLess, Vectors>(p, block, column, first, depth, row);
     }
 }
 
@@ -183,16 +174,20 @@ struct ColumnsOfProduct {
 };
 
 // A chain of layers for some rows; `memory` holds two intermediate results.
-void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units) {
+void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units,
+                int threads) {
     const float *data = run.data + first * run.layers[0].features;
     for (std::ptrdiff_t i = 0; i < run.count; ++i) {
         const DenseLayer &layer = run.layers[i];
         const bool is_last = i + 1 == run.count;
         float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * most_units;
-        Product product{rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
-        product.packed = layer.packed;
-        product.rectified = layer.rectified;
-        run_best<ColumnsOfProduct>(product, Columns{0, product.columns}, static_cast<float *>(nullptr));
+        if (run.rows <= kFewRows) {
+            multiply_few_rows({rows, layer.units, layer.features, data, layer.features, layer.weight, layer.features,
+                               layer.bias, made, threads, layer.rectified});
+        } else {
+            multiply({rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made, layer.weight,
+                      layer.rectified, threads});
+        }
         data = made;
     }
 }
@@ -204,7 +199,7 @@ std::ptrdiff_t block_width() { return 2 * best_width(); }
 int vector_width() { return best_width(); }
 
 bool multiply(const Product &product) {
-    const std::ptrdiff_t width = block_width(), copied = std::min(kDepth, product.depth) * width;
+    const std::ptrdiff_t width = block_width(), copied = product.packed ? 0 : std::min(kDepth, product.depth) * width;
     const std::ptrdiff_t blocks = (product.columns + width - 1) / width;
     const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
         1,
@@ -239,10 +234,13 @@ bool dense(const Dense &run) {
     }
     const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
     if (!memory) return false;
-    parallel_ranges(run.rows, std::min({std::ptrdiff_t{run.threads}, run.rows / kMinRows, work / kMinWork}),
-                    [&](std::ptrdiff_t first, std::ptrdiff_t end) {
-                        run_layers(run, first, end - first, memory.get() + 2 * most * first, most);
-                    });
+    if (run.threads == 1 || std::min(run.rows / kMinRows, work / kMinWork) < run.threads) {
+        run_layers(run, 0, run.rows, memory.get(), most, run.threads);  // the threads share the columns of a layer
+    } else {
+        parallel_ranges(run.rows, run.threads, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+            run_layers(run, first, end - first, memory.get() + 2 * most * first, most, 1);
+        });
+    }
     return true;
 }
 

@@ -33,7 +33,7 @@ void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, flo
 
 struct DenseLayer {
     std::ptrdiff_t units, features;
-    const float *packed;  // packed weight, (features, units)
+    const float *weight;  // (units, features), contiguous; for more than `kFewRows` rows packed, (features, units)
     const float *bias;    // (units), or null
     bool rectified;
 };

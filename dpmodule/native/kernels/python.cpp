@@ -180,7 +180,7 @@ auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
 
 auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.right, p.bias, p.result, p.threads); }
 
-auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.packed, l.bias, l.rectified); }
+auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.weight, l.bias, l.rectified); }
 
 auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result); }
 
@@ -364,8 +364,8 @@ PyMethodDef functions[] = {
     method("pack", pack_tensor,
            "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
     method("dense", run_dense,
-           "dense(rows, data, result, threads, units, features, packed, bias, rectified, ...)\n--\n\n"
-           "Run at most 16 dense layers, with five arguments each."),
+           "dense(rows, data, result, threads, units, features, weight, bias, rectified, ...)\n--\n\n"
+           "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
     method("softmax", call<softmax>, "Apply softmax to short rows."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
     method("fold", call<fold>, "Add the windows in rows to the images."),

@@ -49,7 +49,8 @@ DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
         for (int u = 0; u < Units; ++u) {
             float sum = 0;
             for (int i = 0; i < Width; ++i) sum += sums[r][u][i];
-            run.result[r * run.units + unit + u] = run.bias ? sum + run.bias[unit + u] : sum;
+            if (run.bias) sum += run.bias[unit + u];
+            run.result[r * run.units + unit + u] = run.rectified && sum < 0 ? 0 : sum;  // NaN stays
         }
     }
 }

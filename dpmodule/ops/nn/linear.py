@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -28,8 +28,13 @@ from ..tracing import is_tracing
 _MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
 _MAX_PACKED = 2**25
-"""Maximum number of multiplications of all layers with packed weights together."""
-_MAX_LAYERS = 16
+"""Maximum number of multiplications with a packed weight."""
+_MAX_CACHED = 2**18
+"""Size of a packed weight that stays in the cache while many rows are multiplied with it."""
+_MIN_UNITS = 16
+"""Columns of the right matrix below which most of a tile is padding."""
+FEW_ROWS = 4
+"""Maximum number of rows that are multiplied with a weight that is not packed; see `dense`."""
 _MIN_ROWS = 8
 """Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
 _MIN_WIDTH = 8
@@ -54,22 +59,22 @@ def use_kernel(rows: int, columns: int, depth: int) -> bool:
     return (
         _MIN_WORK <= work <= _MAX_WORK
         and rows >= _MIN_ROWS
+        and (columns >= _MIN_UNITS or work <= 2**17)
         and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     )
 
 
-def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
-    """Return True if `dense` exists and is the fastest for these layers.
-
-    Args:
-        layers: numbers of output and input features.
-    """
-    return (
-        rows >= _MIN_ROWS
-        and len(layers) <= _MAX_LAYERS
-        and rows * sum(units * features for units, features in layers) <= _MAX_PACKED
-        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
-    )
+def packed_kernel(rows: int, units: int, features: int) -> str:
+    """Return the fastest kernel for a layer whose weight may be packed: "native", "onednn", or "" for `linear`."""
+    weight = units * features
+    if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
+        if rows <= FEW_ROWS:
+            return "native"
+        is_wide = units >= _MIN_UNITS or rows * features <= _MIN_WORK
+        is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
+        if is_wide and is_small and rows * weight <= _MAX_PACKED:
+            return "native"
+    return "onednn" if rows * weight >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
 
 
 def is_float32_cpu(tensor: torch.Tensor) -> bool:
@@ -141,20 +146,24 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     return packed
 
 
-DenseLayer = tuple[int, int, torch.Tensor, "torch.Tensor | None", bool]
-"""Numbers of output and input features, packed weight, bias, and True to apply relu."""
+DenseLayer = tuple[tuple[int, int], torch.Tensor, "torch.Tensor | None", bool]
+"""Numbers of output and input features, weight, bias, and True to apply relu.
+
+The weight is packed, or for at most `FEW_ROWS` rows contiguous.
+"""
 
 
-def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
+def dense(data: torch.Tensor, layers: Iterable[DenseLayer]) -> torch.Tensor:
     """Run a chain of dense layers without recording a gradient.
 
     Args:
         data: (rows, features), contiguous; all float32 on the CPU.
     """
-    result = data.new_empty(len(data), layers[-1][0])
-    arguments = [len(data), data.data_ptr(), result.data_ptr(), torch.get_num_threads()]
-    for units, features, packed, bias, rectified in layers:
-        arguments += units, features, packed.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    arguments = [data.shape[0], data.data_ptr(), 0, torch.get_num_threads()]
+    for size, weight, bias, rectified in layers:
+        arguments += *size, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    result = data.new_empty(data.shape[0], size[0])
+    arguments[2] = result.data_ptr()
     kernels().dense(*arguments)
     return result
 
@@ -164,8 +173,6 @@ def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
 # They are bound by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one thread, and
 # again for every one or two further samples.
 
-_MAX_ROWS = 4
-"""Maximum number of rows of the kernel."""
 _MIN_WEIGHT = 2**16
 """Size of a weight below which the overhead of calls dominates."""
 _MIN_DEPTH = 128
@@ -175,7 +182,7 @@ _MIN_DEPTH = 128
 def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
     """Return True if the kernel exists and is the fastest for this size."""
     return (
-        0 < rows <= _MAX_ROWS
+        0 < rows <= FEW_ROWS
         and depth >= _MIN_DEPTH
         and columns * depth >= _MIN_WEIGHT
         and hasattr(kernels(), "multiply_few_rows")

@@ -141,7 +141,7 @@ def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
     assert found.is_contiguous()
     agree(found, F.linear(left, right, bias), 1e-4)
     for rectified in (False, True):
-        packed = module.dense(left.contiguous(), [(columns, depth, module.pack(right), bias, rectified)])
+        packed = module.dense(left.contiguous(), [((columns, depth), module.pack(right), bias, rectified)])
         assert torch.equal(packed, found.relu() if rectified else found)
 
 
@@ -158,16 +158,15 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     few = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     few |= {(1, 127, 512): False, (1, 20000, 127): False}
     many = {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
-    layers = [(128, 784), (64, 128), (10, 64)]
-    packed = [(256, layers, True), (7, layers, False), (512, layers, False)]
-    packed += [(8, [(8, 8)] * 16, True), (8, [(8, 8)] * 17, False)]
+    packed = {(3, 2, 5): "native", (5, 10, 64): "native", (8, 1024, 1024): "native", (600, 8, 64): ""}
+    packed |= dict.fromkeys([(100, 1024, 1024), (9000, 64, 64)], "onednn" if HAS_ONEDNN else "")
     assert {sizes: module.use_few_rows_kernel(*sizes) for sizes in few} == few
     assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
-    assert all(module.use_packed_kernel(*given) == wanted for *given, wanted in packed)
+    assert {sizes: module.packed_kernel(*sizes) for sizes in packed} == packed
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
-    assert not module.use_packed_kernel(256, layers)
+    assert not module.packed_kernel(3, 2, 5)
 
 
 @needs_kernels
