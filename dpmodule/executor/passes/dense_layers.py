@@ -43,7 +43,7 @@ from ..packed_weights import packed
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 _Plan = tuple[int, tuple[str, ...], "tuple[int, ...] | None"]
-"""Rows, the kernel of each layer or none at all, and the shape of a result that is no matrix."""
+"""Rows, the kernel of each layer or nothing, and the shape of a result that is not a matrix."""
 
 _MAX_LAYERS = 16
 _MAX_KNOWN = 8
