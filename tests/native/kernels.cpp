@@ -652,7 +652,8 @@ void lstm(const Core &core) {
     Round round;
     const ptrdiff_t steps = between(1, 6), rows = between(1, 9), units = between(1, 36), features = between(1, 20);
     const bool by_row = maybe();
-    const ptrdiff_t step_gap = by_row ? 1 : rows, row_gap = by_row ? steps : 1, positions = steps * rows,
+    const ptrdiff_t step_gap = (by_row ? 1 : rows) * (maybe() ? 1 : -1), row_gap = by_row ? steps : 1,
+                    begin = step_gap < 0 ? (1 - steps) * step_gap : 0, positions = steps * rows,
                     four = 4 * units;
     describe(steps, rows, units, features);
     const Buffer &data = round.filled(positions * features), &w_in = round.filled(four * features),
@@ -668,7 +669,7 @@ void lstm(const Core &core) {
     for (ptrdiff_t t = 0; t < steps; ++t) {
         const Doubles previous = last;
         for (ptrdiff_t n = 0; n < rows; ++n) {
-            const ptrdiff_t p = t * step_gap + n * row_gap;
+            const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t g = 0; g < four; ++g) {
                 double sum = at(b_in, g);
                 for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[p * features + k]) * w_in[g * features + k];
@@ -720,7 +721,7 @@ void lstm(const Core &core) {
     for (ptrdiff_t t = steps; t--;) {
         Doubles next(to_hidden.size());
         for (ptrdiff_t n = 0; n < rows; ++n) {
-            const ptrdiff_t p = t * step_gap + n * row_gap;
+            const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t u = 0; u < units; ++u) {
                 const double *a = &activations[size(p * four + u)],
                              old_cell = t ? cells[size((p - step_gap) * units + u)] : cell_begin[n * units + u];

@@ -94,30 +94,6 @@ DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to,
     for (int i = 0; i < 4; ++i) std::memcpy(to + i * width, &columns[i], sizeof columns[i]);
 }
 
-// Copies a block of the right matrix row by row, padded with zeros.
-void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
-    if (columns < width) std::memset(to, 0, sizeof(float) * depth * width);
-    if (right.column_gap == 1) {
-        for (std::ptrdiff_t k = 0; k < depth; ++k) {
-            std::memcpy(to + k * width, right.at + k * right.row_gap, sizeof(float) * columns);
-        }
-        return;
-    }
-    std::ptrdiff_t first = 0;
-    for (; right.row_gap == 1 && first + 4 <= columns; first += 4) {
-        const float *from = right.at + first * right.column_gap;
-        std::ptrdiff_t k = 0;
-        for (; k + 4 <= depth; k += 4) turn_four(from + k, right.column_gap, to + k * width + first, width);
-        for (; k < depth; ++k) {
-            for (int j = 0; j < 4; ++j) to[k * width + first + j] = from[k + j * right.column_gap];
-        }
-    }
-    for (; first < columns; ++first) {
-        const float *from = right.at + first * right.column_gap;
-        for (std::ptrdiff_t k = 0; k < depth; ++k) to[k * width + first] = from[k * right.row_gap];
-    }
-}
-
 // The contribution of one block of the right matrix to a product, for the rows from `row` on that fill tiles of `Rows`;
 // the other rows are done with smaller tiles.
 template <int Width, int Rows, int Vectors>
@@ -158,6 +134,7 @@ struct ColumnsOfProduct {
                 const std::ptrdiff_t depth = std::min(kDepth, p.depth - first);
                 if (!p.packed) {
                     const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
+                    if (p.columns - column < kColumns) std::memset(block, 0, sizeof(float) * depth * kColumns);
                     copy_block({from, p.right.row_gap, p.right.column_gap}, depth,
                                std::min(kColumns, p.columns - column), block, kColumns);
                     packed = block;
@@ -196,6 +173,28 @@ std::ptrdiff_t block_width() { return 2 * best_width(); }
 
 }  // namespace
 
+void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
+    if (right.column_gap == 1) {
+        for (std::ptrdiff_t k = 0; k < depth; ++k) {
+            std::memcpy(to + k * width, right.at + k * right.row_gap, sizeof(float) * columns);
+        }
+        return;
+    }
+    std::ptrdiff_t first = 0;
+    for (; right.row_gap == 1 && first + 4 <= columns; first += 4) {
+        const float *from = right.at + first * right.column_gap;
+        std::ptrdiff_t k = 0;
+        for (; k + 4 <= depth; k += 4) turn_four(from + k, right.column_gap, to + k * width + first, width);
+        for (; k < depth; ++k) {
+            for (int j = 0; j < 4; ++j) to[k * width + first + j] = from[k + j * right.column_gap];
+        }
+    }
+    for (; first < columns; ++first) {
+        const float *from = right.at + first * right.column_gap;
+        for (std::ptrdiff_t k = 0; k < depth; ++k) to[k * width + first] = from[k * right.row_gap];
+    }
+}
+
 int vector_width() { return best_width(); }
 
 bool multiply(const Product &product) {
@@ -222,6 +221,7 @@ void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, flo
     const std::ptrdiff_t width = block_width();
     for (std::ptrdiff_t column = 0; column < columns; column += width, to += width * depth) {
         const Matrix part{right.at + column * right.column_gap, right.row_gap, right.column_gap};
+        if (columns - column < width) std::memset(to, 0, sizeof(float) * depth * width);
         copy_block(part, depth, std::min(width, columns - column), to, width);
     }
 }

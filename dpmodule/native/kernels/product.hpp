@@ -28,6 +28,9 @@ bool multiply(const Product &product);
 // Number of elements that `pack` writes.
 std::ptrdiff_t packed_size(std::ptrdiff_t columns, std::ptrdiff_t depth);
 
+// Copies columns of a matrix row by row; rows of `to` are `width` apart.
+void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width);
+
 // Packs a right matrix (depth, columns) into the blocks that `multiply` reads.
 void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, float *to);
 

@@ -149,8 +149,8 @@ def _run_layers(
     num_layers: int,
 ) -> tuple[torch.Tensor, ...]:
     """Run some layers without dropout; return the output and the last states."""
-    if _is_small(a, x, batch_sizes, states, weights, num_layers):
-        return small_lstm(x, [state[0] for state in states], weights)
+    if _is_small(a, x, batch_sizes, states, weights):
+        return _run_small(a, x, states, weights, num_layers)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
         x = _require_grad_like(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
@@ -181,12 +181,25 @@ def _is_small(
     batch_sizes: torch.Tensor | None,
     states: Sequence[torch.Tensor],
     weights: list[torch.Tensor],
-    num_layers: int,
 ) -> bool:
-    """Return True for a single plain LSTM layer of sizes for which our own kernel is the fastest."""
-    if a.mode != "lstm" or a.bidirectional or a.projection_size or num_layers > 1 or batch_sizes is not None:
+    """Return True for a plain LSTM of sizes for which our own kernel is the fastest."""
+    if a.mode != "lstm" or a.projection_size or batch_sizes is not None:
         return False
     return is_small(x, [state[0] for state in states], weights)
+
+
+def _run_small(
+    a: Any, x: torch.Tensor, states: Sequence[torch.Tensor], weights: list[torch.Tensor], num_layers: int
+) -> tuple[torch.Tensor, ...]:
+    """Run each layer and direction of an LSTM by our own kernel."""
+    found: list[tuple[torch.Tensor, ...]] = []
+    directions = 2 if a.bidirectional else 1
+    for layer in range(num_layers):
+        for i in range(layer * directions, (layer + 1) * directions):
+            begin = [state[i] for state in states]
+            found.append(small_lstm(x, begin, weights[4 * i : 4 * i + 4], turned=i % directions == 1))
+        x = torch.cat([each[0] for each in found[-2:]], 2) if a.bidirectional else found[-1][0]
+    return found[0] if len(found) == 1 else (x, *map(torch.cat, list(zip(*found, strict=True))[1:]))
 
 
 def _apply_dropout(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
