@@ -13,6 +13,7 @@ from ..attrs import boolean, dtype, integer
 from ..registry import bound, op
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
+from ..tracing import is_tracing
 from .layer_shapes import flat_from, unify_input
 from .linear import CHOICE_MIN_WORK, ONEDNN_MIN_WORK, linear
 
@@ -94,6 +95,9 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
     return _flat_linear if a.flatten else _row_linear
 
 
+_INDICES = frozenset({torch.int32, torch.int64})
+
+
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer shapes of a table lookup: the output has the axes of the indices and the row length."""
     data, out = ins[0], outs[0]
@@ -137,4 +141,9 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
 
     Source: MXNet 1.9.1 `Embedding`, which also clips indices.
     """
+    if data.is_cpu and not is_tracing():
+        try:
+            return torch.embedding(weight, data if data.dtype in _INDICES else data.long())
+        except IndexError:  # torch checks indices on the CPU
+            pass
     return F.embedding(data.long().clamp(0, a.input_dim - 1), weight)
