@@ -53,8 +53,8 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if bias is not None and bias.dim() != 1:  # (num_hidden, 1) in some old files
         bias = bias.reshape(-1)
-    # torch would multiply once for each index of the first axis
-    if data.dim() > 2 and not data.is_contiguous():
+    # our own kernels multiply matrices, and torch would multiply once for each index of a first axis with gaps
+    if data.dim() > 2 and (data.numel() * weight.shape[0] >= CHOICE_MIN_WORK or not data.is_contiguous()):
         rows = data.reshape(-1, data.shape[-1])
         return linear(rows, weight, bias).view(*data.shape[:-1], weight.shape[0])
     return linear(data, weight, bias)
