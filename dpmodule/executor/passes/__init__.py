@@ -125,6 +125,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
     Pass("dead_steps", tidies=True, hides=True),
+    Pass("packed_deconvolutions", {"Deconvolution": 1}, training=False, moved=False, compiled=False),
     Pass("dense_layers", {"FullyConnected": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),
     Pass("mirror", predict=False, moved=False, compiled=False),

@@ -47,6 +47,7 @@ MORE = {
     "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
     "gated": Net(lambda: S.hard_sigmoid(X, alpha=1 / 6) * X + S.sigmoid(X) * X, {"x": (3, 4)}),
     "mirrored": Net(mirrored, {"x": (3, 4)}),
+    "turned": Net(lambda: S.Deconvolution(X, kernel=(3, 2), num_filter=4), {"x": (2, 32, 4, 3)}),
     "pooled": Net(lambda: S.Pooling(S.tanh(X * 2), kernel=(2, 2), stride=(2, 2)), {"x": (2, 3, 6, 6)}),
 }
 ALL = MORE | {k: net for k, net in NETS.items() if not (net.ragged or net.random or net.types or net.below)}
@@ -136,7 +137,14 @@ def check(seed):
 
 
 # only in prediction, on request, and for ragged data
-OTHERS = {"dense_layers", "fused_convolutions", "dead_steps", "mirror", "pooled_lookups"}
+OTHERS = {
+    "dense_layers",
+    "fused_convolutions",
+    "packed_deconvolutions",
+    "dead_steps",
+    "mirror",
+    "pooled_lookups",
+}
 
 
 @pytest.mark.timeout(3000)
