@@ -37,8 +37,8 @@ ROWS = [
     ]
 ]
 if hasattr(native.core, "dense"):
-    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 10, 89)]
-    ROWS += [with_text("dense", 9, 8)]
+    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 13, 92)]
+    ROWS += [with_text("dense", 12, 11)]
     ROWS += [(lambda given=given: multiply(*given), RuntimeError, text) for given, text in MISFITS]
     ROWS += [(lambda: multiply_few_rows(MISFITS[0][0][0][:2], MISFITS[0][0][1]), RuntimeError, MISFITS[0][1])]
 if hasattr(native.core, "convolve"):

@@ -188,9 +188,11 @@ void multiply(const Core &core) {
 
 void dense(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(1, 80), layers = between(1, 4);
+    const ptrdiff_t samples = between(1, 3), of_sample = between(1, 40), rows = samples * of_sample,
+                    layers = between(1, 4);
     ptrdiff_t features = between(1, 90);
-    describe(rows, layers, features);
+    describe(samples, rows, layers, features);
+    const ptrdiff_t first = features;
     const Buffer &data = round.filled(rows * features);
     Doubles values(data.begin(), data.end());
     std::vector<Argument> arguments;
@@ -199,10 +201,10 @@ void dense(const Core &core) {
         const ptrdiff_t units = between(1, 100);
         const bool rectified = maybe();
         const Strided weight = matrix(round, features, units);
-        const ptrdiff_t size = rows > 4 ? core("packed_size", {units, features}) : units * features;
+        const ptrdiff_t size = of_sample > 4 ? core("packed_size", {units, features}) : units * features;
         const Buffer *bias = round.optional(units), &given = round.empty(size);
-        if (rows > 4) core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, given});
-        for (ptrdiff_t i = 0; rows <= 4 && i < size; ++i) given[i] = weight(i % features, i / features);
+        if (of_sample > 4) core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, given});
+        for (ptrdiff_t i = 0; of_sample <= 4 && i < size; ++i) given[i] = weight(i % features, i / features);
         for (const Argument &each :
              {Argument(units), Argument(features), Argument(given), Argument(bias), Argument(rectified)})
             arguments.push_back(each);
@@ -221,7 +223,7 @@ void dense(const Core &core) {
     }
     const Buffer &one = round.empty(rows * features), &other = round.empty(rows * features);
     const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        std::vector<Argument> all = {rows, data, result, threads};
+        std::vector<Argument> all = {samples, of_sample, data, of_sample * first, first, result, threads};
         for (const Argument &each : arguments) {
             Py_INCREF(each.made);
             all.push_back(each);

@@ -190,7 +190,8 @@ def _pack(kernel: str, weight: Tensor) -> Tensor | None:
     return torch_private.onednn_packed_linear(weight) if kernel == "onednn" else None
 
 
-def _is_relu(low: Lowered, step: Step) -> bool:
+def is_relu(low: Lowered, step: Step) -> bool:
+    """Return True if a step is the operator relu, or the activation."""
     op, a = low.operator(step)
     return (
         op is not None
@@ -230,7 +231,7 @@ def dense_layers(low: Lowered) -> int:
                 continue
             before[1].add(step.function, parameters)
             before[0].inputs = [*before[0].inputs, *step.inputs[1:]]
-        elif before is not None and not before[1].relus[-1] and _is_relu(low, step):
+        elif before is not None and not before[1].relus[-1] and is_relu(low, step):
             before[1].add_relu(step.function)
         else:
             continue

@@ -153,19 +153,21 @@ struct ColumnsOfProduct {
 // A chain of layers for some rows; `memory` holds two intermediate results.
 void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units,
                 int threads) {
-    const float *data = run.data + first * run.layers[0].features;
+    const float *data = run.data + first * run.row_gap;
+    std::ptrdiff_t gap = run.row_gap;
     for (std::ptrdiff_t i = 0; i < run.count; ++i) {
         const DenseLayer &layer = run.layers[i];
         const bool is_last = i + 1 == run.count;
         float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * most_units;
         if (run.rows <= kFewRows) {
-            multiply_few_rows({rows, layer.units, layer.features, data, layer.features, layer.weight, layer.features,
+            multiply_few_rows({rows, layer.units, layer.features, data, gap, layer.weight, layer.features,
                                layer.bias, made, threads, layer.rectified});
         } else {
-            multiply({rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made, layer.weight,
+            multiply({rows, layer.units, layer.features, {data, gap, 1}, {}, layer.bias, made, layer.weight,
                       layer.rectified, threads});
         }
         data = made;
+        gap = layer.units;
     }
 }
 
@@ -234,12 +236,16 @@ bool dense(const Dense &run) {
     }
     const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
     if (!memory) return false;
-    if (run.threads == 1 || std::min(run.rows / kMinRows, work / kMinWork) < run.threads) {
-        run_layers(run, 0, run.rows, memory.get(), most, run.threads);  // the threads share the columns of a layer
-    } else {
-        parallel_ranges(run.rows, run.threads, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
-            run_layers(run, first, end - first, memory.get() + 2 * most * first, most, 1);
-        });
+    Dense part = run;
+    for (std::ptrdiff_t i = 0; i < run.samples; ++i, part.data += run.sample_gap) {
+        if (run.threads == 1 || std::min(run.rows / kMinRows, work / kMinWork) < run.threads) {
+            run_layers(part, 0, run.rows, memory.get(), most, run.threads);  // the threads share a layer's columns
+        } else {
+            parallel_ranges(run.rows, run.threads, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+                run_layers(part, first, end - first, memory.get() + 2 * most * first, most, 1);
+            });
+        }
+        part.result += run.rows * run.layers[run.count - 1].units;
     }
     return true;
 }

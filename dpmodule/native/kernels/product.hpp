@@ -41,11 +41,12 @@ struct DenseLayer {
     bool rectified;
 };
 
-// A chain of dense layers.
+// A chain of dense layers. Rows of data may overlap, such as the windows of a sequence.
 struct Dense {
-    std::ptrdiff_t rows;
-    const float *data;  // (rows, features of the first layer), contiguous
-    float *result;      // (rows, units of the last layer): written
+    std::ptrdiff_t samples, rows;
+    const float *data;  // (samples, rows, features of the first layer), with the strides of the first two axes
+    std::ptrdiff_t sample_gap, row_gap;
+    float *result;  // (samples, rows, units of the last layer): written
     const DenseLayer *layers;
     std::ptrdiff_t count;
     int threads;  // maximal number of threads; does not change the results

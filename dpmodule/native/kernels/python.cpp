@@ -229,13 +229,13 @@ PyObject *pack_tensor(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 4;
+    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 7;
     const Py_ssize_t layers = std::clamp<Py_ssize_t>((count - of_all) / of_layer, 1, most_layers);
     Arguments next(given, count, of_all + of_layer * layers);
     DenseLayer each[most_layers];
     Dense run{};
     run.layers = each;
-    bool good = next.read(run.rows, run.data, run.result, run.threads);
+    bool good = next.read(run.samples, run.rows, run.data, run.sample_gap, run.row_gap, run.result, run.threads);
     while (run.count < layers) good = next.read(each[run.count++]);
     return good ? without_gil(dense, run) : nullptr;
 }
@@ -364,7 +364,7 @@ PyMethodDef functions[] = {
     method("pack", pack_tensor,
            "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
     method("dense", run_dense,
-           "dense(rows, data, result, threads, units, features, weight, bias, rectified, ...)\n--\n\n"
+           "dense(samples, rows, data, sample_gap, row_gap, result, threads, units, features, weight, bias, rectified, ...)\n--\n\n"
            "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
     method("softmax", call<softmax>, "Apply softmax to short rows."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),

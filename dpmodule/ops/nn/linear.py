@@ -157,13 +157,22 @@ def dense(data: torch.Tensor, layers: Iterable[DenseLayer]) -> torch.Tensor:
     """Run a chain of dense layers without recording a gradient.
 
     Args:
-        data: (rows, features), contiguous; all float32 on the CPU.
+        data: (rows, features) or (samples, rows, features), whose features are contiguous; all float32 on the CPU.
     """
-    arguments = [data.shape[0], data.data_ptr(), 0, torch.get_num_threads()]
+    samples, sample_gap = (data.shape[0], data.stride(0)) if data.dim() == 3 else (1, 0)
+    arguments = [
+        samples,
+        data.shape[-2],
+        data.data_ptr(),
+        sample_gap,
+        data.stride(-2),
+        0,
+        torch.get_num_threads(),
+    ]
     for size, weight, bias, rectified in layers:
         arguments += *size, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
-    result = data.new_empty(data.shape[0], size[0])
-    arguments[2] = result.data_ptr()
+    result = data.new_empty(*data.shape[:-1], size[0])
+    arguments[5] = result.data_ptr()
     kernels().dense(*arguments)
     return result
 
