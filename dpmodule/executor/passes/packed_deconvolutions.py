@@ -29,8 +29,8 @@ from ..lowering import Lowered
 from ..packed_weights import packed
 from .channels_last import restride
 
-_MIN_CHANNELS = 32
-"""Channels of the data below which oneDNN's kernel is slower."""
+_MIN_CHANNELS, _MIN_FILTERS = 32, 16
+"""Channels and filters below which oneDNN's kernel does not gain."""
 
 
 class PackedDeconvolution:
@@ -50,6 +50,7 @@ class PackedDeconvolution:
             or not all(map(is_float32_cpu, given))
             or any(map(torch_private.is_batched, given))
             or weight.shape[0] < _MIN_CHANNELS
+            or weight.shape[1] < _MIN_FILTERS
             or not data.numel()
         ):
             return self._function(*given)

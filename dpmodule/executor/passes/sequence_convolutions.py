@@ -37,10 +37,11 @@ _MIN_PRODUCTS = 192
 class SequenceConvolution:
     """A convolution in one dimension, without groups and dilation, and an optional relu."""
 
+    relu: Callable[[torch.Tensor], torch.Tensor] | None = None
+
     def __init__(self, a: Any, function: Callable[..., torch.Tensor]) -> None:
         self._width, self._step, self._pad = a.kernel[0], (a.stride or (1,))[0], (a.pad or (0,))[0]
         self._function = function
-        self.relu: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def __call__(
         self, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
