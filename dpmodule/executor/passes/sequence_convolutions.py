@@ -37,11 +37,14 @@ _MIN_PRODUCTS = 192
 class SequenceConvolution:
     """A convolution in one dimension, without groups and dilation, and an optional relu."""
 
-    relu: Callable[[torch.Tensor], torch.Tensor] | None = None
-
     def __init__(self, a: Any, function: Callable[..., torch.Tensor]) -> None:
         self._width, self._step, self._pad = a.kernel[0], (a.stride or (1,))[0], (a.pad or (0,))[0]
-        self._function = function
+        self._function, self._relu = function, False
+
+    def add_relu(self, relu: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Apply relu to the result."""
+        function = self._function
+        self._function, self._relu = lambda *given: relu(function(*given)), True
 
     def __call__(
         self, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -53,8 +56,7 @@ class SequenceConvolution:
             or not all(map(is_float32_cpu, given))
             or not self._is_faster(data, weight)
         ):
-            found = self._function(*given)
-            return found if self.relu is None else self.relu(found)
+            return self._function(*given)
         x = F.pad(data.transpose(1, 2), (0, 0, self._pad, self._pad)) if self._pad else data.transpose(1, 2)
         x = x.contiguous()
         samples, filters, depth = len(x), weight.shape[0], weight[0].numel()
@@ -66,7 +68,7 @@ class SequenceConvolution:
             return [pack(flat) if rows > FEW_ROWS else flat]
 
         packs = packed("windows", [weight], make, rows > FEW_ROWS) or make()
-        layer = (filters, depth), packs[0], bias if bias is None else given[-1], self.relu is not None
+        layer = (filters, depth), packs[0], bias if bias is None else given[-1], self._relu
         return dense(windows, [layer]).transpose(1, 2)
 
     def _is_faster(self, data: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -97,7 +99,8 @@ def sequence_convolutions(low: Lowered) -> int:
         value = step.inputs[0] if step.inputs else -1
         if value in made and readers[value] == 1 and value not in kept and is_relu(low, step):
             first = made[value]
-            first.function.relu, first.outputs, first.covers = step.function, step.outputs, (step.node,)
+            first.function.add_relu(step.function)
+            first.outputs, first.covers = step.outputs, (step.node,)
             continue
         steps.append(step)
         if op is None or op.name != "Convolution" or step.takes_env or not held.isdisjoint(step.inputs):
