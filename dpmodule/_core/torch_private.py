@@ -238,17 +238,8 @@ def _try_packed_linear(reorder: Callable[..., Any]) -> None:
     attrgetter(_TABLE["onednn_linear"][0])(torch)(data, weight, None, "none", [], "")
 
 
-def _plain_deconvolution(
-    data: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    padding: Sequence[int],
-    adds: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    *fused: Any,
-) -> torch.Tensor:
+def _plain_deconvolution(data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
+    bias, padding, adds, stride, dilation, groups = rest[:6]
     return torch.conv_transpose2d(data, weight, bias, stride, padding, adds, groups, dilation)
 
 
@@ -257,10 +248,6 @@ def _try_packed_deconvolution(reorder: Callable[..., Any]) -> None:
     weight = reorder(torch.ones(1, 1, 1, 1), *geometry, [1, 1, 2, 2])
     call = attrgetter(_TABLE["onednn_deconvolution"][0])(torch)
     call(torch.ones(1, 1, 2, 2), weight, None, *geometry, "none", [], "")
-
-
-def _try_deconvolution(call: Callable[..., Any]) -> None:
-    _try_packed_deconvolution(attrgetter(_TABLE["onednn_packed_deconvolution"][0])(torch))
 
 
 def _convolve(call: Callable[..., Any], *given: torch.Tensor | None, last: Sequence[Any]) -> Any:
@@ -382,7 +369,7 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "onednn_deconvolution": (
         "ops.mkldnn._convolution_transpose_pointwise.default",
         _plain_deconvolution,
-        _try_deconvolution,
+        lambda call: _try_packed_deconvolution(attrgetter(_TABLE["onednn_packed_deconvolution"][0])(torch)),
     ),
     "onednn_packed_deconvolution": (
         "ops.mkldnn._reorder_convolution_transpose_weight.default",

@@ -240,35 +240,6 @@ void dense(const Core &core) {
     round.check_marks();
 }
 
-void few_rows(const Core &core) {
-    Round round;
-    const ptrdiff_t rows = between(1, 4), units = between(1, maybe() ? 20 : 300),
-                    features = between(0, maybe() ? 40 : 2000);
-    const ptrdiff_t data_gap = features + between(0, 5), weight_gap = features + between(0, 5);
-    describe(rows, units, features);
-    const Buffer &data = round.filled(std::max<ptrdiff_t>(1, rows * data_gap)),
-                 &weight = round.filled(std::max<ptrdiff_t>(1, units * weight_gap));
-    const Buffer *bias = round.optional(units), &one = round.empty(rows * units), &other = round.empty(rows * units);
-    if (between(0, 3) == 0) data.spoil();
-    if (between(0, 3) == 0) weight.spoil();
-    const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        core("multiply_few_rows", {rows, units, features, data, data_gap, weight, weight_gap, bias, result, threads});
-    };
-    run(one, 1);
-    run(other, between(2, 4));
-    Doubles wanted;
-    for (ptrdiff_t i = 0; i < rows; ++i) {
-        for (ptrdiff_t j = 0; j < units; ++j) {
-            double sum = at(bias, j);
-            for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[i * data_gap + k]) * weight[j * weight_gap + k];
-            wanted.push_back(sum);
-        }
-    }
-    expect("result", one, wanted, near_sum(features));
-    expect("result of several threads", other, wanted, near_sum(features));
-    round.check_marks();
-}
-
 // ---- windows
 
 struct Axis {
@@ -779,7 +750,6 @@ PyObject *run(PyObject *, PyObject *arguments) {
 PyMethodDef functions[] = {
     {"multiply", run<multiply>, METH_VARARGS, nullptr},
     {"dense", run<dense>, METH_VARARGS, nullptr},
-    {"multiply_few_rows", run<few_rows>, METH_VARARGS, nullptr},
     {"max_pool", run<max_pool>, METH_VARARGS, nullptr},
     {"unfold", run<windows>, METH_VARARGS, nullptr},
     {"conv3x3", run<conv3x3>, METH_VARARGS, nullptr},

@@ -136,11 +136,6 @@ static PyObject *update_rows_of(PyObject *, PyObject *const *given, Py_ssize_t c
 
 namespace dpmodule {
 
-auto fields(FewRows &r) {
-    return std::tie(r.rows, r.units, r.features, r.data, r.data_gap, r.weight, r.weight_gap, r.bias, r.result,
-                    r.threads);
-}
-
 auto fields(Groups &g) { return std::tie(g.numbers, g.count, g.given, g.distinct, g.starts, g.places); }
 
 auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap); }
@@ -351,7 +346,6 @@ PyMethodDef functions[] = {
            "first_nonfinite(addresses, sizes)\n--\n\n"
            "Return the index of the first float32 array with a non-finite element, else -1."),
     method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
-    method("multiply_few_rows", call<multiply_few_rows>, "Multiply one to four rows with a dense layer's weight."),
     method("lstm", call<lstm>, "Run an LSTM and its input's map."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),

@@ -34,7 +34,13 @@ _MAX_CACHED = 2**18
 _MIN_UNITS = 16
 """Columns of the right matrix below which most of a tile is padding."""
 FEW_ROWS = 4
-"""Maximum number of rows that are multiplied with a weight that is not packed; see `dense`."""
+"""Maximum number of rows that are multiplied with a weight as it is; see `dense`.
+
+Such products are limited by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one
+thread, and again for every one or two further rows.
+"""
+_MIN_WEIGHT, _MIN_DEPTH = 2**16, 128
+"""Sizes of a weight and of its rows below which the overhead of calls dominates for these."""
 _MIN_ROWS = 8
 """Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
 _MIN_WIDTH = 8
@@ -55,6 +61,9 @@ def kernels() -> Any:
 
 def use_kernel(rows: int, columns: int, depth: int) -> bool:
     """Return True if the kernel exists and is the fastest for this size."""
+    if 0 < rows <= FEW_ROWS:
+        fits = depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
+        return fits and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     work = rows * columns * depth
     return (
         _MIN_WORK <= work <= _MAX_WORK
@@ -121,8 +130,12 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    if not shapes_match(left, right, bias):
-        return F.linear(left, right, bias)  # raises torch's error
+    is_few = 0 < rows <= FEW_ROWS
+    if not shapes_match(left, right, bias) or (is_few and not right.is_contiguous()):
+        return F.linear(left, right, bias)  # raises errors, and supports transposed weights
+    if is_few:
+        bias = None if bias is None else bias.contiguous()
+        return dense(left.contiguous(), [((columns, depth), right, bias, False)])
     result = left.new_empty(rows, columns)
     bias = None if bias is None else bias.contiguous()
     kernels().multiply(
@@ -174,61 +187,6 @@ def dense(data: torch.Tensor, layers: Iterable[DenseLayer]) -> torch.Tensor:
     result = data.new_empty(*data.shape[:-1], size[0])
     arguments[5] = result.data_ptr()
     kernels().dense(*arguments)
-    return result
-
-
-# Products of a few samples with a dense layer's weight by the native extension.
-#
-# They are bound by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one thread, and
-# again for every one or two further samples.
-
-_MIN_WEIGHT = 2**16
-"""Size of a weight below which the overhead of calls dominates."""
-_MIN_DEPTH = 128
-"""Length of a weight's row below which summing up the vectors takes too long."""
-
-
-def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
-    """Return True if the kernel exists and is the fastest for this size."""
-    return (
-        0 < rows <= FEW_ROWS
-        and depth >= _MIN_DEPTH
-        and columns * depth >= _MIN_WEIGHT
-        and hasattr(kernels(), "multiply_few_rows")
-    )
-
-
-def has_few_rows(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Return True if ``left @ right.T`` without gradient should use `multiply_few_rows`."""
-    return (
-        left.dim() == 2
-        and right.dim() == 2
-        and use_few_rows_kernel(left.shape[0], right.shape[0], right.shape[1])
-        and are_float32_cpu(left, right)
-    )
-
-
-def multiply_few_rows(
-    left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Return ``left @ right.T + bias`` without recording a gradient.
-
-    Args:
-        left: (rows, depth), with sizes of `use_few_rows_kernel`; all float32 on the CPU.
-        right: (columns, depth).
-        bias: (columns,), or None.
-    """
-    (rows, depth), columns = left.shape, right.shape[0]
-    # `F.linear` raises errors, and supports transposed weights
-    if not shapes_match(left, right, bias) or right.stride(1) != 1:
-        return F.linear(left, right, bias)
-    left = left if left.stride(1) == 1 else left.contiguous()
-    bias = None if bias is None else bias.contiguous()
-    result = left.new_empty(rows, columns)
-    kernels().multiply_few_rows(
-        *(rows, columns, depth, left.data_ptr(), left.stride(0), right.data_ptr(), right.stride(0)),
-        *(0 if bias is None else bias.data_ptr(), result.data_ptr(), torch.get_num_threads()),
-    )
     return result
 
 
@@ -294,8 +252,6 @@ def fastest_kernel(rows: int, columns: int, depth: int) -> Callable[..., torch.T
     """Return the fastest function for ``left @ right.T + bias`` with `torch.no_grad`, float32 on the CPU."""
     if use_kernel(rows, columns, depth):
         return multiply
-    if use_few_rows_kernel(rows, columns, depth):
-        return multiply_few_rows
     return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
 
 
@@ -362,8 +318,6 @@ def _fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
     """Return ``data @ weight.T + bias`` by the fastest kernel, without recording a gradient."""
     if fits_kernel(data, weight):
         return multiply(data, weight, bias)
-    if has_few_rows(data, weight):
-        return multiply_few_rows(data, weight, bias)
     if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)
