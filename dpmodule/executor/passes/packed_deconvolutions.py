@@ -1,7 +1,8 @@
 """Run transposed convolutions on packed weights, with channels innermost in memory.
 
-For prediction only. torch reorders the weights in every call, and data of the usual layout as well. Results differ by
-rounding. The environment variable DPMODULE_ONEDNN=0 disables the pass.
+For prediction only. torch reorders the weights in every call, and data of the usual layout as well. With few filters,
+or for one pixel, a product gives all windows, which are then added up. Results differ by rounding. The environment
+variable DPMODULE_ONEDNN=0 disables the pass.
 
 Memory: a copy of the weights for each image size, at most four, until they change.
 
@@ -22,15 +23,17 @@ from typing import Any
 import torch
 
 from ..._core import torch_private
-from ...ops.nn.conv import pads_and_adds
+from ...ops.nn.conv import deconvolved, pads_and_adds
 from ...ops.nn.layer_shapes import per_axis
-from ...ops.nn.linear import is_float32_cpu
+from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, kernels, pack_for, packed_kernel
+from ...ops.nn.unfold import WindowGrid, fold
+from ...ops.shapes import prod
 from ..lowering import Lowered
 from ..packed_weights import packed
 from .channels_last import restride
 
-_MIN_CHANNELS, _MIN_FILTERS = 32, 16
-"""Channels and filters below which oneDNN's kernel does not gain."""
+_MIN_CHANNELS, _FEW_FILTERS = 32, 16
+"""Channels below which oneDNN's kernel does not gain, and filters up to which a product is faster."""
 
 
 class PackedDeconvolution:
@@ -45,15 +48,37 @@ class PackedDeconvolution:
     ) -> torch.Tensor:
         """Return the result of the operator."""
         given = (data, weight) if bias is None else (data, weight, bias)
-        if (
-            torch.is_grad_enabled()
-            or not all(map(is_float32_cpu, given))
-            or any(map(torch_private.is_batched, given))
-            or weight.shape[0] < _MIN_CHANNELS
-            or weight.shape[1] < _MIN_FILTERS
-            or not data.numel()
-        ):
+        fits = all(map(is_float32_cpu, given)) and not any(map(torch_private.is_batched, given))
+        if torch.is_grad_enabled() or not fits or not data.numel() or data.shape[1] != weight.shape[0]:
             return self._function(*given)
+        area, (channels, filters) = prod(data.shape[2:]), weight.shape[:2]
+        rows, columns = len(data) * area, filters * prod(weight.shape[2:])
+        if filters <= _FEW_FILTERS or area == 1:
+            if packed_kernel(rows, columns, channels) == "native" and hasattr(kernels(), "fold"):
+                return self._by_product(data, weight, bias, rows, columns)
+        elif channels >= _MIN_CHANNELS:
+            return self._by_onednn(data, weight, bias)
+        return self._function(*given)
+
+    def _by_product(
+        self, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, rows: int, columns: int
+    ) -> torch.Tensor:
+        flat = weight.flatten(1).t()
+        packs = packed("turned", [weight], lambda: [pack_for(rows, flat)], rows > FEW_ROWS)
+        layer = (columns, len(weight)), packs[0] if packs else pack_for(rows, flat), None, False
+        windows = dense(data.permute(0, 2, 3, 1).reshape(rows, len(weight)).contiguous(), [layer])
+        grid: Any = (
+            self._a.kernel,
+            self._steps[0],
+            pads_and_adds(self._a, tuple(data.shape[2:]))[0],
+            self._steps[1],
+        )
+        result = torch.empty(deconvolved(self._a, tuple(data.shape)), memory_format=torch.channels_last)
+        result.zero_() if bias is None else result.copy_(bias.view(-1, 1, 1))
+        fold(windows, result, WindowGrid(*grid))
+        return result
+
+    def _by_onednn(self, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         pads, adds = map(list, pads_and_adds(self._a, tuple(data.shape[2:])))
         geometry = pads, adds, *self._steps
 

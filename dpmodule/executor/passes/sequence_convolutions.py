@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional as F
 
 from ..._core import torch_private
-from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, pack, packed_kernel
+from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, pack_for, packed_kernel
 from ..lowering import Lowered
 from ..packed_weights import packed
 from .dense_layers import is_relu
@@ -64,8 +64,7 @@ class SequenceConvolution:
         windows = x.as_strided((samples, rows, depth), (x.stride(0), self._step * x.shape[2], 1))
 
         def make() -> list[torch.Tensor]:
-            flat = weight.transpose(1, 2).reshape(filters, depth).contiguous()
-            return [pack(flat) if rows > FEW_ROWS else flat]
+            return [pack_for(rows, weight.transpose(1, 2).reshape(filters, depth))]
 
         packs = packed("windows", [weight], make, rows > FEW_ROWS) or make()
         layer = (filters, depth), packs[0], bias if bias is None else given[-1], self._relu

@@ -159,6 +159,11 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     return packed
 
 
+def pack_for(rows: int, weight: torch.Tensor) -> torch.Tensor:
+    """Return a weight in the layout in which `dense` reads it for a number of rows."""
+    return pack(weight) if rows > FEW_ROWS else weight.contiguous()
+
+
 DenseLayer = tuple[tuple[int, int], torch.Tensor, "torch.Tensor | None", bool]
 """Numbers of output and input features, weight, bias, and True to apply relu.
 

@@ -47,7 +47,19 @@ MORE = {
     "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
     "gated": Net(lambda: S.hard_sigmoid(X, alpha=1 / 6) * X + S.sigmoid(X) * X, {"x": (3, 4)}),
     "mirrored": Net(mirrored, {"x": (3, 4)}),
-    "turned": Net(lambda: S.Deconvolution(X, kernel=(3, 2), num_filter=16), {"x": (2, 32, 4, 3)}),
+    "turned": Net(
+        lambda: S.Deconvolution(
+            S.Deconvolution(X, kernel=(3, 2), num_filter=17, stride=(2, 1)),
+            kernel=(3, 3),
+            stride=(2, 2),
+            dilate=(1, 2),
+            pad=(1, 0),
+            adj=(1, 0),
+            num_filter=2,
+            no_bias=False,
+        ),
+        {"x": (2, 32, 4, 3)},
+    ),
     "sequences": Net(
         lambda: S.relu(S.Convolution(X, kernel=(3,), stride=(2,), pad=(1,), num_filter=4)), {"x": (2, 3, 17)}
     ),
