@@ -234,19 +234,27 @@ bool dense(const Dense &run) {
         if (i + 1 < run.count) most = std::max(most, run.layers[i].units);
         work += run.rows * run.layers[i].units * run.layers[i].features;
     }
-    const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
+    const std::ptrdiff_t of_sample = 2 * most * run.rows;
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[run.samples * of_sample]);
     if (!memory) return false;
-    Dense part = run;
-    for (std::ptrdiff_t i = 0; i < run.samples; ++i, part.data += run.sample_gap) {
-        if (run.threads == 1 || std::min(run.rows / kMinRows, work / kMinWork) < run.threads) {
-            run_layers(part, 0, run.rows, memory.get(), most, run.threads);  // the threads share a layer's columns
+    const std::ptrdiff_t parts = std::min({std::ptrdiff_t{run.threads}, run.samples, run.samples * work / kMinWork});
+    const std::ptrdiff_t threads = parts > 1 ? 1 : run.threads;  // of each sample
+    const auto run_sample = [&](std::ptrdiff_t i) {
+        Dense part = run;
+        part.data += i * run.sample_gap;
+        part.result += i * run.rows * run.layers[run.count - 1].units;
+        float *own = memory.get() + i * of_sample;
+        if (threads == 1 || std::min(run.rows / kMinRows, work / kMinWork) < threads) {
+            run_layers(part, 0, run.rows, own, most, static_cast<int>(threads));  // which share a layer's columns
         } else {
-            parallel_ranges(run.rows, run.threads, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
-                run_layers(part, first, end - first, memory.get() + 2 * most * first, most, 1);
+            parallel_ranges(run.rows, threads, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+                run_layers(part, first, end - first, own + 2 * most * first, most, 1);
             });
         }
-        part.result += run.rows * run.layers[run.count - 1].units;
-    }
+    };
+    parallel_ranges(run.samples, parts, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+        for (std::ptrdiff_t i = first; i < end; ++i) run_sample(i);
+    });
     return true;
 }
 

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ..._core import torch_private
 from ..tracing import is_tracing
-from .linear import fastest_product, is_float32_cpu, kernels, linear, use_kernel
+from .linear import fastest_product, is_float32_cpu, kernels, linear
 
 _MAX_WORK, _MAX_PREDICTED = 2**14, 2**18
 """Multiplications per step of the recurrence from which oneDNN may be as fast; the gates cost as much as 16 units.
@@ -180,14 +180,8 @@ _apply: Callable[..., Results] = _Lstm.apply
 
 
 def _use_fused_forward(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
-    """Return True if our own kernel is also the fastest for the input projection, and all parameters are contiguous."""
-    steps, rows, features = x.shape
-    columns = weights[0].shape[0]
-    return (
-        use_kernel(steps * rows, columns, features)
-        and weights[0].shape[1] == features
-        and all(map(torch.Tensor.is_contiguous, weights))
-    )
+    """Return True if all parameters are contiguous, for an input with their features."""
+    return weights[0].shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
 
 
 def small_lstm(
