@@ -33,6 +33,7 @@ NETS = {
     **dict.fromkeys(("pooling_first", "channels_last", "fused_norms")),
     "score_blocks": (S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2048), name="softmax"), (700, 6)),
     "sequence_convolutions": (S.relu(S.Convolution(X, kernel=(3,), num_filter=4)), (2, 3, 9)),
+    "folded_parameters": (S.FullyConnected(X, S.Variable("w") * 2, no_bias=True, num_hidden=4), (3, 6)),
     "packed_deconvolutions": (S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), num_filter=16), (2, 40, 5, 6)),
     "dense_layers": (S.FullyConnected(X, num_hidden=4, name="fc"), (3, 6)),
     "mirror": (mirrored(), (3, 4)),

@@ -32,8 +32,8 @@ from ..lowering import Lowered
 from ..packed_weights import packed
 from .channels_last import restride
 
-_MIN_CHANNELS, _FEW_FILTERS = 32, 16
-"""Channels below which oneDNN's kernel does not gain, and filters up to which a product is faster."""
+_MIN_CHANNELS, _FEW_FILTERS = 32, 8
+"""Channels below which only a product with few filters gains."""
 
 
 class PackedDeconvolution:
@@ -53,7 +53,9 @@ class PackedDeconvolution:
             return self._function(*given)
         area, (channels, filters) = prod(data.shape[2:]), weight.shape[:2]
         rows, columns = len(data) * area, filters * prod(weight.shape[2:])
-        if filters <= _FEW_FILTERS or area == 1:
+        if filters <= _FEW_FILTERS or (
+            channels >= _MIN_CHANNELS and (filters <= 2 * _FEW_FILTERS or area == 1)
+        ):
             if packed_kernel(rows, columns, channels) == "native" and hasattr(kernels(), "fold"):
                 return self._by_product(data, weight, bias, rows, columns)
         elif channels >= _MIN_CHANNELS:

@@ -14,7 +14,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
-from ..tracing import is_jit_tracing
+from ..tracing import is_jit_tracing, is_tracing
 from . import rnn_weights
 from .activation import bernoulli_mask
 from .layer_shapes import unify_input
@@ -157,12 +157,17 @@ def _run_layers(
     # cuDNN supports backward only in its training mode; `torch.jit.trace` records one mode for both
     training = torch.is_grad_enabled() or is_jit_tracing()
     options = True, num_layers, 0.0, training, a.bidirectional
+    given = (
+        (x, hx, weights, *options, False) if batch_sizes is None else (x, batch_sizes, hx, weights, *options)
+    )
     function = getattr(torch, a.mode)
-    if batch_sizes is None:
-        outputs = function(x, hx, weights, *options, False)
-    else:
-        outputs = function(x, batch_sizes, hx, weights, *options)
-    return tuple(outputs)
+    if training or is_tracing() or x.is_cuda:
+        return tuple(function(*given))
+    with torch.inference_mode():  # saves a tenth of the time of many small calls
+        outputs = function(*given)
+    return tuple(
+        map(torch.clone, outputs)
+    )  # other tensors than those of inference may be differentiated later
 
 
 def _require_grad_like(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
