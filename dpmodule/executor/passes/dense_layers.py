@@ -17,7 +17,6 @@ Needs:
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -32,13 +31,12 @@ from ...ops.nn.linear import (
     dense,
     is_float32_cpu,
     linear,
-    multiply,
     pack,
     packed_kernel,
 )
 from ...ops.shapes import prod
 from ..lowering import Lowered, Step
-from ..packed_weights import packed
+from ..packed_weights import TensorVersions, packed
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -53,15 +51,13 @@ _MIN_WORK = 2**14
 
 
 class _Known(NamedTuple):
-    """Checked weights and biases.
+    """Checked weights and biases. Memory that users have may get another type or shape at any time.
 
     Attributes:
-        epoch: see `write_tracking`; memory that users have may get another type or shape.
         sizes: numbers of output and input features of each layer; empty if the kernels do not support the tensors.
     """
 
-    sources: list[weakref.ref[Tensor]]
-    epoch: int
+    versions: TensorVersions
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
 
@@ -97,8 +93,11 @@ class DenseLayers:
     def __call__(self, data: Tensor, *parameters: Tensor) -> Tensor:
         """Run the layers."""
         known = self._known.get(id(parameters[0]))
-        if known is None or not _match(known, parameters):
-            known = self._look_at(parameters)
+        if known is None or not known.versions.match(parameters):
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = _Known(TensorVersions(parameters), self._sizes(parameters), {})
+            self._known[id(parameters[0])] = known
         rows, kernels, shape = known.plans.get(data.shape) or self._plan(known, data.shape)
         if (
             not kernels
@@ -117,22 +116,18 @@ class DenseLayers:
         ]
         packs: Any = weights
         if rows > FEW_ROWS:
-            packs = packed("dense", weights, lambda: list(map(_pack, kernels, weights)), kernels)
-        layers = zip(known.sizes, packs or weights, biases, self.relus)
-        if packs and kernels.count("native") == len(kernels):
+
+            def make() -> list[Tensor | None]:
+                return list(map(_pack, kernels, weights))
+
+            packs = packed("dense", weights, make, kernels) or make()
+        layers = zip(known.sizes, packs, biases, self.relus)
+        if kernels.count("native") == len(kernels):
             data = dense(data, layers)
         else:
             for kernel, weight, layer in zip(kernels, weights, layers):
-                data = _run(kernel, data, weight, layer, packs is not None)
+                data = _run(kernel, data, weight, layer)
         return data if shape is None else data.view(shape)
-
-    def _look_at(self, parameters: Tensors) -> _Known:
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.clear()
-        epoch, sources = write_tracking.epoch(), list(map(weakref.ref, parameters))
-        found = _Known(sources, epoch, self._sizes(parameters), {})
-        self._known[id(parameters[0])] = found
-        return found
 
     def _sizes(self, parameters: Tensors) -> list[tuple[int, int]]:
         sizes: list[tuple[int, int]] = []
@@ -162,22 +157,12 @@ class DenseLayers:
         return known.plans.setdefault(shape, plan)
 
 
-def _match(known: _Known, parameters: Tensors) -> bool:
-    """Return True if these are the known tensors."""
-    for source, tensor in zip(known.sources, parameters):
-        if source() is not tensor:
-            return False
-    return known.epoch == write_tracking.epoch()
-
-
-def _run(kernel: str, data: Tensor, weight: Tensor, layer: DenseLayer, is_packed: bool) -> Tensor:
-    """Run one layer; results have the same bits with a packed weight."""
+def _run(kernel: str, data: Tensor, weight: Tensor, layer: DenseLayer) -> Tensor:
+    """Run one layer."""
     _, pack, bias, relu = layer
-    if kernel == "native" and is_packed:
-        return dense(data, [layer])
     if kernel == "native":
-        data = multiply(data, weight, bias)
-    elif kernel == "onednn":
+        return dense(data, [layer])
+    if kernel == "onednn":
         data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
     else:
         data = linear(data, weight, bias)
