@@ -179,11 +179,6 @@ class _Lstm(torch.autograd.Function):
 _apply: Callable[..., Results] = _Lstm.apply
 
 
-def _use_fused_forward(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
-    """Return True if all parameters are contiguous, for an input with their features."""
-    return weights[0].shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
-
-
 def small_lstm(
     x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], turned: bool = False
 ) -> Results:
@@ -203,7 +198,8 @@ def small_lstm(
     hidden, cell = begin
     w_in, w_state, *biases = weights
     b_in, b_state = biases or (None, None)
-    if not torch.is_grad_enabled():
-        arguments = x, hidden, cell, w_in, w_state, b_in, b_state, turned
-        return _forward_fused(*arguments) if _use_fused_forward(x, weights) else _forward(*arguments)[0]
-    return _apply(x, hidden, cell, w_in, w_state, b_in, b_state, turned)
+    arguments = x, hidden, cell, w_in, w_state, b_in, b_state, turned
+    if torch.is_grad_enabled():
+        return _apply(*arguments)
+    fits = w_in.shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
+    return _forward_fused(*arguments) if fits else _forward(*arguments)[0]
