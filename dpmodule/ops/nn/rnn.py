@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.nn.utils import rnn as packing
 
+from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
 from ..registry import op
@@ -19,6 +20,7 @@ from . import rnn_weights
 from .activation import bernoulli_mask
 from .layer_shapes import unify_input
 from .lstm import is_small, small_lstm
+from .recurrence import sequence_kernel
 
 
 def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
@@ -149,8 +151,9 @@ def _run_layers(
     num_layers: int,
 ) -> tuple[torch.Tensor, ...]:
     """Run some layers without dropout; return the output and the last states."""
-    if _is_small(a, x, batch_sizes, states, weights):
-        return _run_small(a, x, states, weights, num_layers)
+    layer = None if batch_sizes is not None or a.projection_size else _layer_kernel(a, x, states, weights)
+    if layer is not None:
+        return _run_by_layer(a, layer, x, states, weights, num_layers)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
         x = _require_grad_like(x, weights[0])
     hx = tuple(states) if _with_cell(a) else states[0]
@@ -180,29 +183,45 @@ def _require_grad_like(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.cat([x, weight[:0].unsqueeze(1).expand(-1, x.shape[1], -1)])
 
 
-def _is_small(
+Layer = Callable[..., tuple[torch.Tensor, ...]]
+"""Runs one direction of a layer: ``(x, begin, weights, turned) -> (output, *last states)``."""
+
+
+def _layer_kernel(
+    a: Any, x: torch.Tensor, states: Sequence[torch.Tensor], weights: list[torch.Tensor]
+) -> Layer | None:
+    """Return our own kernel if it is the fastest; else None."""
+    if _with_cell(a):
+        return small_lstm if is_small(x, [state[0] for state in states], weights) else None
+    given = x, *states, *weights
+    if is_tracing() or any(each.dtype is not x.dtype or torch_private.is_batched(each) for each in given):
+        return None
+    kernel = sequence_kernel(a.mode, x, len(weights[0]))
+    if kernel is None:
+        return None
+
+    def run(x: torch.Tensor, begin: list[torch.Tensor], weights: list[torch.Tensor], turned: bool) -> Any:
+        out, last = kernel(x.flip(0) if turned else x, *begin, *weights)
+        return out.flip(0) if turned else out, last
+
+    return run
+
+
+def _run_by_layer(
     a: Any,
+    run: Layer,
     x: torch.Tensor,
-    batch_sizes: torch.Tensor | None,
     states: Sequence[torch.Tensor],
     weights: list[torch.Tensor],
-) -> bool:
-    """Return True for a plain LSTM of sizes for which our own kernel is the fastest."""
-    if a.mode != "lstm" or a.projection_size or batch_sizes is not None:
-        return False
-    return is_small(x, [state[0] for state in states], weights)
-
-
-def _run_small(
-    a: Any, x: torch.Tensor, states: Sequence[torch.Tensor], weights: list[torch.Tensor], num_layers: int
+    num_layers: int,
 ) -> tuple[torch.Tensor, ...]:
-    """Run each layer and direction of an LSTM by our own kernel."""
+    """Run each layer and direction by our own kernel."""
     found: list[tuple[torch.Tensor, ...]] = []
     directions = 2 if a.bidirectional else 1
     for layer in range(num_layers):
         for i in range(layer * directions, (layer + 1) * directions):
             begin = [state[i] for state in states]
-            found.append(small_lstm(x, begin, weights[4 * i : 4 * i + 4], turned=i % directions == 1))
+            found.append(run(x, begin, weights[4 * i : 4 * i + 4], i % directions == 1))
         x = torch.cat([each[0] for each in found[-2:]], 2) if a.bidirectional else found[-1][0]
     return found[0] if len(found) == 1 else (x, *map(torch.cat, list(zip(*found, strict=True))[1:]))
 

@@ -151,6 +151,20 @@ def test_small_lstms_run_by_our_own_kernel(layers, bidirectional, monkeypatch):
     assert len(calls) == (layers * (1 + bidirectional) if hasattr(native.core, "lstm_forward") else 0)
 
 
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "lstm"])
+def test_gradients_of_layers_and_directions_are_those_of_torch(mode, monkeypatch):
+    given = inputs(mode, 2, True)
+    found = []
+    for kernel in (rnn_module.sequence_kernel, lambda *args: None):
+        monkeypatch.setattr(rnn_module, "sequence_kernel", kernel)
+        tensors = [torch.from_numpy(each).requires_grad_() for each in given]
+        outputs = call("RNN", *tensors, **attrs(mode, 2, True, state_outputs=True))
+        sum((each * each).sum() for each in outputs).backward()
+        found.append([each.detach() for each in (*outputs, *(tensor.grad for tensor in tensors))])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, 1e-6, 1e-9)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", MODES)
 def test_gpu_gives_what_the_cpu_gives(mode):
