@@ -22,7 +22,6 @@ from types import ModuleType
 
 from ...base import ArgumentError
 from ...graph import Graph
-from ...ops.spec import PARAM
 from ..lowering import Lowered
 from .fresh_heads import fresh_heads
 
@@ -112,16 +111,6 @@ def _has_sequences(graph: Graph) -> bool:
     return any(len(node.a.kernel) == 1 for node in layers)
 
 
-def _makes_parameters(graph: Graph) -> bool:
-    """Return True if an operator computes another one's parameter."""
-    return any(
-        one.kind == PARAM and child.op is not None
-        for node in graph.nodes
-        if node.op is not None
-        for one, (child, _) in zip(node.op.active_inputs(node.a, len(node.inputs)), node.inputs)
-    )
-
-
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
@@ -141,7 +130,7 @@ PASSES: tuple[Pass, ...] = (
         compiled=False,
     ),
     Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
-    Pass("folded_parameters", worth=_makes_parameters, hides=True, training=False, moved=False),
+    Pass("rnn_weights", {"RNN": 1, "_rnn_param_concat": 1}, hides=True, moved=False),
     Pass("dead_steps", tidies=True, hides=True),
     Pass(
         "sequence_convolutions", worth=_has_sequences, hides=True, training=False, moved=False, compiled=False

@@ -129,12 +129,23 @@ def _weight_layout(
     return [block.size for block in blocks], [block.shape for block in blocks], order
 
 
-def weights_of(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
-    """Split the flat vector into torch's list of weights, in one call, so that backward is one concatenation."""
+def weights_of(
+    a: Any, parameters: torch.Tensor | tuple[torch.Tensor, ...], features: int
+) -> list[torch.Tensor]:
+    """Split the flat vector into torch's list of weights, in one call, so that backward is one concatenation.
+
+    Args:
+        parameters: the vector, or its parts; parts that are not the weights one by one are joined.
+    """
     layout = (
         _weight_layout.__wrapped__ if torch.compiler.is_compiling() else _weight_layout
     )  # the compiler warns about lru_cache
     sizes, shapes, order = layout(_layout(a, features))
+    if isinstance(parameters, tuple):
+        # cuDNN needs them in one block of memory
+        if not parameters[0].is_cuda and [tuple(each.shape) for each in parameters] == shapes:
+            return [parameters[i] for i in order]
+        parameters = torch.cat([each.reshape(-1) for each in parameters])
     weights = [
         weight.view(shape)
         for weight, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)

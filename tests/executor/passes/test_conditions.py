@@ -153,7 +153,7 @@ def check(seed):
 
 # only in prediction, on request, and for ragged data
 OTHERS = {"dense_layers", "fused_convolutions", "packed_deconvolutions", "sequence_convolutions"}
-OTHERS |= {"folded_parameters", "dead_steps", "mirror", "pooled_lookups"}
+OTHERS |= {"rnn_weights", "dead_steps", "mirror", "pooled_lookups"}
 
 
 @pytest.mark.timeout(3000)
