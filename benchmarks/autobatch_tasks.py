@@ -17,11 +17,16 @@ __all__ = [
     "Attention",
     "Biaffine",
     "CharacterTagger",
+    "Grid",
     "GruTagger",
+    "Lattice",
+    "MatrixVector",
     "Parser",
     "Tagger",
     "Together",
+    "TreeGRU",
     "TreeLSTM",
+    "Trees",
     "batch_size",
     "first_value",
 ]
@@ -36,6 +41,10 @@ EXAMPLES = {
     "gru": "sentences",
     "attention": "sentences",
     "biaffine": "sentences",
+    "tree_gru": "trees",
+    "mv_rnn": "trees",
+    "lattice": "lattices",
+    "grid": "grids",
 }
 """Training examples of the tasks, see `treebank.examples`."""
 
@@ -89,7 +98,12 @@ class Task:
         for name, each in self.dense.items():
             each.set_value(first_value(name, tuple(each.shape())))
         for name, each in self.tables.items():
-            each.init_from_array(first_value(name, tuple(each.shape())))
+            value = first_value(name, tuple(each.shape()))
+            if value.ndim == 2:
+                each.init_from_array(value)
+                continue
+            for number, matrix in enumerate(value):  # DyNet's init_from_array does not take matrices
+                each.init_row(number, matrix.flatten("F"))
 
     def values(self) -> dict[str, np.ndarray]:
         """Return all parameters."""
@@ -150,12 +164,37 @@ class CharacterTagger(Tagger):
         return self.dy.concatenate([ahead[-1], back[-1]])
 
 
-class TreeLSTM(Task):
-    """A binary TreeLSTM in single operations; a label for each node."""
+class Trees(Task):
+    """A network over binary trees; a label for each node."""
 
-    def __init__(self, dy: Any, hidden: int = 128) -> None:
+    def __init__(self, dy: Any, hidden: int) -> None:
         super().__init__(dy)
         self.embeddings = self.table("words", VOCABULARY, hidden)
+        self.output = self.parameter("output", LABELS, hidden)
+
+    def leaf(self, word: int) -> tuple[Any, ...]:
+        """Return the state of a leaf, its output first."""
+        raise NotImplementedError(f"{type(self).__name__} does not define leaf")
+
+    def node(self, left: Any, right: Any) -> tuple[Any, ...]:
+        """Return the state of a node with two children."""
+        raise NotImplementedError(f"{type(self).__name__} does not define node")
+
+    def losses(self, words: list[int], left: list[int], right: list[int], labels: list[int]) -> list[Any]:
+        """Return the loss of every node."""
+        made: list[tuple[Any, ...]] = []
+        losses = []
+        for first, second, label in zip(left, right, labels):
+            made.append(self.leaf(words[-1 - first]) if first < 0 else self.node(made[first], made[second]))
+            losses.append(self.dy.pickneglogsoftmax(self.output * made[-1][0], label))
+        return losses
+
+
+class TreeLSTM(Trees):
+    """A binary TreeLSTM in single operations."""
+
+    def __init__(self, dy: Any, hidden: int = 128) -> None:
+        super().__init__(dy, hidden)
         for gate in "iou":
             self.parameter(f"leaf_{gate}", hidden, hidden)
             self.parameter(f"node_{gate}", hidden, 2 * hidden)
@@ -163,7 +202,6 @@ class TreeLSTM(Task):
             self.parameter(f"bias_{gate}", hidden)
         self.parameter("forget_left", hidden, hidden)
         self.parameter("forget_right", hidden, hidden)
-        self.output = self.parameter("output", LABELS, hidden)
 
     def leaf(self, word: int) -> tuple[Any, Any]:
         """Return output and memory of a leaf."""
@@ -186,14 +224,59 @@ class TreeLSTM(Task):
         c = dy.cmult(i, u) + dy.cmult(f, left[1]) + dy.cmult(g, right[1])
         return dy.cmult(o, dy.tanh(c)), c
 
-    def losses(self, words: list[int], left: list[int], right: list[int], labels: list[int]) -> list[Any]:
-        """Return the loss of every node."""
-        made: list[tuple[Any, Any]] = []
-        losses = []
-        for first, second, label in zip(left, right, labels):
-            made.append(self.leaf(words[-1 - first]) if first < 0 else self.node(made[first], made[second]))
-            losses.append(self.dy.pickneglogsoftmax(self.output * made[-1][0], label))
-        return losses
+
+class TreeGRU(Trees):
+    """A binary tree of gated recurrent units: a reset gate for each child, and an update gate."""
+
+    def __init__(self, dy: Any, hidden: int = 128) -> None:
+        super().__init__(dy, hidden)
+        for name in ("leaf_z", "leaf_u"):
+            self.parameter(name, hidden, hidden)
+        for name in ("node_z", "node_l", "node_r", "node_u"):
+            self.parameter(name, hidden, 2 * hidden)
+        for name in ("bias_z", "bias_r", "bias_u"):
+            self.parameter(name, hidden)
+
+    def leaf(self, word: int) -> tuple[Any, ...]:
+        """Return the output of a leaf."""
+        dy, p, vector = self.dy, self.dense, self.embeddings[word]
+        z = dy.logistic(dy.affine_transform([p["bias_z"], p["leaf_z"], vector]))
+        return (dy.cmult(z, dy.tanh(dy.affine_transform([p["bias_u"], p["leaf_u"], vector]))),)
+
+    def node(self, left: Any, right: Any) -> tuple[Any, ...]:
+        """Return the output of a node with two children."""
+        dy, p, (a,), (b,) = self.dy, self.dense, left, right
+        both = dy.concatenate([a, b])
+        z = dy.logistic(dy.affine_transform([p["bias_z"], p["node_z"], both]))
+        first = dy.logistic(dy.affine_transform([p["bias_r"], p["node_l"], both]))
+        second = dy.logistic(dy.affine_transform([p["bias_r"], p["node_r"], both]))
+        reset = dy.concatenate([dy.cmult(first, a), dy.cmult(second, b)])
+        u = dy.tanh(dy.affine_transform([p["bias_u"], p["node_u"], reset]))
+        summed = a + b
+        return (summed + dy.cmult(z, u - summed),)
+
+
+class MatrixVector(Trees):
+    """MV-RNN: a vector and a matrix for each node (Socher and others 2012); words share 1,000 matrices."""
+
+    def __init__(self, dy: Any, hidden: int = 32) -> None:
+        super().__init__(dy, hidden)
+        self.matrices = self.table("matrices", 1000, hidden, hidden)
+        self.parameter("left", hidden, hidden)
+        self.parameter("right", hidden, hidden)
+        self.parameter("bias", hidden)
+        self.parameter("upper", hidden, hidden)
+        self.parameter("lower", hidden, hidden)
+
+    def leaf(self, word: int) -> tuple[Any, ...]:
+        """Return vector and matrix of a word."""
+        return self.embeddings[word], self.matrices[word % 1000]
+
+    def node(self, left: Any, right: Any) -> tuple[Any, ...]:
+        """Return vector and matrix of a node with two children: each child's vector is seen through the other."""
+        dy, p, (a, m), (b, n) = self.dy, self.dense, left, right
+        vector = dy.tanh(dy.affine_transform([p["bias"], p["left"], n * a, p["right"], m * b]))
+        return vector, p["upper"] * m + p["lower"] * n
 
 
 class Parser(Task):
@@ -333,6 +416,74 @@ class Biaffine(Tagger):
         return [dy.pickneglogsoftmax(scores[place], place // 2) for place in range(len(words))]
 
 
+class Lattice(Task):
+    """A lattice LSTM: characters, and the words that end at each (Zhang and Yang 2018); a tag for each character."""
+
+    def __init__(self, dy: Any, hidden: int = 64) -> None:
+        super().__init__(dy)
+        self.letters, self.words = (self.table(name, VOCABULARY, hidden) for name in ("letters", "words"))
+        for name in ("char_i", "char_o", "char_u", "word_i", "word_f", "word_u", "link"):
+            self.parameter(f"{name}_x", hidden, hidden)
+            self.parameter(f"{name}_h", hidden, hidden)
+            self.parameter(f"{name}_b", hidden)
+        self.output = self.parameter("output", TAGS, hidden)
+
+    def gate(self, name: str, x: Any, h: Any) -> Any:
+        """Return a gate before its activation."""
+        p = self.dense
+        return self.dy.affine_transform([p[f"{name}_b"], p[f"{name}_x"], x, p[f"{name}_h"], h])
+
+    def losses(self, letters: list[int], spans: list[list[tuple[int, int]]], tags: list[int]) -> list[Any]:
+        """Return the loss of every character's tag."""
+        dy, zeros, losses = self.dy, self.dy.zeros(self.output.shape()[1]), []
+        states = [(zeros, zeros)]
+        for letter, ending, tag in zip(letters, spans, tags):
+            (h, c), x = states[-1], self.letters[letter]
+            i, o, u = (self.gate(f"char_{name}", x, h) for name in "iou")
+            i, o, u = dy.logistic(i), dy.logistic(o), dy.tanh(u)
+            if ending:
+                shares, parts = [dy.exp(i)], [u]
+                for start, word in ending:
+                    (h, c), vector = states[start], self.words[word]
+                    kept, new, made = (self.gate(f"word_{name}", vector, h) for name in "fiu")
+                    part = dy.cmult(dy.logistic(kept), c) + dy.cmult(dy.logistic(new), dy.tanh(made))
+                    shares.append(dy.exp(dy.logistic(self.gate("link", x, part))))
+                    parts.append(part)
+                c = dy.cdiv(dy.esum([dy.cmult(a, b) for a, b in zip(shares, parts)]), dy.esum(shares))
+            else:
+                c = c + dy.cmult(i, u - c)
+            states.append((dy.cmult(o, dy.tanh(c)), c))
+            losses.append(dy.pickneglogsoftmax(self.output * states[-1][0], tag))
+        return losses
+
+
+class Grid(Task):
+    """A DAG-RNN over the patches of a picture, each after those above and on the left; a label for each."""
+
+    def __init__(self, dy: Any, hidden: int = 128) -> None:
+        super().__init__(dy)
+        self.embeddings = self.table("words", VOCABULARY, hidden)
+        self.parameter("input", hidden, hidden)
+        self.parameter("before", hidden, hidden)
+        self.parameter("bias", hidden)
+        self.output = self.parameter("output", LABELS, hidden)
+
+    def losses(self, words: list[list[int]], labels: list[list[int]]) -> list[Any]:
+        """Return the loss of every patch."""
+        dy, p, losses = self.dy, self.dense, []
+        above: list[Any] = [None] * len(words[0])
+        for row, wanted in zip(words, labels):
+            left = None
+            for place, (word, label) in enumerate(zip(row, wanted)):
+                found = dy.affine_transform([p["bias"], p["input"], self.embeddings[word]])
+                before = [each for each in (above[place], left) if each is not None]
+                if before:
+                    found = found + p["before"] * (before[0] if len(before) == 1 else before[0] + before[1])
+                left = above[place] = dy.tanh(found)
+                losses.append(dy.pickneglogsoftmax(self.output * left, label))
+        return losses
+
+
 TASKS = {
     "tagger": Tagger,
     "characters": CharacterTagger,
@@ -343,4 +494,8 @@ TASKS = {
     "gru": GruTagger,
     "attention": Attention,
     "biaffine": Biaffine,
+    "tree_gru": TreeGRU,
+    "mv_rnn": MatrixVector,
+    "lattice": Lattice,
+    "grid": Grid,
 }

@@ -68,6 +68,14 @@ def _tree(source: np.random.RandomState, count: int) -> tuple[list[int], list[in
     return left, right
 
 
+def _spans(source: np.random.RandomState, count: int) -> list[list[tuple[int, int]]]:
+    """Return the words of 2 to 4 characters that end at each of some characters: first character and number."""
+    return [
+        [(end - n, _words(source, 1)[0]) for n in (1, 2, 3) if n <= end and source.rand() < 0.2]
+        for end in range(count)
+    ]
+
+
 def _actions(source: np.random.RandomState, count: int) -> list[int]:
     """Return the actions that parse a sentence of some words, 2 * count - 1 of them."""
     waiting, depth, found = count, 0, []
@@ -105,7 +113,8 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
     Args:
         kind: "sentences": (words, tags); "equal": the same, of EQUAL_LENGTH words each; "together": the same sentences,
             TOGETHER of them in an example: (words, tags), by position; "trees": (words, left, right, labels), see
-            `_tree`; "parses": (words, actions).
+            `_tree`; "lattices": (characters, for each the first character and number of the words that end there,
+            tags); "grids": (rows of words, rows of labels); "parses": (words, actions).
         batches: number of batches.
 
     Raises:
@@ -123,9 +132,17 @@ def examples(kind: str, batches: int) -> list[tuple[Any, ...]]:
             left, right = _tree(source, int(n))
             found.append((_words(source, n), left, right, source.randint(LABELS, size=len(left)).tolist()))
         return found
+    if kind == "grids":
+        sizes = source.randint(3, 9, size=(count, 2)).tolist()
+        return [
+            ([_words(source, n) for _ in range(m)], source.randint(LABELS, size=(m, n)).tolist())
+            for m, n in sizes
+        ]
     lengths = _lengths(source, count, 24, 11, 80)
     if kind == "sentences":
         return list(_sentences(source, lengths))
+    if kind == "lattices":
+        return [(words, _spans(source, len(words)), tags) for words, tags in _sentences(source, lengths)]
     if kind == "parses":
         return [(_words(source, n), _actions(source, int(n))) for n in lengths]
     raise ValueError(f"there are no examples of kind {kind!r}")

@@ -1,10 +1,10 @@
 """Wrong arguments of the native extension's kernels."""
 
 from dpmodule import native
-from dpmodule.ops.nn.linear import multiply, multiply_few_rows
+from dpmodule.ops.nn.linear import multiply
 from helpers.arrays import numbers
 
-COUNTS = {"multiply": 12, "multiply_few_rows": 10, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
+COUNTS = {"multiply": 12, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
 COUNTS |= {"conv3x3": 17, "conv3x3_gradients": 15}
 CONVOLVE = [
     ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
@@ -37,10 +37,10 @@ ROWS = [
     ]
 ]
 if hasattr(native.core, "dense"):
-    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 10, 89)]
-    ROWS += [with_text("dense", 9, 8)]
+    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 13, 92)]
+    ROWS += [with_text("dense", 12, 11)]
     ROWS += [(lambda given=given: multiply(*given), RuntimeError, text) for given, text in MISFITS]
-    ROWS += [(lambda: multiply_few_rows(MISFITS[0][0][0][:2], MISFITS[0][0][1]), RuntimeError, MISFITS[0][1])]
+    ROWS += [(lambda: multiply(MISFITS[0][0][0][:2], MISFITS[0][0][1]), RuntimeError, MISFITS[0][1])]
 if hasattr(native.core, "convolve"):
     ROWS += [(called("convolve", *given), error, text) for given, error, text in CONVOLVE]
     ROWS += [(called("convolution_block", "many"), TypeError, "")]

@@ -188,9 +188,11 @@ void multiply(const Core &core) {
 
 void dense(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(1, 80), layers = between(1, 4);
+    const ptrdiff_t samples = between(1, 3), of_sample = between(1, 40), rows = samples * of_sample,
+                    layers = between(1, 4);
     ptrdiff_t features = between(1, 90);
-    describe(rows, layers, features);
+    describe(samples, rows, layers, features);
+    const ptrdiff_t first = features;
     const Buffer &data = round.filled(rows * features);
     Doubles values(data.begin(), data.end());
     std::vector<Argument> arguments;
@@ -199,10 +201,12 @@ void dense(const Core &core) {
         const ptrdiff_t units = between(1, 100);
         const bool rectified = maybe();
         const Strided weight = matrix(round, features, units);
-        const Buffer *bias = round.optional(units), &packed = round.empty(core("packed_size", {units, features}));
-        core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, packed});
+        const ptrdiff_t size = of_sample > 4 ? core("packed_size", {units, features}) : units * features;
+        const Buffer *bias = round.optional(units), &given = round.empty(size);
+        if (of_sample > 4) core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, given});
+        for (ptrdiff_t i = 0; of_sample <= 4 && i < size; ++i) given[i] = weight(i % features, i / features);
         for (const Argument &each :
-             {Argument(units), Argument(features), Argument(packed), Argument(bias), Argument(rectified)})
+             {Argument(units), Argument(features), Argument(given), Argument(bias), Argument(rectified)})
             arguments.push_back(each);
         Doubles next;
         for (ptrdiff_t i = 0; i < rows; ++i) {
@@ -219,7 +223,7 @@ void dense(const Core &core) {
     }
     const Buffer &one = round.empty(rows * features), &other = round.empty(rows * features);
     const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        std::vector<Argument> all = {rows, data, result, threads};
+        std::vector<Argument> all = {samples, of_sample, data, of_sample * first, first, result, threads};
         for (const Argument &each : arguments) {
             Py_INCREF(each.made);
             all.push_back(each);
@@ -233,35 +237,6 @@ void dense(const Core &core) {
         *std::max_element(values.begin(), values.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
     expect("result", one, values, near_sum(terms) * (1 + largest));
     same_bits("result", one, other);
-    round.check_marks();
-}
-
-void few_rows(const Core &core) {
-    Round round;
-    const ptrdiff_t rows = between(1, 4), units = between(1, maybe() ? 20 : 300),
-                    features = between(0, maybe() ? 40 : 2000);
-    const ptrdiff_t data_gap = features + between(0, 5), weight_gap = features + between(0, 5);
-    describe(rows, units, features);
-    const Buffer &data = round.filled(std::max<ptrdiff_t>(1, rows * data_gap)),
-                 &weight = round.filled(std::max<ptrdiff_t>(1, units * weight_gap));
-    const Buffer *bias = round.optional(units), &one = round.empty(rows * units), &other = round.empty(rows * units);
-    if (between(0, 3) == 0) data.spoil();
-    if (between(0, 3) == 0) weight.spoil();
-    const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        core("multiply_few_rows", {rows, units, features, data, data_gap, weight, weight_gap, bias, result, threads});
-    };
-    run(one, 1);
-    run(other, between(2, 4));
-    Doubles wanted;
-    for (ptrdiff_t i = 0; i < rows; ++i) {
-        for (ptrdiff_t j = 0; j < units; ++j) {
-            double sum = at(bias, j);
-            for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[i * data_gap + k]) * weight[j * weight_gap + k];
-            wanted.push_back(sum);
-        }
-    }
-    expect("result", one, wanted, near_sum(features));
-    expect("result of several threads", other, wanted, near_sum(features));
     round.check_marks();
 }
 
@@ -650,7 +625,8 @@ void lstm(const Core &core) {
     Round round;
     const ptrdiff_t steps = between(1, 6), rows = between(1, 9), units = between(1, 36), features = between(1, 20);
     const bool by_row = maybe();
-    const ptrdiff_t step_gap = by_row ? 1 : rows, row_gap = by_row ? steps : 1, positions = steps * rows,
+    const ptrdiff_t step_gap = (by_row ? 1 : rows) * (maybe() ? 1 : -1), row_gap = by_row ? steps : 1,
+                    begin = step_gap < 0 ? (1 - steps) * step_gap : 0, positions = steps * rows,
                     four = 4 * units;
     describe(steps, rows, units, features);
     const Buffer &data = round.filled(positions * features), &w_in = round.filled(four * features),
@@ -666,7 +642,7 @@ void lstm(const Core &core) {
     for (ptrdiff_t t = 0; t < steps; ++t) {
         const Doubles previous = last;
         for (ptrdiff_t n = 0; n < rows; ++n) {
-            const ptrdiff_t p = t * step_gap + n * row_gap;
+            const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t g = 0; g < four; ++g) {
                 double sum = at(b_in, g);
                 for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[p * features + k]) * w_in[g * features + k];
@@ -718,7 +694,7 @@ void lstm(const Core &core) {
     for (ptrdiff_t t = steps; t--;) {
         Doubles next(to_hidden.size());
         for (ptrdiff_t n = 0; n < rows; ++n) {
-            const ptrdiff_t p = t * step_gap + n * row_gap;
+            const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t u = 0; u < units; ++u) {
                 const double *a = &activations[size(p * four + u)],
                              old_cell = t ? cells[size((p - step_gap) * units + u)] : cell_begin[n * units + u];
@@ -774,7 +750,6 @@ PyObject *run(PyObject *, PyObject *arguments) {
 PyMethodDef functions[] = {
     {"multiply", run<multiply>, METH_VARARGS, nullptr},
     {"dense", run<dense>, METH_VARARGS, nullptr},
-    {"multiply_few_rows", run<few_rows>, METH_VARARGS, nullptr},
     {"max_pool", run<max_pool>, METH_VARARGS, nullptr},
     {"unfold", run<windows>, METH_VARARGS, nullptr},
     {"conv3x3", run<conv3x3>, METH_VARARGS, nullptr},

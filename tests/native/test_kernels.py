@@ -8,7 +8,7 @@ from dpmodule import native
 from helpers import compiled
 from helpers.programs import run_program
 
-KERNELS = ["multiply", "dense", "multiply_few_rows", "max_pool", "unfold", "conv3x3", "conv3x3_gradients"]
+KERNELS = ["multiply", "dense", "max_pool", "unfold", "conv3x3", "conv3x3_gradients"]
 KERNELS += ["convolve", "norm_forward", "softmax", "group_numbers", "lstm_forward"]
 CHECKS = Path(__file__).with_name("kernels.cpp")
 pytestmark = [

@@ -136,11 +136,6 @@ static PyObject *update_rows_of(PyObject *, PyObject *const *given, Py_ssize_t c
 
 namespace dpmodule {
 
-auto fields(FewRows &r) {
-    return std::tie(r.rows, r.units, r.features, r.data, r.data_gap, r.weight, r.weight_gap, r.bias, r.result,
-                    r.threads);
-}
-
 auto fields(Groups &g) { return std::tie(g.numbers, g.count, g.given, g.distinct, g.starts, g.places); }
 
 auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap); }
@@ -180,7 +175,7 @@ auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
 
 auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.right, p.bias, p.result, p.threads); }
 
-auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.packed, l.bias, l.rectified); }
+auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.weight, l.bias, l.rectified); }
 
 auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result); }
 
@@ -229,13 +224,13 @@ PyObject *pack_tensor(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 4;
+    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 7;
     const Py_ssize_t layers = std::clamp<Py_ssize_t>((count - of_all) / of_layer, 1, most_layers);
     Arguments next(given, count, of_all + of_layer * layers);
     DenseLayer each[most_layers];
     Dense run{};
     run.layers = each;
-    bool good = next.read(run.rows, run.data, run.result, run.threads);
+    bool good = next.read(run.samples, run.rows, run.data, run.sample_gap, run.row_gap, run.result, run.threads);
     while (run.count < layers) good = next.read(each[run.count++]);
     return good ? without_gil(dense, run) : nullptr;
 }
@@ -353,7 +348,6 @@ PyMethodDef functions[] = {
            "first_nonfinite(addresses, sizes)\n--\n\n"
            "Return the index of the first float32 array with a non-finite element, else -1."),
     method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
-    method("multiply_few_rows", call<multiply_few_rows>, "Multiply one to four rows with a dense layer's weight."),
     method("lstm", call<lstm>, "Run an LSTM and its input's map."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
@@ -366,8 +360,8 @@ PyMethodDef functions[] = {
     method("pack", pack_tensor,
            "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
     method("dense", run_dense,
-           "dense(rows, data, result, threads, units, features, packed, bias, rectified, ...)\n--\n\n"
-           "Run at most 16 dense layers, with five arguments each."),
+           "dense(samples, rows, data, sample_gap, row_gap, result, threads, units, features, weight, bias, rectified, ...)\n--\n\n"
+           "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
     method("softmax", call<softmax>, "Apply softmax to short rows."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
     method("fold", call<fold>, "Add the windows in rows to the images."),
