@@ -68,13 +68,13 @@ class _PackedEntry:
         self.uses = {detail}
         self.packs: dict[Hashable, Any] = {}
 
-    def pack(self, detail: Hashable, make: Callable[[], Any], now: bool = False) -> Any:
+    def pack(self, detail: Hashable, make: Callable[[], Any]) -> Any:
         """Return the pack for a use of the parameters; None for a new use, or if there are too many packs."""
         if detail in self.packs:
             return self.packs[detail]
         if len(self.packs) >= _MAX_PACKS:
             return None
-        if now or detail in self.uses:
+        if detail in self.uses:
             return self.packs.setdefault(detail, make())
         if len(self.uses) < _MAX_USES:
             self.uses.add(detail)
@@ -85,25 +85,21 @@ entries: dict[_Key, _PackedEntry] = {}
 """Packed parameters by kind and tensor ids; empty in most programs."""
 
 
-def packed(
-    kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Hashable = None, now: bool = False
-) -> Any:
+def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Hashable = None) -> Any:
     """Return the pack of some parameters; None if they are new, changed, or cannot be watched.
 
     Args:
-        now: pack them in their first use.
         kind: the kind of pack.
         detail: the use, if packs differ by use; at most four packs are kept for one kind and parameters.
     """
     key = (kind, *map(id, tensors))
     entry = entries.get(key)
     if entry is not None and entry.seen.match(tensors):
-        return entry.pack(detail, make, now)
+        return entry.pack(detail, make)
     entries.pop(key, None)
-    if not all(map(write_tracking.writes_are_counted, tensors)):
-        return None
-    entry = entries[key] = _PackedEntry(key, tensors, detail)
-    return entry.pack(detail, make) if now else None
+    if all(map(write_tracking.writes_are_counted, tensors)):
+        entries[key] = _PackedEntry(key, tensors, detail)
+    return None
 
 
 def drop_changed() -> None:

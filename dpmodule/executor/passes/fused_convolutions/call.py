@@ -198,14 +198,16 @@ class FusedConvolution:
         """Return True if the normalisation uses the batch's statistics."""
         return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
 
-    def pack(self, sources: Tensors, shape: tuple[int, ...]) -> _Parameters:
+    def pack(self, sources: Tensors, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias for the extension's kernels, for data of a shape; () if they are unsuitable."""
-        if not self.is_depthwise:
-            return self._packed(sources, shape, True)
         parameters = self._folded(sources)
-        if not parameters or parameters[0].shape[:2] != (shape[1], 1):
+        if not parameters:
             return ()
         weight, bias = parameters
+        if not self.is_depthwise:
+            return self.tiled.pack(weight, bias, shape[1])
+        if weight.shape != (shape[1], 1, *self._kernel):
+            return ()
         bias = weight.new_zeros(self._filters) if bias is None else bias
         return weight.flatten(1).t().contiguous(), bias.contiguous()
 
@@ -241,12 +243,12 @@ class FusedConvolution:
 
     def _packed(self, sources: Tensors, shape: tuple[int, ...], tiles: bool) -> _Parameters:
         """Return weight and bias packed for data of a shape; () if unsuitable."""
+        if tiles:
+            return self.pack(sources, shape)
         parameters = self._folded(sources)
         if not parameters:
             return ()
         weight, bias = parameters
-        if tiles:
-            return self.tiled.pack(weight, bias, shape[1])
         return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
 
     def _folded(self, sources: Tensors) -> _Parameters:

@@ -21,7 +21,7 @@ from .call import Activation, BatchNorm, FusedConvolution
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 Shapes = dict[int, Shape]
-Pack = tuple[Tensor, Tensor] | tuple[()] | None
+Pack = tuple[Tensor, Tensor] | tuple[()]
 
 _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
 _KEEPS_NAN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
@@ -159,25 +159,27 @@ class Layer(NamedTuple):
         return self.fused is not None and self.fused.is_depthwise
 
     def packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
-        """Return weight and bias for the extension, from the cache; () or None if they are unsuitable.
+        """Return weight and bias for the extension, cached from their second use; () if they are unsuitable.
 
         Args:
             shape: of the data.
         """
         fused = self.fused
+        detail: Any = shape[1:]
         if fused is not None:
-            kind, detail = fused.kind, (shape[1] if not fused.is_depthwise else "depthwise")
-            found: Pack = packed(
-                kind, fused.read(sources), lambda: fused.pack(sources, shape), detail, now=True
-            )
-            return found
-        if self.gamma is not None:  # it is written in every forward, and not read
-            sources = sources[1:]
-        kind = (self.kind, getattr(self.a, "eps", None), self.gamma is None)
-        pack: Pack = packed(kind, sources, lambda: self._packed(sources, shape), shape[1:], now=True)
-        return pack
+            kind: Any = fused.kind
+            detail, sources = "depthwise" if fused.is_depthwise else shape[1], fused.read(sources)
+        else:
+            kind = self.kind, getattr(self.a, "eps", None), self.gamma is None
+            sources = sources[
+                self.gamma is not None :
+            ]  # a fixed gamma is written in every forward, and not read
+        found: Pack | None = packed(kind, sources, lambda: self._packed(sources, shape), detail)
+        return self._packed(sources, shape) if found is None else found
 
-    def _packed(self, sources: Sequence[Tensor], shape: Shape) -> tuple[Tensor, Tensor] | tuple[()]:
+    def _packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
+        if self.fused is not None:
+            return self.fused.pack(sources, shape)
         if any(source.dtype is not torch.float32 for source in sources):
             return ()
         if self.kind == "affine":
@@ -215,6 +217,8 @@ def layer_of(low: Lowered, step: Step) -> Layer | None:
     variables, inputs = low.num_variables, step.inputs
     if isinstance(call, FusedConvolution):
         sources = inputs[1:-1] if call.sums else inputs[1:]
+        if max(sources) >= variables:  # computed: another one in every run
+            return None
         gamma = step.outputs[1] if call.writes_gamma else None
         images = [inputs[0], *inputs[-1:]] if call.sums else inputs[:1]
         return Layer(step, op, a, "convolution", images, sources, step.outputs[0], call.native, gamma)

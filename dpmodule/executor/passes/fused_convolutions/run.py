@@ -247,7 +247,7 @@ class ImageRun:
     """Some consecutive layers.
 
     The operands of all of them are checked before the first one runs. If an operand is not supported, they run one by
-    one. They also do until their parameters are used unchanged for the second time.
+    one.
 
     Attributes:
         inputs: numbers of the values that they read and do not compute.
@@ -266,7 +266,6 @@ class ImageRun:
         self._gammas = {layer.gamma: layer for layer in layers if layer.gamma is not None}
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
-        self._seen: TensorVersions | None = None
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
         """Return the outputs; None if the layers must run one by one."""
@@ -315,15 +314,13 @@ class ImageRun:
         return None if layer is None else torch.ones_like(inputs[self._positions[layer.sources[-4]]])
 
     def _weights(self, inputs: Sequence[Tensor], plan: _Plan) -> tuple[list[Tensor], list[int]] | None:
-        """Return the packed parameters, and their addresses; None if some are new, changed or unsuitable."""
+        """Return the packed parameters, and their addresses; None if some are unsuitable."""
         read, packs = [inputs[at] for at in self._read], self._packs
         if packs is not None and packs.plan is plan and packs.sources.match(read):
             alive = packs.alive()
             if alive is not None:
                 return alive, packs.addresses
-        if self._seen is None or not self._seen.match(read):
-            self._seen = TensorVersions(read)
-            return None
+        versions = TensorVersions(read)
         tensors: list[Tensor] = []
         for layer, shape in plan.packs:
             sources = [inputs[self._positions[n]] for n in layer.sources]
@@ -332,7 +329,7 @@ class ImageRun:
                 return None
             tensors += pack
         addresses = [tensor.data_ptr() for tensor in tensors]
-        self._packs = _Packs(plan, self._seen, list(map(weakref.ref, tensors)), addresses)
+        self._packs = _Packs(plan, versions, list(map(weakref.ref, tensors)), addresses)
         return tensors, addresses
 
     def _plan(self, given: tuple[Shape, ...], inputs: Sequence[Tensor]) -> _Plan | None:
