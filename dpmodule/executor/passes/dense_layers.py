@@ -31,8 +31,10 @@ from ...ops.nn.linear import (
     dense,
     is_float32_cpu,
     linear,
+    numbers_of,
     pack,
     packed_kernel,
+    run_dense,
 )
 from ...ops.shapes import prod
 from ..lowering import Lowered, Step
@@ -55,11 +57,13 @@ class _Known(NamedTuple):
 
     Attributes:
         sizes: numbers of output and input features of each layer; empty if the kernels do not support the tensors.
+        numbers: the layers with their weights as they are, for `run_dense`.
     """
 
     versions: TensorVersions
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
+    numbers: list[int]
 
 
 class DenseLayers:
@@ -96,7 +100,9 @@ class DenseLayers:
         if known is None or not known.versions.match(parameters):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            known = _Known(TensorVersions(parameters), self._sizes(parameters), {})
+            versions, sizes = TensorVersions(parameters), self._sizes(parameters)
+            numbers = numbers_of(zip(sizes, *self._layers(parameters), self.relus))
+            known = _Known(versions, sizes, {}, numbers)
             self._known[id(parameters[0])] = known
         rows, kernels, shape = known.plans.get(data.shape) or self._plan(known, data.shape)
         if (
@@ -110,17 +116,15 @@ class DenseLayers:
             return data
         if shape is not None or not data.is_contiguous():
             data = data.reshape(rows, known.sizes[0][1]).contiguous()
-        weights = [parameters[place.start] for place in self._places]
-        biases = [
-            parameters[place.stop - 1] if place.stop - place.start == 2 else None for place in self._places
-        ]
-        packs: Any = weights
-        if rows > FEW_ROWS:
+        if rows <= FEW_ROWS and "native" in kernels:
+            data = run_dense(data, known.numbers)
+            return data if shape is None else data.view(shape)
+        weights, biases = self._layers(parameters)
 
-            def make() -> list[Tensor | None]:
-                return list(map(_pack, kernels, weights))
+        def make() -> list[Tensor | None]:
+            return list(map(_pack, kernels, weights))
 
-            packs = packed("dense", weights, make, kernels) or make()
+        packs: Any = packed("dense", weights, make, kernels) or make()
         layers = zip(known.sizes, packs, biases, self.relus)
         if kernels.count("native") == len(kernels):
             data = dense(data, layers)
@@ -128,6 +132,11 @@ class DenseLayers:
             for kernel, weight, layer in zip(kernels, weights, layers):
                 data = _run(kernel, data, weight, layer)
         return data if shape is None else data.view(shape)
+
+    def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
+        """Return the weights, and the biases or None."""
+        ends = [(place.start, place.stop - 1) for place in self._places]
+        return [parameters[i] for i, _ in ends], [parameters[k] if k > i else None for i, k in ends]
 
     def _sizes(self, parameters: Tensors) -> list[tuple[int, int]]:
         sizes: list[tuple[int, int]] = []

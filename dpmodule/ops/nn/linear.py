@@ -177,21 +177,24 @@ def dense(data: torch.Tensor, layers: Iterable[DenseLayer]) -> torch.Tensor:
     Args:
         data: (rows, features) or (samples, rows, features), whose features are contiguous; all float32 on the CPU.
     """
-    samples, sample_gap = (data.shape[0], data.stride(0)) if data.dim() == 3 else (1, 0)
-    arguments = [
-        samples,
-        data.shape[-2],
-        data.data_ptr(),
-        sample_gap,
-        data.stride(-2),
-        0,
-        torch.get_num_threads(),
-    ]
+    return run_dense(data, numbers_of(layers))
+
+
+def numbers_of(layers: Iterable[DenseLayer]) -> list[int]:
+    """Return layers as `run_dense` takes them; they must stay alive."""
+    numbers: list[int] = []
     for size, weight, bias, rectified in layers:
-        arguments += *size, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
-    result = data.new_empty(*data.shape[:-1], size[0])
-    arguments[5] = result.data_ptr()
-    kernels().dense(*arguments)
+        numbers += *size, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    return numbers
+
+
+def run_dense(data: torch.Tensor, numbers: list[int]) -> torch.Tensor:
+    """Run layers; see `dense`."""
+    shape, strides = data.shape, data.stride()
+    samples, sample_gap = (shape[0], strides[0]) if len(shape) == 3 else (1, 0)
+    result = data.new_empty(*shape[:-1], numbers[-5])
+    where = samples, shape[-2], data.data_ptr(), sample_gap, strides[-2], result.data_ptr()
+    kernels().dense(*where, torch.get_num_threads(), *numbers)
     return result
 
 
