@@ -5,11 +5,12 @@ results are still in registers, and weights are packed in the kernel's order (se
 convolutions reorder the weights in every call and use a slower library for small batches of 1x1 convolutions: with a
 batch of 1, ResNet-50 takes half the time.
 
-The kernel is the native extension's where it is faster (see `ops/nn/conv3x3.py`), and several such convolutions in a
-row run in one call (see `run`); otherwise it is oneDNN's.
+The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings, sums,
+gates, concatenations, which are written in place, and dense layers. A convolution for which its kernel is not the
+fastest (see `ops/nn/image_layers.py`), and any other operator between them, is run by torch, with oneDNN's kernel.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
-NaN, and therefore run separately over the results.
+NaN, which oneDNN cannot.
 
 Memory: a copy of the weights of every convolution that predicts twice or more, until they change; with oneDNN one copy
 per image size, at most four. The environment variable DPMODULE_ONEDNN=0 disables the pass.
