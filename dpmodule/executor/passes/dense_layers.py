@@ -53,7 +53,7 @@ _MIN_WORK = 2**14
 """Multiplications from which packing pays for a single layer."""
 
 
-class _Packs(list["Tensor | None"]):
+class _KeptWeights(list["Tensor | None"]):
     """Packed weights, with weak references."""
 
 
@@ -70,7 +70,7 @@ class _Known(NamedTuple):
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
     numbers: list[int]
-    packed: dict[tuple[str, ...], tuple[weakref.ref[_Packs], list[int]]]
+    packed: dict[tuple[str, ...], tuple[weakref.ref[_KeptWeights], list[int]]]
 
 
 class DenseLayers:
@@ -141,10 +141,10 @@ class DenseLayers:
     ) -> Tensor:
         weights, biases = self._layers(parameters)
 
-        def make() -> _Packs:
-            return _Packs(map(_pack, kernels, weights))
+        def make() -> _KeptWeights:
+            return _KeptWeights(map(_pack, kernels, weights))
 
-        found: _Packs | None = packed("dense", weights, make, kernels)
+        found: _KeptWeights | None = packed("dense", weights, make, kernels)
         packs: Any = found or make()
         layers = list(zip(known.sizes, packs, biases, self.relus))
         if kernels.count("native") == len(kernels):
