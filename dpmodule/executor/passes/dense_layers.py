@@ -17,6 +17,7 @@ Needs:
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -52,18 +53,24 @@ _MIN_WORK = 2**14
 """Multiplications from which packing pays for a single layer."""
 
 
+class _KeptWeights(list["Tensor | None"]):
+    """Packed weights, with weak references."""
+
+
 class _Known(NamedTuple):
     """Checked weights and biases. Memory that users have may get another type or shape at any time.
 
     Attributes:
         sizes: numbers of output and input features of each layer; empty if the kernels do not support the tensors.
         numbers: the layers with their weights as they are, for `run_dense`.
+        packed: packs while they are kept, and the layers with them, by the kernels.
     """
 
     versions: TensorVersions
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
     numbers: list[int]
+    packed: dict[tuple[str, ...], tuple[weakref.ref[_KeptWeights], list[int]]]
 
 
 class DenseLayers:
@@ -98,12 +105,7 @@ class DenseLayers:
         """Run the layers."""
         known = self._known.get(id(parameters[0]))
         if known is None or not known.versions.match(parameters):
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            versions, sizes = TensorVersions(parameters), self._sizes(parameters)
-            numbers = numbers_of(zip(sizes, *self._layers(parameters), self.relus))
-            known = _Known(versions, sizes, {}, numbers)
-            self._known[id(parameters[0])] = known
+            known = self._look_at(parameters)
         rows, kernels, shape = known.plans.get(data.shape) or self._plan(known, data.shape)
         if (
             not kernels
@@ -116,22 +118,42 @@ class DenseLayers:
             return data
         if shape is not None or not data.is_contiguous():
             data = data.reshape(rows, known.sizes[0][1]).contiguous()
+        kept = known.packed.get(kernels)
+        packs = kept[0]() if kept is not None else None
         if rows <= FEW_ROWS and "native" in kernels:
             data = run_dense(data, known.numbers)
-            return data if shape is None else data.view(shape)
+        elif kept is not None and packs is not None:  # which stay alive during the call
+            data = run_dense(data, kept[1])
+        else:
+            data = self._pack_and_run(known, kernels, data, parameters)
+        return data if shape is None else data.view(shape)
+
+    def _look_at(self, parameters: Tensors) -> _Known:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        versions, sizes = TensorVersions(parameters), self._sizes(parameters)
+        numbers = numbers_of(zip(sizes, *self._layers(parameters), self.relus))
+        known = self._known[id(parameters[0])] = _Known(versions, sizes, {}, numbers, {})
+        return known
+
+    def _pack_and_run(
+        self, known: _Known, kernels: tuple[str, ...], data: Tensor, parameters: Tensors
+    ) -> Tensor:
         weights, biases = self._layers(parameters)
 
-        def make() -> list[Tensor | None]:
-            return list(map(_pack, kernels, weights))
+        def make() -> _KeptWeights:
+            return _KeptWeights(map(_pack, kernels, weights))
 
-        packs: Any = packed("dense", weights, make, kernels) or make()
-        layers = zip(known.sizes, packs, biases, self.relus)
+        found: _KeptWeights | None = packed("dense", weights, make, kernels)
+        packs: Any = found or make()
+        layers = list(zip(known.sizes, packs, biases, self.relus))
         if kernels.count("native") == len(kernels):
-            data = dense(data, layers)
-        else:
-            for kernel, weight, layer in zip(kernels, weights, layers):
-                data = _run(kernel, data, weight, layer)
-        return data if shape is None else data.view(shape)
+            if found:
+                known.packed[kernels] = weakref.ref(found), numbers_of(layers)
+            return dense(data, layers)
+        for kernel, weight, layer in zip(kernels, weights, layers):
+            data = _run(kernel, data, weight, layer)
+        return data
 
     def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
         """Return the weights, and the biases or None."""
