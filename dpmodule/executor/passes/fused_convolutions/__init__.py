@@ -5,9 +5,9 @@ results are still in registers, and weights are packed in the kernel's order (se
 convolutions reorder the weights in every call and use a slower library for small batches of 1x1 convolutions: with a
 batch of 1, ResNet-50 takes half the time.
 
-The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings, sums,
-gates, concatenations, which are written in place, and dense layers. A convolution for which its kernel is not the
-fastest (see `ops/nn/image_layers.py`), and any other operator between them, is run by torch, with oneDNN's kernel.
+The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings,
+sums, gates, concatenations, which are written in place, and dense layers. torch runs a convolution for which its kernel
+is not the fastest (see `ops/nn/image_layers.py`), by oneDNN.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
 NaN, which oneDNN cannot.
