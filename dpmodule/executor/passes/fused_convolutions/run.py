@@ -273,14 +273,12 @@ class ImageRun:
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled():
             return None
-        if env.is_train and any(layer.trains(env) for layer in self._layers):
+        plan = self._plan(tuple([image.shape for image in images]), inputs)
+        if plan is None or (env.is_train and any(layer.trains(env) for layer in self._layers)):
             return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
         if self._single is not None and self._single.keeps_layout(images[0]):
-            return None
-        plan = self._plan(tuple([image.shape for image in images]), inputs)
-        if plan is None:
             return None
         weights = self._weights(inputs, plan)
         if weights is None:
