@@ -425,9 +425,13 @@ void run_layers(const Core &core) {
                     filters = convolves ? between(1, 100) : channels,
                     unit = convolves ? core("convolution_block", {filters}) : 1;
     const bool pools = kind == MaxPool || kind == MeanPool;
-    const ptrdiff_t dilation = pools ? 1 : 2;
-    const Axis y = has_windows ? axis(pools ? 3 : 5, dilation) : Axis{between(1, 6), 0, 1, 1, 1, 0},
-               x = has_windows ? axis(pools ? 3 : 5, dilation) : Axis{between(1, 30), 0, 1, 1, 1, 0};
+    const auto windows = [&](ptrdiff_t most) {
+        for (;;) {  // every window of a pooling has a number
+            const Axis a = has_windows ? axis(pools ? 3 : 5, pools ? 1 : 2) : Axis{between(1, most), 0, 1, 1, 1, 0};
+            if (!pools || (a.pad < a.kernel && a.place(a.result - 1, 0) < a.size)) return a;
+        }
+    };
+    const Axis y = windows(6), x = windows(30);
     const ptrdiff_t rows = has_windows ? y.result : y.size, columns = has_windows ? x.result : x.size;
     const double low = function == 2 ? -0.5 : 0.25, high = 0.75;
     describe(kind, function, images, channels, filters, y.size, x.size, y.kernel, x.kernel);
@@ -435,7 +439,7 @@ void run_layers(const Core &core) {
     const ptrdiff_t gap = channels + 3 * maybe(), result_gap = filters + 5 * maybe(), other_gap = filters + 2 * maybe();
     const Buffer &data = round.filled(images * y.size * x.size * gap), &bias = round.filled(blocks * unit);
     const Buffer &weight = round.filled(blocks * y.kernel * x.kernel * (convolves ? channels : 1) * unit);
-    const bool sums = kind == Sum || kind == Scale || (convolves && maybe());
+    const bool sums = kind == Sum || kind == Scale || (kind <= Depthwise && maybe());
     const Buffer *other = sums ? &round.filled((kind == Scale ? images : pixels) * other_gap) : nullptr;
     if (between(0, 3) == 0) data.spoil();
     const auto tap = [&](ptrdiff_t f, ptrdiff_t k, ptrdiff_t l, ptrdiff_t c) {

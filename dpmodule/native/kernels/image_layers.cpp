@@ -35,14 +35,23 @@ DPMODULE_INLINE void all_channels(std::ptrdiff_t channels, const Work &work) {
 // The windows of some consecutive pixels of a row.
 struct Pixels {
     const ImageLayer &l;
-    std::ptrdiff_t image, x;
+    std::ptrdiff_t x;
     Range rows, columns;
     const float *begin;          // first window; may be outside of the image
     std::ptrdiff_t pitch, step;  // elements from one row or column of a window to the next
+    const float *other;          // first pixel of the other operand, or null
     float *result;
 
     DPMODULE_INLINE const float *data(std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t c) const {
         return begin + row * pitch + column * step + c;
+    }
+
+    // The sum that a window of a depthwise convolution begins with.
+    template <int Width>
+    DPMODULE_INLINE typename Vector<Width>::Floats bias(std::ptrdiff_t pixel, std::ptrdiff_t c) const {
+        using V = Vector<Width>;
+        const typename V::Floats found = V::load(l.bias + c);
+        return other ? found + V::load(other + pixel * l.other_gap + c) : found;
     }
 
     template <int Width>
@@ -60,7 +69,7 @@ struct WholeWindows : Pixels {
         using V = Vector<Width>;
         typename V::Floats sums[Count];
 #pragma GCC unroll 4
-        for (int n = 0; n < Count; ++n) sums[n] = V::load(l.bias + c);
+        for (int n = 0; n < Count; ++n) sums[n] = bias<Width>(n, c);
         const float *from = data(rows.begin, 0, c), *weight = l.weight + rows.begin * Kernel * l.channels + c;
         for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i, from += pitch, weight += Kernel * l.channels) {
 #pragma GCC unroll 16
@@ -82,7 +91,7 @@ struct Depthwise : Pixels {
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         using V = Vector<Width>;
-        typename V::Floats sum = V::load(l.bias + c);
+        typename V::Floats sum = bias<Width>(0, c);
         for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i) {
             const float *weight = l.weight + i * l.x.kernel * l.channels + c;
             for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j)
@@ -128,8 +137,6 @@ struct MeanPool : Pixels {
 };
 
 struct Elementwise : Pixels {
-    const float *other;  // pixel of the other operand
-
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         using V = Vector<Width>;
@@ -175,10 +182,7 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
         case LayerKind::MeanPool: all_channels<Width>(l.channels, MeanPool{first}); return 1;
         default: break;
     }
-    const float *other = nullptr;
-    if (l.kind == LayerKind::Sum) other = l.other + (first.begin - l.data) / l.data_gap * l.other_gap;
-    if (l.kind == LayerKind::Scale) other = l.other + first.image * l.other_gap;
-    all_channels<Width>(l.channels, Elementwise{{first}, other});
+    all_channels<Width>(l.channels, Elementwise{first});
     return 1;
 }
 
@@ -190,22 +194,25 @@ struct Rows {
             std::ptrdiff_t x = begin % l.x.result;
             const std::ptrdiff_t stop = std::min(l.x.result, x + end - begin), top = y * l.y.stride - l.y.pad;
             const float *line = l.data + (image * l.y.size + top) * l.x.size * l.data_gap;
+            const std::ptrdiff_t other_step = l.kind == LayerKind::Scale ? 0 : l.other_gap;
+            const float *other = l.other ? l.other + (other_step ? begin : image) * l.other_gap : nullptr;
             float *result = l.result + begin * l.result_gap;
             begin += stop - x;
             while (x < stop) {
                 const float *window = line + (x * l.x.stride - l.x.pad) * l.data_gap;
                 const Pixels first{l,
-                                   image,
                                    x,
                                    inside(l.y, y),
                                    inside(l.x, x),
                                    window,
                                    l.y.dilate * l.x.size * l.data_gap,
                                    l.x.dilate * l.data_gap,
+                                   other,
                                    result};
                 const std::ptrdiff_t done = compute<Width>(first, stop - x);
                 x += done;
                 result += done * l.result_gap;
+                if (other) other += done * other_step;
             }
         }
     }

@@ -13,7 +13,7 @@ struct Axis {
 
 enum class LayerKind : std::ptrdiff_t {
     Convolution,
-    Depthwise,  // a convolution of each channel with one filter
+    Depthwise,  // a convolution of each channel with one filter; both may add `other`
     MaxPool,    // NaN propagates
     MeanPool,   // divides by the window with its padding if `block` is 1, else by the elements in the image
     Sum,        // data + other

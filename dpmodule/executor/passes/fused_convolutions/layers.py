@@ -145,7 +145,10 @@ class Layer(NamedTuple):
             )
         if self.kind == "pooling":
             axes = self.windows(data, result)  # every window has a number
-            return all((count - 1) * stride - pad < size for size, count, _, stride, _, pad in axes)
+            return all(
+                pad < kernel and (count - 1) * stride - pad < size
+                for size, count, kernel, stride, _, pad in axes
+            )
         if self.kind == "sum":
             return data == other
         if self.kind == "scale":

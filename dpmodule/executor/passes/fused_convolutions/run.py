@@ -33,6 +33,11 @@ def _image(shape: Shape) -> Shape:
     return shape if len(shape) == 4 else (*shape, 1, 1)
 
 
+def _rows(shape: Shape) -> Shape:
+    """Return a shape with all axes but the first as one."""
+    return shape[0], prod(shape[1:])
+
+
 def _format(axes: int) -> torch.memory_format:
     return torch.channels_last if axes == 4 else torch.contiguous_format
 
@@ -82,7 +87,11 @@ class _Planner:
 
     def __init__(self, layers: list[Layer], images: list[int], outputs: list[int], shapes: Shapes) -> None:
         self._layers, self._shapes = layers, shapes
-        self._flat = {layer.result: layer.images[0] for layer in layers if layer.kind == "flat"}
+        self._flat = {
+            layer.result: layer.images[0]
+            for layer in layers
+            if layer.kind == "flat" and shapes[layer.result] == _rows(shapes[layer.images[0]])
+        }
         self._native = [self._is_native(layer, outputs) for layer in layers]
         by_torch = [layer for layer, native in zip(layers, self._native) if not native]
         self._own = {*images, *outputs, *(n for layer in by_torch for n in (*layer.images, layer.result))}
@@ -120,7 +129,7 @@ class _Planner:
                 self._dense_sizes(layer), in_run=True
             )
         if layer.kind == "flat":
-            if len(shapes[layer.result]) != 2:
+            if layer.result not in self._flat:
                 return False
             readers = [each for each in self._layers if layer.result in each.images]
             return len(data) == 4 and (
