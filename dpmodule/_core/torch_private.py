@@ -16,6 +16,9 @@ The calls have torch's own signatures; the stand-ins take only the arguments tha
     onednn_convolution_sum(data, other, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
     onednn_convolution_add(other, data, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
     onednn_packed(weight, padding, stride, dilation, groups, shape)
+    onednn_packed_linear(weight)
+    onednn_deconvolution(data, weight, bias, padding, adds, stride, dilation, groups, "none", [], "")
+    onednn_packed_deconvolution(weight, padding, adds, stride, dilation, groups, shape)
     storage_uses(handle)
     tensor_uses(tensor)
     share_descriptor(storage)
@@ -26,9 +29,10 @@ fused_*, foreach_copy, foreach_add and onednn_convolution_add write their first 
 ones ignore strides: the caller checks that every tensor is contiguous and that shapes and dtypes agree. torch does not
 count their writes (``tensor._version``), which the caller does.
 
-foreach_norm returns the norm of each tensor. The onednn_* functions compute `F.linear` and `torch.conv2d` for float32
-CPU tensors without a gradient; a convolution can be followed by an activation or by a sum with another tensor.
-onednn_packed returns a weight in the layout of these convolutions for data of a shape. storage_uses and tensor_uses
+foreach_norm returns the norm of each tensor. The onednn_* functions compute `F.linear`, `torch.conv2d` and
+`torch.conv_transpose2d` for float32 CPU tensors without a gradient; a convolution can be followed by an activation or
+by a sum with another tensor. onednn_packed* return a weight in the layout of these functions, for convolutions the best
+one for data of a shape. storage_uses and tensor_uses
 return the number of owners of a storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep
 it for backward; 0 if unknown. share_descriptor returns descriptor and bytes of a storage in shared memory; the storage
 keeps owning it. storage_watch returns an object that reports whether a storage still exists (``expired()``) and is the
@@ -229,6 +233,23 @@ def _try_linear(call: Callable[..., Any]) -> None:
     call(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4), "none", [], "")
 
 
+def _try_packed_linear(reorder: Callable[..., Any]) -> None:
+    data, weight = torch.zeros(2, 3), reorder(torch.zeros(4, 3))
+    attrgetter(_TABLE["onednn_linear"][0])(torch)(data, weight, None, "none", [], "")
+
+
+def _plain_deconvolution(data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
+    bias, padding, adds, stride, dilation, groups = rest[:6]
+    return torch.conv_transpose2d(data, weight, bias, stride, padding, adds, groups, dilation)
+
+
+def _try_packed_deconvolution(reorder: Callable[..., Any]) -> None:
+    geometry = [0, 0], [0, 0], [1, 1], [1, 1], 1
+    weight = reorder(torch.ones(1, 1, 1, 1), *geometry, [1, 1, 2, 2])
+    call = attrgetter(_TABLE["onednn_deconvolution"][0])(torch)
+    call(torch.ones(1, 1, 2, 2), weight, None, *geometry, "none", [], "")
+
+
 def _convolve(call: Callable[..., Any], *given: torch.Tensor | None, last: Sequence[Any]) -> Any:
     return call(*given, [0, 0], [1, 1], [1, 1], 1, *last)
 
@@ -327,7 +348,7 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
     "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
-    "onednn_linear": ("ops.mkldnn._linear_pointwise", plain_linear, _try_linear),
+    "onednn_linear": ("ops.mkldnn._linear_pointwise.default", plain_linear, _try_linear),
     "onednn_convolution": ("ops.mkldnn._convolution_pointwise.default", plain_convolution, _try_convolution),
     "onednn_convolution_sum": (
         "ops.mkldnn._convolution_pointwise.binary",
@@ -340,6 +361,21 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
         _try_sum,
     ),
     "onednn_packed": ("_C._nn.mkldnn_reorder_conv2d_weight", _plain_packed, _try_packed),
+    "onednn_packed_linear": (
+        "ops.mkldnn._reorder_linear_weight.default",
+        torch.clone,
+        _try_packed_linear,
+    ),
+    "onednn_deconvolution": (
+        "ops.mkldnn._convolution_transpose_pointwise.default",
+        _plain_deconvolution,
+        lambda call: _try_packed_deconvolution(attrgetter(_TABLE["onednn_packed_deconvolution"][0])(torch)),
+    ),
+    "onednn_packed_deconvolution": (
+        "ops.mkldnn._reorder_convolution_transpose_weight.default",
+        _plain_packed,
+        _try_packed_deconvolution,
+    ),
     "storage_uses": ("_C._storage_Use_Count", _unknown_uses, _try_uses),
     "tensor_uses": ("Tensor._use_count", _unknown_tensor_uses, _try_tensor_uses),
     "share_descriptor": ("UntypedStorage._share_fd_cpu_", _no_descriptor, _try_descriptor),
@@ -363,6 +399,9 @@ if TYPE_CHECKING:
     onednn_convolution_sum: Callable[..., torch.Tensor]
     onednn_convolution_add: Callable[..., torch.Tensor]
     onednn_packed: Callable[..., torch.Tensor]
+    onednn_packed_linear: Callable[..., torch.Tensor]
+    onednn_deconvolution: Callable[..., torch.Tensor]
+    onednn_packed_deconvolution: Callable[..., torch.Tensor]
     storage_uses: Callable[[int], int]
     tensor_uses: Callable[[torch.Tensor], int]
     share_descriptor: Callable[..., tuple[int, int]]

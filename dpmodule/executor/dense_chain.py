@@ -1,8 +1,7 @@
 """Multilayer perceptrons: a chain of dense layers below a loss, and nothing else.
 
 The backward of such a network is known in advance. Recording and replaying it with autograd would take a tenth of the
-time of a small network, and so would choosing the matrix product in every run. Prediction with constant weights is a
-single call of the extension, on weights that are packed once.
+time of a small network, and so would choosing the matrix product in every run.
 
 Needs:
     graph: one loss, whose other inputs are variables, and layers that read no variable twice
@@ -21,13 +20,12 @@ from typing import Any
 import torch
 
 from .._core import torch_private
-from ..ops.nn.linear import dense, fastest_kernel, multiply, pack, use_packed_kernel
+from ..ops.nn.linear import fastest_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .execution_mode import ExecutionMode
 from .interpreter import StepFailed
 from .lowering import Lowered
-from .packed_weights import packed
 from .program import Forward, Program
 from .sparse_arrays import is_sparse
 
@@ -66,70 +64,36 @@ class _DenseChain:
     """Runs a program like `Program.forward`, without autograd's recording."""
 
     def __init__(self, program: Program, layers: Sequence[_DenseLayer], rows: int) -> None:
-        self._program, self._layers, self._rows = program, layers, rows
+        self._program, self._layers = program, layers
         self._head = program.low.steps[-1]
         self._data = program.low.steps[0].inputs[0]
-        self._is_one_call = (
-            not self._program.low.recorded
-            and all(layer.act in (None, "relu") for layer in self._layers)
-            and use_packed_kernel(self._rows, [(layer.units, layer.features) for layer in self._layers])
-        )
         self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
-                # the same bits as with packed weights
-                multiply if self._is_one_call else fastest_kernel(self._rows, layer.units, layer.features),
-                fastest_kernel(layer.units, layer.features, self._rows),
-                fastest_kernel(self._rows, layer.features, layer.units),
+                fastest_kernel(rows, layer.units, layer.features),
+                fastest_kernel(layer.units, layer.features, rows),
+                fastest_kernel(rows, layer.features, layer.units),
             )
             for layer in self._layers
         ]
 
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
-        """Run forward; a recorded forward returns a `ChainRoot` as the root of backward."""
-        data, recorded = values[self._data], self._program.low.recorded
-        if torch.is_grad_enabled() is not recorded or type(data) is not torch.Tensor:
+        """Run forward; return a `ChainRoot` as the root of backward."""
+        data = values[self._data]
+        if not torch.is_grad_enabled() or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
         torch.set_grad_enabled(False)  # the executor restores it
         outputs, node = [data if data.dim() == 2 else data.flatten(1)], -1
-        layers, packed_out = (
-            self._layers,
-            self._call_packed(outputs[0], values) if self._is_one_call else None,
-        )
-        if packed_out is not None:
-            outputs, layers = [packed_out], ()
         try:
-            for layer, (product, _, _) in zip(layers, self._products):
+            for layer, (product, _, _) in zip(self._layers, self._products):
                 node = layer.node
                 out = product(outputs[-1], *map(values.__getitem__, layer.slots))
                 outputs.append(out if layer.act is None else _IN_PLACE[layer.act](out))
-                if not recorded:
-                    del outputs[0]
             head, node = self._head, self._head.node
             rest = [values[slot] for slot in head.inputs[1:]]
             result = head.function(head.fixed, env, outputs[-1], *rest)
         except Exception as error:
             raise StepFailed(node) from error
-        if not recorded:
-            return (result,), (), (), ()
         return (result,), (ChainRoot(self, values, outputs),), ((None,) * len(rest),), ()
-
-    def _call_packed(self, data: torch.Tensor, values: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """Return the last layer's output from one call; None if weights are new, changed or not watched.
-
-        Shape:
-            data: (N, K), K features.
-            values: each as its variable.
-            returns: (N, M), M features of the last layer.
-        """
-        weights = [values[layer.slots[0]] for layer in self._layers]
-        packs = packed("dense", weights, lambda: list(map(pack, weights)))
-        if packs is None or not data.is_contiguous():
-            return None
-        biases = [values[layer.slots[1]].contiguous() if layer.slots[1:] else None for layer in self._layers]
-        layers = zip(self._layers, packs, biases)
-        return dense(
-            data, [(a.units, a.features, weight, bias, a.act is not None) for a, weight, bias in layers]
-        )
 
     def gradients(
         self, grad: torch.Tensor, values: Sequence[torch.Tensor], made: list[torch.Tensor], wanted: set[int]
@@ -224,7 +188,7 @@ def run_backward(
 
 
 class DenseChainMode(ExecutionMode):
-    """Runs generated functions, and multilayer perceptrons by `_DenseChain`."""
+    """Runs generated functions, and the training of multilayer perceptrons by `_DenseChain`."""
 
     def __init__(self, arrays: BoundArrays) -> None:
         self._arrays = arrays
@@ -246,7 +210,9 @@ def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
         and op is not None
         and op.is_loss(a)
         and low.heads == head.outputs
-        and len(low.losses) == low.recorded == head.detach_first
+        and low.recorded
+        and len(low.losses) == 1
+        and head.detach_first
         and head.takes_env
         and not (head.own_env or head.needs_shapes or low.mutated or low.mirrored or low.is_subgraph)
         and arrays.storage is None

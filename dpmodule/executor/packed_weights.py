@@ -102,12 +102,6 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
     return None
 
 
-def cached(kind: Hashable, tensors: Tensors, detail: Hashable = None) -> Any:
-    """Return the existing pack of some parameters for a use, or None, without counting this as a use."""
-    entry = entries.get((kind, *map(id, tensors)))
-    return entry.packs.get(detail) if entry is not None and entry.seen.match(tensors) else None
-
-
 def drop_changed() -> None:
     """Free the packs of parameters that have changed."""
     if entries:

@@ -27,7 +27,7 @@ from .passes.mirror import Policy, marked, policy
 from .storage_types import StorageTypes
 
 if TYPE_CHECKING:
-    from .passes.fused_convolutions import ConvolutionRun
+    from .passes.fused_convolutions import ImageRun
 
 Forward = Callable[..., tuple[Any, ...]]
 """Function that runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
@@ -178,10 +178,10 @@ class Program:
         return "\n".join(lines) + "\n"
 
     def _run(
-        self, run: ConvolutionRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
+        self, run: ImageRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
     ) -> list[str]:
         """Return the lines that try to run several steps in one call; the lines of each step follow them."""
-        function, result = names.make("convolutions"), names.make("found")
+        function, result = names.make("layers"), names.make("found")
         self._globals[function] = run
         given = ", ".join(value_name[n] for n in run.inputs)
         made = ", ".join(value_name[n] for n in run.outputs)
@@ -238,12 +238,12 @@ class Program:
         )
 
 
-def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
+def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | None]]:
     """Return the steps in lists, some with a function that runs a list in one call."""
     if "fused_convolutions" not in low.fired:  # avoids importing its module
         return iter([(low.steps, None)])
     fused = import_module(".passes.fused_convolutions", __package__)
-    lists: Iterator[tuple[list[Step], ConvolutionRun | None]] = fused.runs(low.steps, low.num_variables, kept)
+    lists: Iterator[tuple[list[Step], ImageRun | None]] = fused.runs(low, kept)
     return lists
 
 

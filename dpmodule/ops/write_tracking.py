@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-_EXPOSED, _OWN = "_dpmodule_exposed", "_dpmodule_own"
+_EXPOSED, _OWN, _WATCHED = "_dpmodule_exposed", "_dpmodule_own", "_dpmodule_watched"
 _numbers = itertools.count(1)
 _epoch = 0
 
@@ -32,7 +32,7 @@ _MARKS_STAY = _storages_keep_attributes()
 
 
 def epoch() -> int:
-    """Return a number that changes when memory is exposed; results of `writes_are_counted` hold until then."""
+    """Return a number that changes when watched memory is exposed; results of `writes_are_counted` hold until then."""
     return _epoch
 
 
@@ -44,7 +44,8 @@ def expose(tensor: Any) -> None:
     storage = tensor.untyped_storage()
     if not getattr(storage, _EXPOSED, False):
         setattr(storage, _EXPOSED, True)
-        _epoch = next(_numbers)  # unique, also with several threads
+        if getattr(storage, _WATCHED, False):
+            _epoch = next(_numbers)  # unique, also with several threads
 
 
 def mark_owned(tensor: torch.Tensor) -> torch.Tensor:
@@ -58,6 +59,7 @@ def writes_are_counted(tensor: torch.Tensor) -> bool:
     if not _MARKS_STAY or tensor.layout is not torch.strided or tensor.is_inference():
         return False
     storage = tensor.untyped_storage()
+    setattr(storage, _WATCHED, True)  # before it is asked: another thread may expose it
     if getattr(storage, _EXPOSED, False) or not (storage.resizable() or getattr(storage, _OWN, False)):
         return False
     return storage.device.type != "cpu" or not storage.is_shared()

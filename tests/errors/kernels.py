@@ -1,17 +1,17 @@
 """Wrong arguments of the native extension's kernels."""
 
 from dpmodule import native
-from dpmodule.ops.nn.linear import multiply, multiply_few_rows
+from dpmodule.ops.nn.linear import multiply
 from helpers.arrays import numbers
 
-COUNTS = {"multiply": 12, "multiply_few_rows": 10, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
+COUNTS = {"multiply": 12, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
 COUNTS |= {"conv3x3": 17, "conv3x3_gradients": 15}
-CONVOLVE = [
+LAYERS = [
     ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
     ((1, 1, 2), TypeError, "expected bytes"),
-    ((bytes(175), 1, 0), ValueError, "rows has 175 bytes, expected 176 for each"),
-    ((bytes(176), 1), IndexError, "a place is 0, expected one among 0 addresses"),
-    ((bytes(176), 1, "0"), TypeError, "int"),
+    ((bytes(223), 1, 0), ValueError, "rows has 223 bytes, expected 224 for each"),
+    ((bytes(224), 1), IndexError, "a place is 0, expected one among 0 addresses"),
+    ((bytes(224), 1, "0"), TypeError, "int"),
 ]
 MISFITS = [
     ((numbers(8, 300), numbers(300, 299)), "shapes cannot be multiplied"),
@@ -37,10 +37,10 @@ ROWS = [
     ]
 ]
 if hasattr(native.core, "dense"):
-    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 10, 89)]
-    ROWS += [with_text("dense", 9, 8)]
+    ROWS += [(called("dense", *[0] * count), TypeError, "expected") for count in (1, 13, 92)]
+    ROWS += [with_text("dense", 12, 11)]
     ROWS += [(lambda given=given: multiply(*given), RuntimeError, text) for given, text in MISFITS]
-    ROWS += [(lambda: multiply_few_rows(MISFITS[0][0][0][:2], MISFITS[0][0][1]), RuntimeError, MISFITS[0][1])]
-if hasattr(native.core, "convolve"):
-    ROWS += [(called("convolve", *given), error, text) for given, error, text in CONVOLVE]
+    ROWS += [(lambda: multiply(MISFITS[0][0][0][:2], MISFITS[0][0][1]), RuntimeError, MISFITS[0][1])]
+if hasattr(native.core, "run_layers"):
+    ROWS += [(called("run_layers", *given), error, text) for given, error, text in LAYERS]
     ROWS += [(called("convolution_block", "many"), TypeError, "")]

@@ -25,6 +25,15 @@ def mirrored():
         return S.MakeLoss(S.tanh(S.sin(X)), name="loss")
 
 
+def separate_weights():
+    shapes = {"i2h_weight": (12, 4), "h2h_weight": (12, 3), "i2h_bias": (12,), "h2h_bias": (12,)}
+    parts = [S.Variable(name, shape=shape) for name, shape in shapes.items()]
+    parts[:2] = [S.Reshape(part, shape=(-1,)) for part in parts[:2]]
+    joined = S._internal._rnn_param_concat(*parts, dim=0)
+    state = {"state": S.zeros((1, 2, 3)), "state_cell": S.zeros((1, 2, 3))}
+    return S.MakeLoss(S.RNN(X, joined, **state, mode="lstm", state_size=3, num_layers=1))
+
+
 NETS = {
     "common_subexpressions": (S.MakeLoss(S.tanh(S.sin(X)) * S.sin(X)), (3, 4)),
     "gated_activations": (S.MakeLoss(X * S.sigmoid(X)), (3, 4)),
@@ -32,6 +41,10 @@ NETS = {
     **dict.fromkeys(f"{kind}_convolutions" for kind in ("fused", "unfolded", "native")),
     **dict.fromkeys(("pooling_first", "channels_last", "fused_norms")),
     "score_blocks": (S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2048), name="softmax"), (700, 6)),
+    "sequence_convolutions": (S.relu(S.Convolution(X, kernel=(3,), num_filter=4)), (2, 3, 9)),
+    "rnn_weights": (separate_weights(), (3, 2, 4)),
+    "packed_deconvolutions": (S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), num_filter=16), (2, 40, 5, 6)),
+    "dense_layers": (S.FullyConnected(X, num_hidden=4, name="fc"), (3, 6)),
     "mirror": (mirrored(), (3, 4)),
 }
 NETS = {name: each or (convolved(), (4, 3, 8, 8)) for name, each in NETS.items()}

@@ -92,7 +92,7 @@ class Drawn:
         return str(path)
 
 
-def drawn(seed):
+def drawn(seed, loss=None):
     """Draw a graph: slots over shared tables, joined, dense layers, a loss, an optimizer."""
     generator = random.Random(seed)
     width = generator.choice([1, 3, 8, 17])
@@ -107,7 +107,7 @@ def drawn(seed):
         acts = ("relu", "sigmoid", "softrelu", "softsign", "tanh")
         data = sym.Activation(data, act_type=generator.choice(acts))
         data = sym.Dropout(data, p=0.0) if generator.random() < 0.2 else data
-    symbol, label = _loss(generator, data, generator.randint(2, 4))
+    symbol, label = _loss(generator, data, generator.randint(2, 4), loss or generator.choice(LOSSES))
     return Drawn(symbol, generator.choice([4, 7]), (*slots, label), generator.choice(OPTIMIZERS))
 
 
@@ -138,8 +138,10 @@ def _joined(generator, parts):
     return total if kind == "add" else parts[0] * parts[1] + total
 
 
-def _loss(generator, data, classes):
-    kind = generator.choice(["softmax", "logistic", "linear", "cross_entropy", "mean"])
+LOSSES = ("softmax", "logistic", "linear", "cross_entropy", "mean", "sum", "log_softmax")
+
+
+def _loss(generator, data, classes, kind):
     label = sym.Variable("label", shape=(0,))
     is_regression = kind in ("logistic", "linear")
     data = sym.FullyConnected(data, num_hidden=1 if is_regression else classes, name="last")
@@ -150,6 +152,8 @@ def _loss(generator, data, classes):
         "linear": lambda: sym.LinearRegressionOutput(data, label, name="loss"),
         "cross_entropy": lambda: sym.MakeLoss(sym.softmax_cross_entropy(data, label), name="loss"),
         "mean": lambda: sym.MakeLoss(sym.mean(-chosen), name="loss"),
+        "sum": lambda: sym.MakeLoss(sym.sum(-chosen), name="loss"),
+        "log_softmax": lambda: sym.MakeLoss(-sym.pick(sym.log_softmax(data), label), name="loss"),
     }[kind]()
     return symbol, ("label", False, 1, 2 if is_regression else classes)
 
@@ -167,7 +171,7 @@ def test_takes_every_graph_of_its_family(first):
     "seed", [*range(12), *(pytest.param(i, marks=pytest.mark.slow) for i in range(12, 200))]
 )
 def test_equals_the_serial_engine(seed, tmp_path):
-    net, generator = drawn(seed), random.Random(seed)
+    net, generator = drawn(seed, LOSSES[seed % len(LOSSES)]), random.Random(seed)
     files = [net.write(tmp_path / f"{seed}-{i}", count, generator) for i, count in enumerate((9, 5))]
     assert_equal_engines(net.symbol, net.feed, files, optimizer=net.optimizer)
 

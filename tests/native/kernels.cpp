@@ -188,9 +188,11 @@ void multiply(const Core &core) {
 
 void dense(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(1, 80), layers = between(1, 4);
+    const ptrdiff_t samples = between(1, 3), of_sample = between(1, 40), rows = samples * of_sample,
+                    layers = between(1, 4);
     ptrdiff_t features = between(1, 90);
-    describe(rows, layers, features);
+    describe(samples, rows, layers, features);
+    const ptrdiff_t first = features;
     const Buffer &data = round.filled(rows * features);
     Doubles values(data.begin(), data.end());
     std::vector<Argument> arguments;
@@ -199,10 +201,12 @@ void dense(const Core &core) {
         const ptrdiff_t units = between(1, 100);
         const bool rectified = maybe();
         const Strided weight = matrix(round, features, units);
-        const Buffer *bias = round.optional(units), &packed = round.empty(core("packed_size", {units, features}));
-        core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, packed});
+        const ptrdiff_t size = of_sample > 4 ? core("packed_size", {units, features}) : units * features;
+        const Buffer *bias = round.optional(units), &given = round.empty(size);
+        if (of_sample > 4) core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, given});
+        for (ptrdiff_t i = 0; of_sample <= 4 && i < size; ++i) given[i] = weight(i % features, i / features);
         for (const Argument &each :
-             {Argument(units), Argument(features), Argument(packed), Argument(bias), Argument(rectified)})
+             {Argument(units), Argument(features), Argument(given), Argument(bias), Argument(rectified)})
             arguments.push_back(each);
         Doubles next;
         for (ptrdiff_t i = 0; i < rows; ++i) {
@@ -219,7 +223,7 @@ void dense(const Core &core) {
     }
     const Buffer &one = round.empty(rows * features), &other = round.empty(rows * features);
     const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        std::vector<Argument> all = {rows, data, result, threads};
+        std::vector<Argument> all = {samples, of_sample, data, of_sample * first, first, result, threads};
         for (const Argument &each : arguments) {
             Py_INCREF(each.made);
             all.push_back(each);
@@ -233,35 +237,6 @@ void dense(const Core &core) {
         *std::max_element(values.begin(), values.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
     expect("result", one, values, near_sum(terms) * (1 + largest));
     same_bits("result", one, other);
-    round.check_marks();
-}
-
-void few_rows(const Core &core) {
-    Round round;
-    const ptrdiff_t rows = between(1, 4), units = between(1, maybe() ? 20 : 300),
-                    features = between(0, maybe() ? 40 : 2000);
-    const ptrdiff_t data_gap = features + between(0, 5), weight_gap = features + between(0, 5);
-    describe(rows, units, features);
-    const Buffer &data = round.filled(std::max<ptrdiff_t>(1, rows * data_gap)),
-                 &weight = round.filled(std::max<ptrdiff_t>(1, units * weight_gap));
-    const Buffer *bias = round.optional(units), &one = round.empty(rows * units), &other = round.empty(rows * units);
-    if (between(0, 3) == 0) data.spoil();
-    if (between(0, 3) == 0) weight.spoil();
-    const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        core("multiply_few_rows", {rows, units, features, data, data_gap, weight, weight_gap, bias, result, threads});
-    };
-    run(one, 1);
-    run(other, between(2, 4));
-    Doubles wanted;
-    for (ptrdiff_t i = 0; i < rows; ++i) {
-        for (ptrdiff_t j = 0; j < units; ++j) {
-            double sum = at(bias, j);
-            for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[i * data_gap + k]) * weight[j * weight_gap + k];
-            wanted.push_back(sum);
-        }
-    }
-    expect("result", one, wanted, near_sum(features));
-    expect("result of several threads", other, wanted, near_sum(features));
     round.check_marks();
 }
 
@@ -464,48 +439,104 @@ void conv3x3_gradients(const Core &core) {
     round.check_marks();
 }
 
-void convolve(const Core &core) {
-    Round round;
-    const ptrdiff_t images = between(1, 3), channels = maybe() ? between(1, 30) : between(100, 300),
-                    filters = between(1, 100), block = core("convolution_block", {filters});
-    const Axis y = axis(3, 2), x = axis(3, 2);
-    const ptrdiff_t blocks = (filters + block - 1) / block, size = images * y.result * x.result * filters;
-    const bool relu = maybe();
-    describe(images, channels, filters, y.size, x.size, y.kernel, x.kernel, relu);
-    const Buffer &data = round.filled(images * y.size * x.size * channels), &bias = round.filled(blocks * block);
-    const Buffer &weight = round.filled(blocks * y.kernel * x.kernel * channels * block), *other = round.optional(size);
-    if (between(0, 3) == 0) data.spoil();
-    const auto packed = [&](ptrdiff_t f, ptrdiff_t k, ptrdiff_t l, ptrdiff_t c) -> float & {
-        return weight[(((f / block * y.kernel + k) * x.kernel + l) * channels + c) * block + f % block];
+// Applies function `number` of the layers.
+double applied(ptrdiff_t number, double low, double high, double x) {
+    const auto between = [](double v, double least, double most) {
+        return std::isnan(v) ? v : std::min(std::max(v, least), most);
     };
+    switch (number) {
+        case 1: return x > 0 ? x : 0.0;
+        case 2: return between(x, low, high);
+        case 3: return x * between(x + 3, 0, 6) / 6;
+        case 4: return x / (1 + std::exp(-x));
+        case 5: return 1 / (1 + std::exp(-x));
+        case 6: return std::tanh(x);
+        case 7: return x > 0 ? x : x * low;
+        case 8: return between(x * low + high, 0, 1);
+        default: return x;
+    }
+}
+
+void run_layers(const Core &core) {
+    enum { Convolution, Depthwise, MaxPool, MeanPool, Sum, Scale, Affine, Copy };
+    Round round;
+    const ptrdiff_t kind = maybe() ? ptrdiff_t{Convolution} : between(1, 7), function = between(0, 8);
+    const bool convolves = kind == Convolution, has_windows = kind <= MeanPool;
+    const ptrdiff_t images = between(1, 3), channels = maybe() ? between(1, 40) : between(100, 300),
+                    filters = convolves ? between(1, 100) : channels,
+                    unit = convolves ? core("convolution_block", {filters}) : 1;
+    const bool pools = kind == MaxPool || kind == MeanPool;
+    const ptrdiff_t dilation = pools ? 1 : 2;
+    const Axis y = has_windows ? axis(pools ? 3 : 5, dilation) : Axis{between(1, 6), 0, 1, 1, 1, 0},
+               x = has_windows ? axis(pools ? 3 : 5, dilation) : Axis{between(1, 30), 0, 1, 1, 1, 0};
+    const ptrdiff_t rows = has_windows ? y.result : y.size, columns = has_windows ? x.result : x.size;
+    const double low = function == 2 ? -0.5 : 0.25, high = 0.75;
+    describe(kind, function, images, channels, filters, y.size, x.size, y.kernel, x.kernel);
+    const ptrdiff_t blocks = (filters + unit - 1) / unit, pixels = images * rows * columns;
+    const ptrdiff_t gap = channels + 3 * maybe(), result_gap = filters + 5 * maybe(), other_gap = filters + 2 * maybe();
+    const Buffer &data = round.filled(images * y.size * x.size * gap), &bias = round.filled(blocks * unit);
+    const Buffer &weight = round.filled(blocks * y.kernel * x.kernel * (convolves ? channels : 1) * unit);
+    const bool sums = kind == Sum || kind == Scale || (convolves && maybe());
+    const Buffer *other = sums ? &round.filled((kind == Scale ? images : pixels) * other_gap) : nullptr;
+    if (between(0, 3) == 0) data.spoil();
+    const auto tap = [&](ptrdiff_t f, ptrdiff_t k, ptrdiff_t l, ptrdiff_t c) {
+        const ptrdiff_t place = k * x.kernel + l;
+        if (!convolves) return weight[place * channels + f];
+        return weight[((f / unit * y.kernel * x.kernel + place) * channels + c) * unit + f % unit];
+    };
+    const bool with_pad = maybe();
     Doubles wanted;
-    ptrdiff_t place = 0;
-    for (ptrdiff_t n = 0; n < images; ++n)
-        for (ptrdiff_t i = 0; i < y.result; ++i)
-            for (ptrdiff_t j = 0; j < x.result; ++j)
+    for (ptrdiff_t n = 0, pixel = 0; n < images; ++n)
+        for (ptrdiff_t i = 0; i < rows; ++i)
+            for (ptrdiff_t j = 0; j < columns; ++j, ++pixel)
                 for (ptrdiff_t f = 0; f < filters; ++f) {
-                    double sum = bias[f] + at(other, place++);
+                    double sum = kind == MaxPool ? -kInfinity : kind <= Depthwise ? bias[f] : 0.0;
+                    ptrdiff_t count = 0;
                     for (ptrdiff_t k = 0; k < y.kernel; ++k)
                         for (ptrdiff_t l = 0; l < x.kernel; ++l) {
-                            const ptrdiff_t row = y.place(i, k), column = x.place(j, l);
+                            const ptrdiff_t row = has_windows ? y.place(i, k) : i,
+                                            column = has_windows ? x.place(j, l) : j;
                             if (!y.has(row) || !x.has(column)) continue;
-                            for (ptrdiff_t c = 0; c < channels; ++c)
-                                sum += double(data[((n * y.size + row) * x.size + column) * channels + c]) *
-                                       packed(f, k, l, c);
+                            ++count;
+                            const ptrdiff_t at = ((n * y.size + row) * x.size + column) * gap;
+                            for (ptrdiff_t c = convolves ? 0 : f; c < (convolves ? channels : f + 1); ++c) {
+                                const double now = data[at + c];
+                                if (kind == MaxPool) {
+                                    sum = std::isnan(sum) || sum > now ? sum : now;
+                                } else {
+                                    sum += kind <= Depthwise ? now * tap(f, k, l, c) : now;
+                                }
+                            }
                         }
-                    wanted.push_back(relu ? (sum > 0 ? sum : 0.0) : sum);
+                    if (kind == MeanPool) sum /= static_cast<double>(with_pad ? y.kernel * x.kernel : count);
+                    if (kind == Affine) sum = sum * weight[f] + bias[f];
+                    if (kind == Scale) sum *= (*other)[n * other_gap + f];
+                    if (kind != Scale && other) sum += (*other)[pixel * other_gap + f];
+                    wanted.push_back(applied(function, low, high, sum));
                 }
-    std::vector<std::int64_t> numbers = {images, channels, filters};
-    for (const Axis &a : {y, x}) numbers.insert(numbers.end(), {a.size, a.result, a.kernel, a.stride, a.dilate, a.pad});
-    numbers.insert(numbers.end(), {block, relu, 0, 1, 2, 3, 4});
+    std::vector<std::int64_t> numbers = {kind, images, channels, filters};
+    numbers.insert(numbers.end(), {y.size, rows, y.kernel, y.stride, y.dilate, y.pad});
+    numbers.insert(numbers.end(), {x.size, columns, x.kernel, x.stride, x.dilate, x.pad});
+    numbers.insert(numbers.end(),
+                   {convolves ? unit : with_pad, function, 0, 0, gap, other_gap, result_gap, 0, 1, 2, 3, 4});
+    std::memcpy(&numbers[18], &low, sizeof low);
+    std::memcpy(&numbers[19], &high, sizeof high);
     const std::string row(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(std::int64_t));
-    const Buffer &one = round.empty(size), &two = round.empty(size);
-    core("convolve", {row, 1, data, weight, bias, other, one});
-    core("convolve", {row, between(2, 8), data, weight, bias, other, two});
-    expect("result", one, wanted, near_sum(channels * y.kernel * x.kernel));
+    const Buffer &one = round.empty(pixels * result_gap), &two = round.empty(pixels * result_gap),
+                 &dense = round.empty(pixels * filters);
+    core("run_layers", {row, 1, data, weight, bias, other, one});
+    core("run_layers", {row, between(2, 8), data, weight, bias, other, two});
     same_bits("result", one, two);
-    if (other) {  // which the result may be written over
-        core("convolve", {row, 1, data, weight, bias, other, other});
+    for (ptrdiff_t i = 0; i < pixels * result_gap; ++i) {
+        if (i % result_gap < filters) {
+            dense[i / result_gap * filters + i % result_gap] = one[i];
+        } else if (!std::isnan(one[i])) {
+            throw std::runtime_error("memory between pixels was written");
+        }
+    }
+    expect("result", dense, wanted, near_sum((convolves ? channels : 1) * y.kernel * x.kernel));
+    if (convolves && other && other_gap == filters && result_gap == filters) {
+        core("run_layers", {row, 1, data, weight, bias, other, other});
         same_bits("result over the other summand", one, *other);
     }
     round.check_marks();
@@ -650,8 +681,8 @@ void lstm(const Core &core) {
     Round round;
     const ptrdiff_t steps = between(1, 6), rows = between(1, 9), units = between(1, 36), features = between(1, 20);
     const bool by_row = maybe();
-    const ptrdiff_t step_gap = by_row ? 1 : rows, row_gap = by_row ? steps : 1, positions = steps * rows,
-                    four = 4 * units;
+    const ptrdiff_t step_gap = (by_row ? 1 : rows) * (maybe() ? 1 : -1), row_gap = by_row ? steps : 1,
+                    begin = step_gap < 0 ? (1 - steps) * step_gap : 0, positions = steps * rows, four = 4 * units;
     describe(steps, rows, units, features);
     const Buffer &data = round.filled(positions * features), &w_in = round.filled(four * features),
                  *b_in = round.optional(four);
@@ -666,7 +697,7 @@ void lstm(const Core &core) {
     for (ptrdiff_t t = 0; t < steps; ++t) {
         const Doubles previous = last;
         for (ptrdiff_t n = 0; n < rows; ++n) {
-            const ptrdiff_t p = t * step_gap + n * row_gap;
+            const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t g = 0; g < four; ++g) {
                 double sum = at(b_in, g);
                 for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[p * features + k]) * w_in[g * features + k];
@@ -718,7 +749,7 @@ void lstm(const Core &core) {
     for (ptrdiff_t t = steps; t--;) {
         Doubles next(to_hidden.size());
         for (ptrdiff_t n = 0; n < rows; ++n) {
-            const ptrdiff_t p = t * step_gap + n * row_gap;
+            const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t u = 0; u < units; ++u) {
                 const double *a = &activations[size(p * four + u)],
                              old_cell = t ? cells[size((p - step_gap) * units + u)] : cell_begin[n * units + u];
@@ -774,12 +805,11 @@ PyObject *run(PyObject *, PyObject *arguments) {
 PyMethodDef functions[] = {
     {"multiply", run<multiply>, METH_VARARGS, nullptr},
     {"dense", run<dense>, METH_VARARGS, nullptr},
-    {"multiply_few_rows", run<few_rows>, METH_VARARGS, nullptr},
     {"max_pool", run<max_pool>, METH_VARARGS, nullptr},
     {"unfold", run<windows>, METH_VARARGS, nullptr},
     {"conv3x3", run<conv3x3>, METH_VARARGS, nullptr},
     {"conv3x3_gradients", run<conv3x3_gradients>, METH_VARARGS, nullptr},
-    {"convolve", run<convolve>, METH_VARARGS, nullptr},
+    {"run_layers", run<run_layers>, METH_VARARGS, nullptr},
     {"norm_forward", run<norm>, METH_VARARGS, nullptr},
     {"softmax", run<softmax>, METH_VARARGS, nullptr},
     {"group_numbers", run<groups>, METH_VARARGS, nullptr},

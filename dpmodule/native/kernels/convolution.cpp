@@ -1,6 +1,6 @@
 // A tile of the result (some pixels and a block of filters) is accumulated in registers. The weight is processed in
 // parts, each for all nearby pixels, so that it stays in the L1 cache, while the next part is prefetched.
-#include "convolution.hpp"
+#include "image_layers.hpp"
 
 #if defined(__x86_64__)
 
@@ -12,6 +12,7 @@
 #include <numeric>
 #include <thread>
 
+#include "layer_functions.hpp"
 #include "parallel.hpp"
 #include "vector.hpp"
 
@@ -49,7 +50,7 @@ struct Share {
     const float *next;    // data read next, which is prefetched; or null
 };
 
-std::vector<Part> cut(const Convolution &c) {
+std::vector<Part> cut(const ImageLayer &c) {
     const std::ptrdiff_t depth = std::max(kLine, kPart / c.block), columns = c.x.kernel, channels = c.channels;
     const std::ptrdiff_t channel_step = channels > depth ? (channels - 1) / ((channels - 1) / depth + 1) + 1 : channels;
     const std::ptrdiff_t column_step = std::clamp<std::ptrdiff_t>(depth / channels, 1, columns);
@@ -72,11 +73,11 @@ bool fits(const Axis &axis, std::ptrdiff_t begin) {
     return begin >= 0 && begin + (axis.kernel - 1) * axis.dilate < axis.size;
 }
 
-void place(const Convolution &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
+void place(const ImageLayer &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
     std::ptrdiff_t x = pixel % c.x.result, y = pixel / c.x.result % c.y.result, image = pixel / c.x.result / c.y.result;
     for (std::ptrdiff_t i = 0; i < count; ++i) {
         const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
-        const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.channels;
+        const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.data_gap;
         to[i] = {down, right, begin, fits(c.y, down) && fits(c.x, right), 0};
         if (++x == c.x.result) {
             x = 0;
@@ -86,7 +87,7 @@ void place(const Convolution &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_
             }
         }
     }
-    const std::ptrdiff_t pitch = c.x.stride * c.channels;
+    const std::ptrdiff_t pitch = c.x.stride * c.data_gap;
     for (std::ptrdiff_t i = count; i-- > 0;) {
         const bool goes_on = i + 1 < count && to[i + 1].begin - to[i].begin == pitch;
         if (to[i].inside) to[i].run = goes_on ? to[i + 1].run + 1 : 1;
@@ -99,17 +100,22 @@ struct Tiles {
     using Floats = typename V::Floats;
     static constexpr std::ptrdiff_t kBlock = Width * Vectors;
 
-    const Convolution &c;
+    const ImageLayer &c;
     const Share &share;
     std::ptrdiff_t filter, first_pixel;
     bool begins, ends;
+
+    // True if the numbers of a row of a window have consecutive addresses.
+    DPMODULE_INLINE bool rows_are_dense() const {
+        return c.x.dilate == 1 && (c.data_gap == c.channels || c.x.kernel == 1);
+    }
 
     // Data addresses of some pixels for one kernel column; returns false if all are outside.
     template <int Rows>
     DPMODULE_INLINE bool at(const Window *windows, std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t channel,
                             bool all_inside, const float *(&from)[Rows]) const {
         const std::ptrdiff_t down = row * c.y.dilate, right = column * c.x.dilate;
-        const std::ptrdiff_t shift = (down * c.x.size + right) * c.channels + channel;
+        const std::ptrdiff_t shift = (down * c.x.size + right) * c.data_gap + channel;
         if (all_inside) {
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) from[r] = c.data + windows[r].begin + shift;
@@ -149,9 +155,9 @@ struct Tiles {
     DPMODULE_INLINE void sum_run(const Window &first, const Part &part, const float *weight, const float *ahead,
                                  std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
         constexpr int kThirds = (Rows + 2) / 3;
-        const std::ptrdiff_t pitch = c.x.stride * c.channels, down = c.y.dilate * c.x.size * c.channels;
+        const std::ptrdiff_t pitch = c.x.stride * c.data_gap, down = c.y.dilate * c.x.size * c.data_gap;
         const std::ptrdiff_t count = (part.column_end - part.column - 1) * c.channels + part.channels;
-        const float *row = c.data + first.begin + part.row * down + part.column * c.channels + part.channel;
+        const float *row = c.data + first.begin + part.row * down + part.column * c.data_gap + part.channel;
         for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows) {
             const float *from[kThirds];
 #pragma GCC unroll 4
@@ -178,7 +184,7 @@ struct Tiles {
     template <int Rows>
     DPMODULE_INLINE void sum(const Window *windows, const Part &part, const float *weight, const float *ahead,
                              std::ptrdiff_t pace, Floats (&sums)[Rows][Vectors]) const {
-        bool inside = c.x.dilate == 1;
+        bool inside = rows_are_dense();
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) inside &= windows[r].inside;
         const std::ptrdiff_t columns = part.column_end - part.column, step = inside ? columns : 1;
@@ -224,12 +230,17 @@ struct Tiles {
     template <int Rows>
     DPMODULE_INLINE void end(float *result, std::ptrdiff_t gap, std::ptrdiff_t columns,
                              Floats (&sums)[Rows][Vectors]) const {
-        if (ends && c.relu) {
+        const bool relu = ends && c.function == LayerFunction::Relu;
+        const bool clamp = ends && c.function == LayerFunction::Clamp;
+        if (relu || clamp) {
             const Floats zero{};
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) sums[r][v] = sums[r][v] > zero ? sums[r][v] : zero;
+                for (int v = 0; v < Vectors; ++v) {
+                    Floats &sum = sums[r][v];
+                    sum = clamp ? V::between(sum, c.low, c.high) : sum > zero ? sum : zero;
+                }
             }
         }
         if (columns >= kBlock) {
@@ -247,29 +258,38 @@ struct Tiles {
                     V::store(result + r * gap + v * Width, sums[r][v], columns - v * Width);
             }
         }
+        if (!ends || relu || clamp || c.function == LayerFunction::None) return;
+        for (int r = 0; r < Rows; ++r, result += gap) {  // still in the cache
+            for (std::ptrdiff_t v = 0; v < std::min(columns, kBlock); v += Width) {
+                const Floats value = applied<Width>(c, V::load(result + v, columns - v));
+                V::store(result + v, value, columns - v);
+            }
+        }
     }
 
     template <int Rows>
     DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
                               std::ptrdiff_t pace) const {
-        const std::ptrdiff_t columns = c.filters - filter, gap = c.filters;
-        const std::ptrdiff_t place = (first_pixel + pixel) * gap + filter;
-        const float *before = begins ? c.other : c.result;
+        const std::ptrdiff_t columns = c.filters - filter, place = first_pixel + pixel;
+        float *result = c.result + place * c.result_gap + filter;
+        const float *before = result;
+        const std::ptrdiff_t gap = begins && c.other ? c.other_gap : c.result_gap;
+        if (begins) before = c.other ? c.other + place * gap + filter : nullptr;
         Floats sums[Rows][Vectors];
-        begin<Rows>(before ? before + place : nullptr, gap, columns, sums);
-        const float *soon = (before ? before : c.result) + place + Rows * gap;
+        begin<Rows>(before, gap, columns, sums);
+        const float *soon = before ? before + Rows * gap : result + Rows * gap;
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
         const Window *windows = share.windows + pixel;
-        if (windows->run >= Rows && c.x.dilate == 1) {
+        if (windows->run >= Rows && rows_are_dense()) {
             sum_run<Rows>(*windows, part, weight, ahead, pace, sums);
-            end<Rows>(c.result + place, gap, columns, sums);
+            end<Rows>(result, c.result_gap, columns, sums);
         } else {
             sum<Rows>(windows, part, weight, ahead, pace, sums);
-            end<Rows>(c.result + place, gap, columns, sums);
+            end<Rows>(result, c.result_gap, columns, sums);
         }
     }
 
@@ -287,7 +307,7 @@ struct Tiles {
 };
 
 template <int Width, int Vectors, int Rows>
-DPMODULE_INLINE void convolve_with(const Convolution &c, const Share &share) {
+DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
     for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
         const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
@@ -311,21 +331,21 @@ DPMODULE_INLINE void convolve_with(const Convolution &c, const Share &share) {
     }
 }
 
-DPMODULE_AVX2 void avx2_16(const Convolution &c, const Share &share) { convolve_with<8, 2, 6>(c, share); }
-DPMODULE_AVX512 void avx512_16(const Convolution &c, const Share &share) { convolve_with<16, 1, 8>(c, share); }
-DPMODULE_AVX512 void avx512_32(const Convolution &c, const Share &share) { convolve_with<16, 2, 12>(c, share); }
-DPMODULE_AVX512 void avx512_64(const Convolution &c, const Share &share) { convolve_with<16, 4, 6>(c, share); }
+DPMODULE_AVX2 void avx2_16(const ImageLayer &c, const Share &share) { convolve_with<8, 2, 6>(c, share); }
+DPMODULE_AVX512 void avx512_16(const ImageLayer &c, const Share &share) { convolve_with<16, 1, 8>(c, share); }
+DPMODULE_AVX512 void avx512_32(const ImageLayer &c, const Share &share) { convolve_with<16, 2, 12>(c, share); }
+DPMODULE_AVX512 void avx512_64(const ImageLayer &c, const Share &share) { convolve_with<16, 4, 6>(c, share); }
 
-using Run = void (*)(const Convolution &, const Share &);
+using Run = void (*)(const ImageLayer &, const Share &);
 
 Run kernel(std::ptrdiff_t block) {
     if (vector::best_instructions() == vector::Instructions::Avx2) return avx2_16;
     return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
 }
 
-// One of several convolutions, and its distribution to threads.
+// One of several layers, and its distribution to threads.
 struct Step {
-    const Convolution &c;
+    const ImageLayer &c;
     std::vector<Part> parts;
     std::vector<float> zeros;
     std::vector<Window> windows;
@@ -333,10 +353,23 @@ struct Step {
     std::vector<std::atomic<bool>> taken;
     std::atomic<std::size_t> done{0};
 
-    Step(const Convolution &convolution, std::ptrdiff_t threads)
-        : c(convolution), parts(cut(c)), zeros(c.channels), taken(threads) {
-        const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result, blocks = (c.filters - 1) / c.block + 1;
-        const std::ptrdiff_t depth = c.y.kernel * c.x.kernel * c.channels;
+    Step(const ImageLayer &layer, std::ptrdiff_t threads) : c(layer), taken(threads) {
+        const std::ptrdiff_t pixels = c.images * c.y.result * c.x.result;
+        if (c.kind == LayerKind::Convolution) {
+            share_convolution(pixels, threads);
+            return;
+        }
+        const std::ptrdiff_t work = pixels * c.channels * c.y.kernel * c.x.kernel;
+        threads = std::clamp<std::ptrdiff_t>(work / kMinWork, 1, threads);
+        for (std::ptrdiff_t i = 0; i < threads; ++i)
+            shares.push_back({parts, nullptr, pixels * i / threads, pixels * (i + 1) / threads, 0, c.filters, nullptr,
+                              0, nullptr, nullptr});
+    }
+
+    void share_convolution(std::ptrdiff_t pixels, std::ptrdiff_t threads) {
+        parts = cut(c);
+        zeros.resize(c.channels);
+        const std::ptrdiff_t blocks = (c.filters - 1) / c.block + 1, depth = c.y.kernel * c.x.kernel * c.channels;
         threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.filters / kMinWork, 1, threads);
         // every thread reads the whole of the smaller one of data and weight
         const bool is_wide = depth * c.filters > c.images * c.y.size * c.x.size * c.channels;
@@ -372,7 +405,12 @@ void of_one_thread(std::deque<Step> &steps, std::ptrdiff_t thread) {
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t at = (thread + i) % count;
             if (step.taken[at].exchange(true)) continue;
-            kernel(step.c.block)(step.c, step.shares[at]);
+            const Share &share = step.shares[at];
+            if (step.c.kind == LayerKind::Convolution) {
+                kernel(step.c.block)(step.c, share);
+            } else {
+                compute_pixels(step.c, share.pixel, share.pixel_end);
+            }
             step.done.fetch_add(1, std::memory_order_release);
         }
         wait_for(step);
@@ -389,11 +427,11 @@ std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
     }
 }
 
-bool convolve(const std::vector<Convolution> &convolutions, int threads) {
+bool run_layers(const std::vector<ImageLayer> &layers, int threads) {
     try {
         std::deque<Step> steps;
         std::size_t most = 1;
-        for (const Convolution &each : convolutions) {
+        for (const ImageLayer &each : layers) {
             Step &step = steps.emplace_back(each, threads);
             most = std::max(most, step.shares.size());
         }

@@ -22,10 +22,9 @@ std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t units,
     std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * units * 4 * width]());
     if (!packed) return packed;
     for (std::ptrdiff_t gate = 0; gate < 4; ++gate) {
-        for (std::ptrdiff_t unit = 0; unit < units; ++unit) {
-            const float *from = weight + (gate * units + unit) * units;
-            float *to = packed.get() + (unit / width * units * 4 + gate) * width + unit % width;
-            for (std::ptrdiff_t k = 0; k < units; ++k) to[k * 4 * width] = from[k];
+        for (std::ptrdiff_t first = 0; first < units; first += width) {
+            copy_block({weight + (gate * units + first) * units, 1, units}, units, std::min(width, units - first),
+                       packed.get() + first * units * 4 + gate * width, 4 * width);
         }
     }
     return packed;

@@ -2,7 +2,7 @@
 // batches so small that a library's call overhead per step exceeds its arithmetic.
 //
 // Shape letters: T time steps, N batch, H features of the state. Sequences are rows of T * N; the row of step t
-// and example n is t * step_gap + n * row_gap. Gates are in the order i, f, g, o.
+// and example n is t * step_gap + n * row_gap if step_gap > 0. Gates are in the order i, f, g, o.
 //
 // Source: Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), as torch.lstm has them.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace dpmodule {
 
-// Memory layout of a sequence.
+// Memory layout of a sequence; with a negative `step_gap` the first step is last in memory.
 struct Sequence {
     std::ptrdiff_t steps, rows, units, step_gap, row_gap;
 
     std::ptrdiff_t row(std::ptrdiff_t step, std::ptrdiff_t example) const {
-        return step * step_gap + example * row_gap;
+        return (step_gap < 0 ? step - steps + 1 : step) * step_gap + example * row_gap;
     }
 };
 

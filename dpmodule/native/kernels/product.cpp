@@ -8,6 +8,7 @@
 #include <new>
 
 #include "parallel.hpp"
+#include "small.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
@@ -93,59 +94,25 @@ DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to,
     for (int i = 0; i < 4; ++i) std::memcpy(to + i * width, &columns[i], sizeof columns[i]);
 }
 
-// Copies a block of the right matrix row by row, padded with zeros.
-void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
-    if (columns < width) std::memset(to, 0, sizeof(float) * depth * width);
-    if (right.column_gap == 1) {
-        for (std::ptrdiff_t k = 0; k < depth; ++k) {
-            std::memcpy(to + k * width, right.at + k * right.row_gap, sizeof(float) * columns);
-        }
-        return;
-    }
-    std::ptrdiff_t first = 0;
-    for (; right.row_gap == 1 && first + 4 <= columns; first += 4) {
-        const float *from = right.at + first * right.column_gap;
-        std::ptrdiff_t k = 0;
-        for (; k + 4 <= depth; k += 4) turn_four(from + k, right.column_gap, to + k * width + first, width);
-        for (; k < depth; ++k) {
-            for (int j = 0; j < 4; ++j) to[k * width + first + j] = from[k + j * right.column_gap];
-        }
-    }
-    for (; first < columns; ++first) {
-        const float *from = right.at + first * right.column_gap;
-        for (std::ptrdiff_t k = 0; k < depth; ++k) to[k * width + first] = from[k * right.row_gap];
-    }
-}
-
-// The contribution of one block of the right matrix to a product.
+// The contribution of one block of the right matrix to a product, for the rows from `row` on that fill tiles of `Rows`;
+// the other rows are done with smaller tiles.
 template <int Width, int Rows, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::ptrdiff_t column, std::ptrdiff_t first,
-                                    std::ptrdiff_t depth) {
+                                    std::ptrdiff_t depth, std::ptrdiff_t row = 0) {
     constexpr float kZeros[Tile<Width>::kColumns] = {};
     const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
     const bool rectified = p.rectified && first + depth == p.depth;
-    Matrix left{p.left.at + first * p.left.column_gap, p.left.row_gap, p.left.column_gap};
-    float *result = p.result + column;
-    const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
-    std::ptrdiff_t row = 0;
     for (; row + Rows <= p.rows; row += Rows) {
+        const Matrix left{p.left.at + row * p.left.row_gap + first * p.left.column_gap, p.left.row_gap,
+                          p.left.column_gap};
+        float *result = p.result + row * gap + column;
+        const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
         Tile<Width>::template write<Rows, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns,
                                                    rectified);
-        left.at += Rows * left.row_gap;
-        begin += Rows * begin_gap;
-        result += Rows * gap;
     }
-    for (; Rows > 4 && row + 4 <= p.rows; row += 4) {
-        Tile<Width>::template write<4, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
-        left.at += 4 * left.row_gap;
-        begin += 4 * begin_gap;
-        result += 4 * gap;
-    }
-    for (; row < p.rows; ++row) {
-        Tile<Width>::template write<1, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns, rectified);
-        left.at += left.row_gap;
-        begin += begin_gap;
-        result += gap;
+    if constexpr (Rows > 1) {
+        constexpr int kLess = Rows > 4 ? 4 : Rows / 2;
+        if (row < p.rows) multiply_block<Width, kLess, Vectors>(p, block, column, first, depth, row);
     }
 }
 
@@ -167,6 +134,7 @@ struct ColumnsOfProduct {
                 const std::ptrdiff_t depth = std::min(kDepth, p.depth - first);
                 if (!p.packed) {
                     const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
+                    if (p.columns - column < kColumns) std::memset(block, 0, sizeof(float) * depth * kColumns);
                     copy_block({from, p.right.row_gap, p.right.column_gap}, depth,
                                std::min(kColumns, p.columns - column), block, kColumns);
                     packed = block;
@@ -183,17 +151,23 @@ struct ColumnsOfProduct {
 };
 
 // A chain of layers for some rows; `memory` holds two intermediate results.
-void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units) {
-    const float *data = run.data + first * run.layers[0].features;
+void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, float *memory, std::ptrdiff_t most_units,
+                int threads) {
+    const float *data = run.data + first * run.row_gap;
+    std::ptrdiff_t gap = run.row_gap;
     for (std::ptrdiff_t i = 0; i < run.count; ++i) {
         const DenseLayer &layer = run.layers[i];
         const bool is_last = i + 1 == run.count;
         float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * most_units;
-        Product product{rows, layer.units, layer.features, {data, layer.features, 1}, {}, layer.bias, made};
-        product.packed = layer.packed;
-        product.rectified = layer.rectified;
-        run_best<ColumnsOfProduct>(product, Columns{0, product.columns}, static_cast<float *>(nullptr));
+        if (run.rows <= kFewRows) {
+            multiply_few_rows({rows, layer.units, layer.features, data, gap, layer.weight, layer.features,
+                               layer.bias, made, threads, layer.rectified});
+        } else {
+            multiply({rows, layer.units, layer.features, {data, gap, 1}, {}, layer.bias, made, layer.weight,
+                      layer.rectified, threads});
+        }
         data = made;
+        gap = layer.units;
     }
 }
 
@@ -201,10 +175,32 @@ std::ptrdiff_t block_width() { return 2 * best_width(); }
 
 }  // namespace
 
+void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
+    if (right.column_gap == 1) {
+        for (std::ptrdiff_t k = 0; k < depth; ++k) {
+            std::memcpy(to + k * width, right.at + k * right.row_gap, sizeof(float) * columns);
+        }
+        return;
+    }
+    std::ptrdiff_t first = 0;
+    for (; right.row_gap == 1 && first + 4 <= columns; first += 4) {
+        const float *from = right.at + first * right.column_gap;
+        std::ptrdiff_t k = 0;
+        for (; k + 4 <= depth; k += 4) turn_four(from + k, right.column_gap, to + k * width + first, width);
+        for (; k < depth; ++k) {
+            for (int j = 0; j < 4; ++j) to[k * width + first + j] = from[k + j * right.column_gap];
+        }
+    }
+    for (; first < columns; ++first) {
+        const float *from = right.at + first * right.column_gap;
+        for (std::ptrdiff_t k = 0; k < depth; ++k) to[k * width + first] = from[k * right.row_gap];
+    }
+}
+
 int vector_width() { return best_width(); }
 
 bool multiply(const Product &product) {
-    const std::ptrdiff_t width = block_width(), copied = std::min(kDepth, product.depth) * width;
+    const std::ptrdiff_t width = block_width(), copied = product.packed ? 0 : std::min(kDepth, product.depth) * width;
     const std::ptrdiff_t blocks = (product.columns + width - 1) / width;
     const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
         1,
@@ -227,6 +223,7 @@ void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, flo
     const std::ptrdiff_t width = block_width();
     for (std::ptrdiff_t column = 0; column < columns; column += width, to += width * depth) {
         const Matrix part{right.at + column * right.column_gap, right.row_gap, right.column_gap};
+        if (columns - column < width) std::memset(to, 0, sizeof(float) * depth * width);
         copy_block(part, depth, std::min(width, columns - column), to, width);
     }
 }
@@ -237,12 +234,27 @@ bool dense(const Dense &run) {
         if (i + 1 < run.count) most = std::max(most, run.layers[i].units);
         work += run.rows * run.layers[i].units * run.layers[i].features;
     }
-    const std::unique_ptr<float[]> memory(new (std::nothrow) float[2 * most * run.rows]);
+    const std::ptrdiff_t of_sample = 2 * most * run.rows;
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[run.samples * of_sample]);
     if (!memory) return false;
-    parallel_ranges(run.rows, std::min({std::ptrdiff_t{run.threads}, run.rows / kMinRows, work / kMinWork}),
-                    [&](std::ptrdiff_t first, std::ptrdiff_t end) {
-                        run_layers(run, first, end - first, memory.get() + 2 * most * first, most);
-                    });
+    const std::ptrdiff_t parts = std::min({std::ptrdiff_t{run.threads}, run.samples, run.samples * work / kMinWork});
+    const std::ptrdiff_t threads = parts > 1 ? 1 : run.threads;  // of each sample
+    const auto run_sample = [&](std::ptrdiff_t i) {
+        Dense part = run;
+        part.data += i * run.sample_gap;
+        part.result += i * run.rows * run.layers[run.count - 1].units;
+        float *own = memory.get() + i * of_sample;
+        if (threads == 1 || std::min(run.rows / kMinRows, work / kMinWork) < threads) {
+            run_layers(part, 0, run.rows, own, most, static_cast<int>(threads));  // which share a layer's columns
+        } else {
+            parallel_ranges(run.rows, threads, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+                run_layers(part, first, end - first, own + 2 * most * first, most, 1);
+            });
+        }
+    };
+    parallel_ranges(run.samples, parts, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+        for (std::ptrdiff_t i = first; i < end; ++i) run_sample(i);
+    });
     return true;
 }
 

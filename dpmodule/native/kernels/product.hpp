@@ -28,21 +28,25 @@ bool multiply(const Product &product);
 // Number of elements that `pack` writes.
 std::ptrdiff_t packed_size(std::ptrdiff_t columns, std::ptrdiff_t depth);
 
+// Copies columns of a matrix row by row; rows of `to` are `width` apart.
+void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width);
+
 // Packs a right matrix (depth, columns) into the blocks that `multiply` reads.
 void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, float *to);
 
 struct DenseLayer {
     std::ptrdiff_t units, features;
-    const float *packed;  // packed weight, (features, units)
+    const float *weight;  // (units, features), contiguous; for more than `kFewRows` rows packed, (features, units)
     const float *bias;    // (units), or null
     bool rectified;
 };
 
-// A chain of dense layers.
+// A chain of dense layers. Rows of data may overlap, such as the windows of a sequence.
 struct Dense {
-    std::ptrdiff_t rows;
-    const float *data;  // (rows, features of the first layer), contiguous
-    float *result;      // (rows, units of the last layer): written
+    std::ptrdiff_t samples, rows;
+    const float *data;  // (samples, rows, features of the first layer), with the strides of the first two axes
+    std::ptrdiff_t sample_gap, row_gap;
+    float *result;  // (samples, rows, units of the last layer): written
     const DenseLayer *layers;
     std::ptrdiff_t count;
     int threads;  // maximal number of threads; does not change the results

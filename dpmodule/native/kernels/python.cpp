@@ -10,7 +10,7 @@
 
 #include "addresses.hpp"
 #include "conv3x3.hpp"
-#include "convolution.hpp"
+#include "image_layers.hpp"
 #include "lstm.hpp"
 #include "norm.hpp"
 #include "product.hpp"
@@ -136,11 +136,6 @@ static PyObject *update_rows_of(PyObject *, PyObject *const *given, Py_ssize_t c
 
 namespace dpmodule {
 
-auto fields(FewRows &r) {
-    return std::tie(r.rows, r.units, r.features, r.data, r.data_gap, r.weight, r.weight_gap, r.bias, r.result,
-                    r.threads);
-}
-
 auto fields(Groups &g) { return std::tie(g.numbers, g.count, g.given, g.distinct, g.starts, g.places); }
 
 auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap); }
@@ -180,7 +175,7 @@ auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
 
 auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.right, p.bias, p.result, p.threads); }
 
-auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.packed, l.bias, l.rectified); }
+auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.weight, l.bias, l.rectified); }
 
 auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result); }
 
@@ -229,13 +224,13 @@ PyObject *pack_tensor(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 4;
+    constexpr Py_ssize_t most_layers = 16, of_layer = Arguments::count_of<DenseLayer>(), of_all = 7;
     const Py_ssize_t layers = std::clamp<Py_ssize_t>((count - of_all) / of_layer, 1, most_layers);
     Arguments next(given, count, of_all + of_layer * layers);
     DenseLayer each[most_layers];
     Dense run{};
     run.layers = each;
-    bool good = next.read(run.rows, run.data, run.result, run.threads);
+    bool good = next.read(run.samples, run.rows, run.data, run.sample_gap, run.row_gap, run.result, run.threads);
     while (run.count < layers) good = next.read(each[run.count++]);
     return good ? without_gil(dense, run) : nullptr;
 }
@@ -278,26 +273,27 @@ PyObject *count_updates(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 #if defined(__x86_64__)
-// A convolution from Python: `sizes` are those of `Convolution`, in its order.
-struct ConvolutionRow {
-    std::int64_t sizes[3], y[6], x[6], block, relu;
+// A layer from Python; the numbers are those of `ImageLayer`, in its order.
+struct LayerRow {
+    std::int64_t kind, sizes[3], y[6], x[6], block, function;
+    double low, high;
+    std::int64_t gaps[3];
     std::int64_t places[5];  // indices of data, weight, bias, other and result among the addresses
 };
 
 Axis axis(const std::int64_t (&sizes)[6]) { return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]}; }
 
 // Returns false with a Python error set.
-bool read_convolutions(PyObject *rows, const std::vector<float *> &addresses, std::vector<Convolution> &to) {
+bool read_layers(PyObject *rows, const std::vector<float *> &addresses, std::vector<ImageLayer> &to) {
     char *bytes;
     Py_ssize_t size;
     if (PyBytes_AsStringAndSize(rows, &bytes, &size) < 0) return false;
-    if (size % sizeof(ConvolutionRow)) {
-        PyErr_Format(PyExc_ValueError, "rows has %zd bytes, expected %zu for each convolution", size,
-                     sizeof(ConvolutionRow));
+    if (size % sizeof(LayerRow)) {
+        PyErr_Format(PyExc_ValueError, "rows has %zd bytes, expected %zu for each layer", size, sizeof(LayerRow));
         return false;
     }
-    for (Py_ssize_t from = 0; from < size; from += sizeof(ConvolutionRow)) {
-        ConvolutionRow r;
+    for (Py_ssize_t from = 0; from < size; from += sizeof(LayerRow)) {
+        LayerRow r;
         std::memcpy(&r, bytes + from, sizeof r);
         float *at[5];
         for (int k = 0; k < 5; ++k) {
@@ -308,13 +304,14 @@ bool read_convolutions(PyObject *rows, const std::vector<float *> &addresses, st
             }
             at[k] = addresses[static_cast<std::size_t>(r.places[k])];
         }
-        to.push_back({r.sizes[0], r.sizes[1], r.sizes[2], axis(r.y), axis(r.x), r.block, at[0], at[1], at[2], at[3],
-                      at[4], r.relu});
+        to.push_back({static_cast<LayerKind>(r.kind), r.sizes[0], r.sizes[1], r.sizes[2], axis(r.y), axis(r.x), r.block,
+                      static_cast<LayerFunction>(r.function), static_cast<float>(r.low), static_cast<float>(r.high),
+                      r.gaps[0], r.gaps[1], r.gaps[2], at[0], at[1], at[2], at[3], at[4]});
     }
     return true;
 }
 
-PyObject *convolve_tensors(PyObject *, PyObject *const *given, Py_ssize_t count) {
+PyObject *run_layers_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
     if (count < 2) {
         PyErr_Format(PyExc_TypeError, "expected rows, threads and addresses, got %zd arguments", count);
         return nullptr;
@@ -322,14 +319,14 @@ PyObject *convolve_tensors(PyObject *, PyObject *const *given, Py_ssize_t count)
     try {
         const int threads = static_cast<int>(std::max(1L, PyLong_AsLong(given[1])));
         std::vector<float *> addresses(static_cast<std::size_t>(count - 2));
-        std::vector<Convolution> convolutions;
+        std::vector<ImageLayer> layers;
         if (PyErr_Occurred()) return nullptr;
         Arguments next(given + 2, count - 2, count - 2);
         for (float *&each : addresses) {
             if (!next.read(each)) return nullptr;
         }
-        if (!read_convolutions(given[0], addresses, convolutions)) return nullptr;
-        return without_gil([threads](const auto &all) { return convolve(all, threads); }, convolutions);
+        if (!read_layers(given[0], addresses, layers)) return nullptr;
+        return without_gil([threads](const auto &all) { return run_layers(all, threads); }, layers);
     } catch (const std::bad_alloc &) {
         return PyErr_NoMemory();
     }
@@ -351,7 +348,6 @@ PyMethodDef functions[] = {
            "first_nonfinite(addresses, sizes)\n--\n\n"
            "Return the index of the first float32 array with a non-finite element, else -1."),
     method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
-    method("multiply_few_rows", call<multiply_few_rows>, "Multiply one to four rows with a dense layer's weight."),
     method("lstm", call<lstm>, "Run an LSTM and its input's map."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
@@ -364,8 +360,8 @@ PyMethodDef functions[] = {
     method("pack", pack_tensor,
            "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
     method("dense", run_dense,
-           "dense(rows, data, result, threads, units, features, packed, bias, rectified, ...)\n--\n\n"
-           "Run at most 16 dense layers, with five arguments each."),
+           "dense(samples, rows, data, sample_gap, row_gap, result, threads, units, features, weight, bias, rectified, ...)\n--\n\n"
+           "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
     method("softmax", call<softmax>, "Apply softmax to short rows."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
     method("fold", call<fold>, "Add the windows in rows to the images."),
@@ -379,12 +375,12 @@ PyMethodDef functions[] = {
     method("conv3x3_lanes", lanes_of,
            "conv3x3_lanes()\n--\n\nReturn the number of filters per vector; 0 if the processor is not supported.",
            METH_NOARGS),
-    method(
-        "convolve", convolve_tensors,
-        "convolve(rows, threads, *addresses)\n--\n\n"
-        "Convolve images, once for each 22 64-bit integers in `rows`: images, channels, filters; size, result, "
-        "kernel, stride, dilate and pad of height and of width; block, relu; and the indices of the addresses of data, "
-        "weight, bias, other and result. Uses `threads` of torch's threads."),
+    method("run_layers", run_layers_of,
+           "run_layers(rows, threads, *addresses)\n--\n\n"
+           "Run layers for images on `threads` of torch's threads. In `rows` each layer has 18 64-bit integers (kind, "
+           "images, channels, filters; size, result, kernel, stride, dilate and pad of height and of width; block, "
+           "function), two doubles (low, high), and eight integers (gaps of data, other and result; the indices of the "
+           "addresses of data, weight, bias, other and result)."),
     method("convolution_block", block_of,
            "convolution_block(filters)\n--\n\n"
            "Return the number of filters per block of `convolve`'s weight; 0 if the processor is not supported.",

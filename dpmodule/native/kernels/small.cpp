@@ -49,7 +49,8 @@ DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
         for (int u = 0; u < Units; ++u) {
             float sum = 0;
             for (int i = 0; i < Width; ++i) sum += sums[r][u][i];
-            run.result[r * run.units + unit + u] = run.bias ? sum + run.bias[unit + u] : sum;
+            if (run.bias) sum += run.bias[unit + u];
+            run.result[r * run.units + unit + u] = run.rectified && sum < 0 ? 0 : sum;  // NaN stays
         }
     }
 }
@@ -288,12 +289,16 @@ void each_element(const ImageWindows &w, const Run &run) {
     for (std::ptrdiff_t n = 0; n < w.number; ++n) {
         for (std::ptrdiff_t y = 0; y < w.counts[0]; ++y) {
             for (std::ptrdiff_t x = 0; x < w.counts[1]; ++x, row += w.channels * area) {
-                for (std::ptrdiff_t k = 0; k < area; ++k) {
-                    const std::ptrdiff_t down = y * w.stride[0] - w.pad[0] + k / w.kernel[1] * w.dilate[0];
-                    const std::ptrdiff_t across = x * w.stride[1] - w.pad[1] + k % w.kernel[1] * w.dilate[1];
-                    const bool inside = down >= 0 && down < w.sizes[0] && across >= 0 && across < w.sizes[1];
-                    float *from = w.image + n * w.gaps[0] + down * w.gaps[2] + across * w.gaps[3];
-                    run(row + k, inside ? from : nullptr, area);
+                float *at = row;
+                for (std::ptrdiff_t i = 0; i < w.kernel[0]; ++i) {
+                    const std::ptrdiff_t down = y * w.stride[0] - w.pad[0] + i * w.dilate[0];
+                    const bool has_row = down >= 0 && down < w.sizes[0];
+                    for (std::ptrdiff_t j = 0; j < w.kernel[1]; ++j, ++at) {
+                        const std::ptrdiff_t across = x * w.stride[1] - w.pad[1] + j * w.dilate[1];
+                        const bool inside = has_row && across >= 0 && across < w.sizes[1];
+                        float *from = w.image + n * w.gaps[0] + down * w.gaps[2] + across * w.gaps[3];
+                        run(at, inside ? from : nullptr, area);
+                    }
                 }
             }
         }

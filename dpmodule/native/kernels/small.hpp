@@ -20,6 +20,7 @@ struct FewRows {
     const float *bias;  // (units), or null
     float *result;      // (rows, units): written
     int threads;        // maximal number of threads; does not change the results
+    bool rectified = false;  // replace negative results by 0
 };
 
 void multiply_few_rows(const FewRows &run);

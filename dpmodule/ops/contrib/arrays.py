@@ -166,8 +166,11 @@ def arange_like(a: Any, x: torch.Tensor) -> torch.Tensor:
     """
     start, step, repeat = a.start, a.step, a.repeat
     dims = _arange_like_shape(a, tuple(x.shape)) or ()
-    order = torch.arange(math.prod(dims), device=x.device).div(repeat, rounding_mode="floor")
-    values: torch.Tensor = start + order.double() * step
+    values = torch.arange(math.prod(dims), device=x.device)
+    if repeat > 1:
+        values = values.div(repeat, rounding_mode="floor")
+    if (start, step) != (0.0, 1.0):
+        values = start + values.double() * step
     return values.to(x.dtype).reshape(dims)
 
 

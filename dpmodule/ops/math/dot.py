@@ -117,7 +117,8 @@ def batch_dot(a: Any) -> Binary:
             raise ShapeError(
                 f"batch_dot: lhs {tuple(left.shape)} and rhs {tuple(right.shape)}, expected the same first axes"
             )
-        return torch.matmul(left.mT if flip_left else left, right.mT if flip_right else right)
+        multiply = torch.bmm if left.dim() == 3 else torch.matmul  # which checks more
+        return multiply(left.mT if flip_left else left, right.mT if flip_right else right)
 
     return batch_dot
 

@@ -73,13 +73,15 @@ def _product(a: Any) -> Tensors:
     flip_a, flip_b, alpha, axis = a.transpose_a, a.transpose_b, a.alpha, a.axis
 
     def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        left, right = left.movedim(axis, -2), right.movedim(axis, -2)
+        if axis != -2:
+            left, right = left.movedim(axis, -2), right.movedim(axis, -2)
         if left.shape[:-2] != right.shape[:-2]:
             raise ShapeError(
                 f"A has {tuple(left.shape[:-2])} matrices and B {tuple(right.shape[:-2])}, expected equal counts"
             )
         result = torch.matmul(left.mT if flip_a else left, right.mT if flip_b else right)
-        return (result if alpha == 1.0 else result * alpha).movedim(-2, axis)
+        result = result if alpha == 1.0 else result * alpha
+        return result if axis == -2 else result.movedim(-2, axis)
 
     return product
 

@@ -157,7 +157,8 @@ def pads_and_adds(a: Any, spatial: tuple[int, ...]) -> tuple[tuple[int, ...], tu
     return pads, adds
 
 
-def _deconv_output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+def deconvolved(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the output for data of a shape."""
     last = channels_last(a.layout)
     spatial = to_first(data, last)[2:]
     pads, adds = pads_and_adds(a, spatial)
@@ -202,7 +203,7 @@ def _conv_transpose(
             None,
         ),
     },
-    infer=layer(("weight", "bias"), _deconv_params, _deconv_output),
+    infer=layer(("weight", "bias"), _deconv_params, deconvolved),
     onnx=Onnx("ConvTranspose", builder="deconvolution"),
 )
 def deconvolution(a: Any) -> Callable[..., torch.Tensor]:

@@ -13,6 +13,7 @@ from ..attrs import boolean, dtype, integer
 from ..registry import bound, op
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
+from ..tracing import is_tracing
 from .layer_shapes import flat_from, unify_input
 from .linear import CHOICE_MIN_WORK, ONEDNN_MIN_WORK, linear
 
@@ -52,8 +53,8 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if bias is not None and bias.dim() != 1:  # (num_hidden, 1) in some old files
         bias = bias.reshape(-1)
-    # torch would multiply once for each index of the first axis
-    if data.dim() > 2 and not data.is_contiguous():
+    # our own kernels multiply matrices, and torch would multiply once for each index of a first axis with gaps
+    if data.dim() > 2 and (data.numel() * weight.shape[0] >= CHOICE_MIN_WORK or not data.is_contiguous()):
         rows = data.reshape(-1, data.shape[-1])
         return linear(rows, weight, bias).view(*data.shape[:-1], weight.shape[0])
     return linear(data, weight, bias)
@@ -92,6 +93,9 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
     Source: MXNet 1.9.1 `FullyConnected`.
     """
     return _flat_linear if a.flatten else _row_linear
+
+
+_INDICES = frozenset({torch.int32, torch.int64})
 
 
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -137,4 +141,9 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
 
     Source: MXNet 1.9.1 `Embedding`, which also clips indices.
     """
+    if data.is_cpu and not is_tracing():
+        try:
+            return torch.embedding(weight, data if data.dtype in _INDICES else data.long())
+        except IndexError:  # torch checks indices on the CPU
+            pass
     return F.embedding(data.long().clamp(0, a.input_dim - 1), weight)

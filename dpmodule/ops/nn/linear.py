@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -28,8 +28,19 @@ from ..tracing import is_tracing
 _MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
 _MAX_PACKED = 2**25
-"""Maximum number of multiplications of all layers with packed weights together."""
-_MAX_LAYERS = 16
+"""Maximum number of multiplications with a packed weight."""
+_MAX_CACHED = 2**18
+"""Size of a packed weight that stays in the cache while many rows are multiplied with it."""
+_MIN_UNITS = 16
+"""Columns of the right matrix below which most of a tile is padding."""
+FEW_ROWS = 4
+"""Maximum number of rows that are multiplied with a weight as it is; see `dense`.
+
+Such products are limited by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one
+thread, and again for every one or two further rows.
+"""
+_MIN_WEIGHT, _MIN_DEPTH = 2**16, 128
+"""Sizes of a weight and of its rows below which the overhead of calls dominates for these."""
 _MIN_ROWS = 8
 """Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
 _MIN_WIDTH = 8
@@ -50,26 +61,29 @@ def kernels() -> Any:
 
 def use_kernel(rows: int, columns: int, depth: int) -> bool:
     """Return True if the kernel exists and is the fastest for this size."""
+    if 0 < rows <= FEW_ROWS:
+        fits = depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
+        return fits and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     work = rows * columns * depth
     return (
         _MIN_WORK <= work <= _MAX_WORK
         and rows >= _MIN_ROWS
+        and (columns >= _MIN_UNITS or work <= 2**17)
         and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     )
 
 
-def use_packed_kernel(rows: int, layers: Sequence[tuple[int, int]]) -> bool:
-    """Return True if `dense` exists and is the fastest for these layers.
-
-    Args:
-        layers: numbers of output and input features.
-    """
-    return (
-        rows >= _MIN_ROWS
-        and len(layers) <= _MAX_LAYERS
-        and rows * sum(units * features for units, features in layers) <= _MAX_PACKED
-        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
-    )
+def packed_kernel(rows: int, units: int, features: int) -> str:
+    """Return the fastest kernel for a layer whose weight may be packed: "native", "onednn", or "" for `linear`."""
+    weight = units * features
+    if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
+        if rows <= FEW_ROWS:
+            return "native"
+        is_wide = units >= _MIN_UNITS or rows * features <= _MIN_WORK
+        is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
+        if is_wide and is_small and rows * weight <= _MAX_PACKED:
+            return "native"
+    return "onednn" if rows * weight >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
 
 
 def is_float32_cpu(tensor: torch.Tensor) -> bool:
@@ -116,8 +130,12 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         bias: (columns,), or None.
     """
     (rows, depth), columns = left.shape, right.shape[0]
-    if not shapes_match(left, right, bias):
-        return F.linear(left, right, bias)  # raises torch's error
+    is_few = 0 < rows <= FEW_ROWS
+    if not shapes_match(left, right, bias) or (is_few and not right.is_contiguous()):
+        return F.linear(left, right, bias)  # raises errors, and supports transposed weights
+    if is_few:
+        bias = None if bias is None else bias.contiguous()
+        return dense(left.contiguous(), [((columns, depth), right, bias, False)])
     result = left.new_empty(rows, columns)
     bias = None if bias is None else bias.contiguous()
     kernels().multiply(
@@ -141,78 +159,42 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     return packed
 
 
-DenseLayer = tuple[int, int, torch.Tensor, "torch.Tensor | None", bool]
-"""Numbers of output and input features, packed weight, bias, and True to apply relu."""
+def pack_for(rows: int, weight: torch.Tensor) -> torch.Tensor:
+    """Return a weight in the layout in which `dense` reads it for a number of rows."""
+    return pack(weight) if rows > FEW_ROWS else weight.contiguous()
 
 
-def dense(data: torch.Tensor, layers: Sequence[DenseLayer]) -> torch.Tensor:
+DenseLayer = tuple[tuple[int, int], torch.Tensor, "torch.Tensor | None", bool]
+"""Numbers of output and input features, weight, bias, and True to apply relu.
+
+The weight is packed, or for at most `FEW_ROWS` rows contiguous.
+"""
+
+
+def dense(data: torch.Tensor, layers: Iterable[DenseLayer]) -> torch.Tensor:
     """Run a chain of dense layers without recording a gradient.
 
     Args:
-        data: (rows, features), contiguous; all float32 on the CPU.
+        data: (rows, features) or (samples, rows, features), whose features are contiguous; all float32 on the CPU.
     """
-    result = data.new_empty(len(data), layers[-1][0])
-    arguments = [len(data), data.data_ptr(), result.data_ptr(), torch.get_num_threads()]
-    for units, features, packed, bias, rectified in layers:
-        arguments += units, features, packed.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
-    kernels().dense(*arguments)
-    return result
+    return run_dense(data, numbers_of(layers))
 
 
-# Products of a few samples with a dense layer's weight by the native extension.
-#
-# They are bound by reading the weight from memory. MKL reads it at half of the memory bandwidth, with one thread, and
-# again for every one or two further samples.
-
-_MAX_ROWS = 4
-"""Maximum number of rows of the kernel."""
-_MIN_WEIGHT = 2**16
-"""Size of a weight below which the overhead of calls dominates."""
-_MIN_DEPTH = 128
-"""Length of a weight's row below which summing up the vectors takes too long."""
+def numbers_of(layers: Iterable[DenseLayer]) -> list[int]:
+    """Return layers as `run_dense` takes them; they must stay alive."""
+    numbers: list[int] = []
+    for size, weight, bias, rectified in layers:
+        numbers += *size, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    return numbers
 
 
-def use_few_rows_kernel(rows: int, columns: int, depth: int) -> bool:
-    """Return True if the kernel exists and is the fastest for this size."""
-    return (
-        0 < rows <= _MAX_ROWS
-        and depth >= _MIN_DEPTH
-        and columns * depth >= _MIN_WEIGHT
-        and hasattr(kernels(), "multiply_few_rows")
-    )
-
-
-def has_few_rows(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Return True if ``left @ right.T`` without gradient should use `multiply_few_rows`."""
-    return (
-        left.dim() == 2
-        and right.dim() == 2
-        and use_few_rows_kernel(left.shape[0], right.shape[0], right.shape[1])
-        and are_float32_cpu(left, right)
-    )
-
-
-def multiply_few_rows(
-    left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Return ``left @ right.T + bias`` without recording a gradient.
-
-    Args:
-        left: (rows, depth), with sizes of `use_few_rows_kernel`; all float32 on the CPU.
-        right: (columns, depth).
-        bias: (columns,), or None.
-    """
-    (rows, depth), columns = left.shape, right.shape[0]
-    # `F.linear` raises errors, and supports transposed weights
-    if not shapes_match(left, right, bias) or right.stride(1) != 1:
-        return F.linear(left, right, bias)
-    left = left if left.stride(1) == 1 else left.contiguous()
-    bias = None if bias is None else bias.contiguous()
-    result = left.new_empty(rows, columns)
-    kernels().multiply_few_rows(
-        *(rows, columns, depth, left.data_ptr(), left.stride(0), right.data_ptr(), right.stride(0)),
-        *(0 if bias is None else bias.data_ptr(), result.data_ptr(), torch.get_num_threads()),
-    )
+def run_dense(data: torch.Tensor, numbers: list[int]) -> torch.Tensor:
+    """Run layers; see `dense`."""
+    shape, strides = data.shape, data.stride()
+    samples, sample_gap = (shape[0], strides[0]) if len(shape) == 3 else (1, 0)
+    result = data.new_empty(*shape[:-1], numbers[-5])
+    where = samples, shape[-2], data.data_ptr(), sample_gap, strides[-2], result.data_ptr()
+    kernels().dense(*where, torch.get_num_threads(), *numbers)
     return result
 
 
@@ -278,8 +260,6 @@ def fastest_kernel(rows: int, columns: int, depth: int) -> Callable[..., torch.T
     """Return the fastest function for ``left @ right.T + bias`` with `torch.no_grad`, float32 on the CPU."""
     if use_kernel(rows, columns, depth):
         return multiply
-    if use_few_rows_kernel(rows, columns, depth):
-        return multiply_few_rows
     return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
 
 
@@ -346,8 +326,6 @@ def _fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
     """Return ``data @ weight.T + bias`` by the fastest kernel, without recording a gradient."""
     if fits_kernel(data, weight):
         return multiply(data, weight, bias)
-    if has_few_rows(data, weight):
-        return multiply_few_rows(data, weight, bias)
     if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)

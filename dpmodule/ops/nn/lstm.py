@@ -17,10 +17,13 @@ from torch.autograd.function import once_differentiable
 
 from ..._core import torch_private
 from ..tracing import is_tracing
-from .linear import fastest_product, is_float32_cpu, kernels, linear, use_kernel
+from .linear import fastest_product, is_float32_cpu, kernels, linear
 
-_MAX_WORK = 2**14
-"""Multiplications per step of the recurrence from which oneDNN may be as fast; the gates cost as much as 16 units."""
+_MAX_WORK, _MAX_PREDICTED = 2**14, 2**18
+"""Multiplications per step of the recurrence from which oneDNN may be as fast; the gates cost as much as 16 units.
+
+Without gradient oneDNN packs the weights in every call.
+"""
 
 MaybeTensor = torch.Tensor | None
 
@@ -31,7 +34,7 @@ def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[t
         return False
     rows, units = x.shape[1], weights[1].shape[1]
     return (
-        rows * units * max(units, 16) <= _MAX_WORK
+        rows * units * max(units, 16) <= (_MAX_WORK if torch.is_grad_enabled() else _MAX_PREDICTED)
         and x.numel() > 0
         and begin[0].shape == begin[1].shape == (rows, units)
         and all(weight.shape[0] == 4 * units for weight in weights)
@@ -51,12 +54,13 @@ class _SequenceLayout:
 
     __slots__ = ("_by_row", "_rows", "_steps", "sizes", "states")
 
-    def __init__(self, x: torch.Tensor, units: int) -> None:
+    def __init__(self, x: torch.Tensor, units: int, turned: bool) -> None:
         steps, rows, _ = x.shape
         self._steps, self._rows = steps, rows
         self.states = steps * rows, units
         self._by_row = rows > 1 and x.stride(0) < x.stride(1)
-        self.sizes = (steps, rows, units, 1, steps) if self._by_row else (steps, rows, units, rows, 1)
+        step, row = (1, steps) if self._by_row else (rows, 1)
+        self.sizes = steps, rows, units, -step if turned else step, row
 
     def flat(self, x: torch.Tensor) -> torch.Tensor:
         """Return a sequence (T, N, F) as contiguous (T * N, F)."""
@@ -84,9 +88,10 @@ def _forward_fused(
     w_state: torch.Tensor,
     b_in: MaybeTensor,
     b_state: MaybeTensor,
+    turned: bool,
 ) -> Results:
     """Run the recurrence and the input projection in one call; the parameters are contiguous."""
-    layout = _SequenceLayout(x, hidden.shape[1])
+    layout = _SequenceLayout(x, hidden.shape[1], turned)
     data = layout.flat(x)
     states, last, last_cell = (
         data.new_empty(layout.states),
@@ -117,9 +122,10 @@ def _forward(
     w_state: torch.Tensor,
     b_in: MaybeTensor,
     b_state: MaybeTensor,
+    turned: bool,
 ) -> tuple[Results, _SequenceLayout, tuple[MaybeTensor, ...]]:
     """Run the recurrence; return the results, the layout, and the tensors saved for backward."""
-    layout = _SequenceLayout(x, hidden.shape[1])
+    layout = _SequenceLayout(x, hidden.shape[1], turned)
     hidden, cell, w_state = hidden.contiguous(), cell.contiguous(), w_state.contiguous()
     data = layout.flat(x)
     gates = linear(data, w_in, b_in)
@@ -138,7 +144,7 @@ def _state_gradient(last: MaybeTensor, like: torch.Tensor) -> torch.Tensor:
 
 
 class _Lstm(torch.autograd.Function):
-    """LSTM; takes data, both begin states, both weights, and both biases or None."""
+    """LSTM; takes data, both begin states, both weights, both biases or None, and the direction."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Results:
@@ -166,30 +172,23 @@ class _Lstm(torch.autograd.Function):
             fastest_product(turned, before.t()) if wants[4] else None,
             for_bias if wants[5] else None,
             for_bias if wants[6] else None,
+            None,
         )
 
 
 _apply: Callable[..., Results] = _Lstm.apply
 
 
-def _use_fused_forward(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
-    """Return True if our own kernel is also the fastest for the input projection, and all parameters are contiguous."""
-    steps, rows, features = x.shape
-    columns = weights[0].shape[0]
-    return (
-        use_kernel(steps * rows, columns, features)
-        and weights[0].shape[1] == features
-        and all(map(torch.Tensor.is_contiguous, weights))
-    )
-
-
-def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Results:
+def small_lstm(
+    x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], turned: bool = False
+) -> Results:
     """Run an LSTM; requires `is_small`, and float32 tensors on the CPU.
 
     Args:
         x: data, (T, N, K), with at least one step.
         begin: initial hidden state and cell state, (N, H).
         weights: (4H, K), (4H, H), rows in the order input, forget, new, output; optionally both biases, (4H,).
+        turned: True to begin with the last step.
 
     Returns:
         (all hidden states (T, N, H), in the layout of the data; last hidden state (1, N, H); last cell state)
@@ -199,7 +198,8 @@ def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence
     hidden, cell = begin
     w_in, w_state, *biases = weights
     b_in, b_state = biases or (None, None)
-    if not torch.is_grad_enabled():
-        arguments = x, hidden, cell, w_in, w_state, b_in, b_state
-        return _forward_fused(*arguments) if _use_fused_forward(x, weights) else _forward(*arguments)[0]
-    return _apply(x, hidden, cell, w_in, w_state, b_in, b_state)
+    arguments = x, hidden, cell, w_in, w_state, b_in, b_state, turned
+    if torch.is_grad_enabled():
+        return _apply(*arguments)
+    fits = w_in.shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
+    return _forward_fused(*arguments) if fits else _forward(*arguments)[0]

@@ -78,6 +78,11 @@ def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tu
     return images.data_ptr(), *images.stride(), *shape, *where, rows.data_ptr()
 
 
+def fold(rows: torch.Tensor, images: torch.Tensor, grid: WindowGrid) -> None:
+    """Add windows to images by the extension, for the shapes of `unfold`; rows are contiguous."""
+    kernels().fold(*_arguments(images, grid, rows))
+
+
 class _Unfold(torch.autograd.Function):
     """Autograd function of `unfold`, by the native extension."""
 
@@ -97,8 +102,7 @@ class _Unfold(torch.autograd.Function):
             columns = rows.reshape(shape[0], -1, rows.shape[1]).transpose(1, 2)
             return F.fold(columns, shape[2:], grid.kernel, grid.dilate, grid.pad, grid.stride), None
         images = torch.empty(shape, memory_format=torch.channels_last).zero_()
-        rows = rows.contiguous()  # kept alive until the kernel, which gets only an address, has read it
-        kernels().fold(*_arguments(images, grid, rows))
+        fold(rows.contiguous(), images, grid)
         return images, None
 
 

@@ -47,6 +47,22 @@ MORE = {
     "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
     "gated": Net(lambda: S.hard_sigmoid(X, alpha=1 / 6) * X + S.sigmoid(X) * X, {"x": (3, 4)}),
     "mirrored": Net(mirrored, {"x": (3, 4)}),
+    "turned": Net(
+        lambda: S.Deconvolution(
+            S.Deconvolution(X, kernel=(3, 2), num_filter=17, stride=(2, 1)),
+            kernel=(3, 3),
+            stride=(2, 2),
+            dilate=(1, 2),
+            pad=(1, 0),
+            adj=(1, 0),
+            num_filter=2,
+            no_bias=False,
+        ),
+        {"x": (2, 32, 4, 3)},
+    ),
+    "sequences": Net(
+        lambda: S.relu(S.Convolution(X, kernel=(3,), stride=(2,), pad=(1,), num_filter=4)), {"x": (2, 3, 17)}
+    ),
     "pooled": Net(lambda: S.Pooling(S.tanh(X * 2), kernel=(2, 2), stride=(2, 2)), {"x": (2, 3, 6, 6)}),
 }
 ALL = MORE | {k: net for k, net in NETS.items() if not (net.ragged or net.random or net.types or net.below)}
@@ -135,11 +151,13 @@ def check(seed):
     return fired
 
 
-OTHERS = {"fused_convolutions", "dead_steps", "mirror", "pooled_lookups"}  # the last is for ragged data
+# only in prediction, on request, and for ragged data
+OTHERS = {"dense_layers", "fused_convolutions", "packed_deconvolutions", "sequence_convolutions"}
+OTHERS |= {"rnn_weights", "dead_steps", "mirror", "pooled_lookups"}
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("seeds", [range(250), pytest.param(range(250, 5000), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(300), pytest.param(range(300, 5000), marks=pytest.mark.slow)])
 def test_conditions_of_passes(seeds):
     fired, failures = set(), []
     for seed in seeds:

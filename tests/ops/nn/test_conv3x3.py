@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import linear
-from dpmodule.ops.nn.conv3x3 import TiledConvolution, can_convolve3x3, convolve3x3
+from dpmodule.ops.nn.conv3x3 import can_convolve3x3, convolve3x3
+from dpmodule.ops.nn.image_layers import TiledConvolution
 from helpers.arrays import numbers
 from helpers.walk import walks
 
@@ -108,7 +109,7 @@ def test_others_are_left_to_torch():
 # tiles, for prediction
 
 needs_tiles = pytest.mark.skipif(
-    not hasattr(core, "convolve") or core.convolution_block(64) == 0,
+    not hasattr(core, "run_layers") or core.convolution_block(64) == 0,
     reason="there is no kernel for this compiler or processor",
 )
 

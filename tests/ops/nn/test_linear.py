@@ -141,44 +141,41 @@ def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
     assert found.is_contiguous()
     agree(found, F.linear(left, right, bias), 1e-4)
     for rectified in (False, True):
-        packed = module.dense(left.contiguous(), [(columns, depth, module.pack(right), bias, rectified)])
+        packed = module.dense(left.contiguous(), [((columns, depth), module.pack(right), bias, rectified)])
         assert torch.equal(packed, found.relu() if rectified else found)
 
 
 @needs_kernels
 def test_tensors_of_other_strides():
     left, right, bias = numbers(20, 800)[::5, ::2], numbers(60, 1200)[:, ::3], numbers(120)[::2]
-    for multiply, weight in ((module.multiply, right), (module.multiply_few_rows, right.contiguous())):
-        agree(multiply(left, weight, bias), F.linear(left, weight, bias), 1e-4)
-    agree(module.multiply_few_rows(left, right, bias), F.linear(left, right, bias), 1e-4)
+    for weight in (right, right.contiguous()):
+        agree(module.multiply(left, weight, bias), F.linear(left, weight, bias), 1e-4)
 
 
 @needs_kernels
 def test_the_sizes_of_every_kernel(monkeypatch):
-    few = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
-    few |= {(1, 127, 512): False, (1, 20000, 127): False}
-    many = {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
-    layers = [(128, 784), (64, 128), (10, 64)]
-    packed = [(256, layers, True), (7, layers, False), (512, layers, False)]
-    packed += [(8, [(8, 8)] * 16, True), (8, [(8, 8)] * 17, False)]
-    assert {sizes: module.use_few_rows_kernel(*sizes) for sizes in few} == few
+    many = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
+    many |= {(1, 127, 512): False, (1, 20000, 127): False}
+    many |= {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
+    packed = {(3, 2, 5): "native", (5, 10, 64): "native", (8, 1024, 1024): "native", (600, 8, 64): ""}
+    packed |= dict.fromkeys([(100, 1024, 1024), (9000, 64, 64)], "onednn" if HAS_ONEDNN else "")
     assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
-    assert all(module.use_packed_kernel(*given) == wanted for *given, wanted in packed)
+    assert {sizes: module.packed_kernel(*sizes) for sizes in packed} == packed
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
-    assert not module.use_packed_kernel(256, layers)
+    assert not module.packed_kernel(3, 2, 5)
 
 
 @needs_kernels
 def test_the_tensors_of_every_kernel():
     left, right, few, wide = numbers(64, 64), numbers(64, 64, seed=1), numbers(2, 300), numbers(300, 300)
     assert module.fits_kernel(left, right)
-    assert module.has_few_rows(few, wide)
+    assert module.fits_kernel(few, wide)
     for other in (left.double(), left.half(), left.view(64, 8, 8), left.to("meta")):
         assert not module.fits_kernel(other, right)
     for pair in ((few.double(), wide.double()), (few[0], wide), (few, wide.to_sparse())):
-        assert not module.has_few_rows(*pair)
+        assert not module.fits_kernel(*pair)
     seen = []
     torch.vmap(lambda x: seen.append(module.fits_kernel(x, right)) or x)(torch.zeros(2, 64, 64))
     assert seen == [False]

@@ -112,6 +112,9 @@ def decided(rows, units, steps=7, dtype=torch.float32, device="cpu"):
 def test_sizes_types_and_shapes_decide(monkeypatch):
     assert decided(4, 16) and decided(4, 16, steps=1000) and decided(1, 128)  # noqa: PT018
     assert not any([decided(1, 129), decided(256, 8), decided(0, 16)])
+    with torch.no_grad():
+        assert decided(16, 128)
+        assert not decided(16, 129)
     assert not decided(4, 16, dtype=torch.float64)
     assert not decided(4, 16, device="meta")
     for name in NAMES:

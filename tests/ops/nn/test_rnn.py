@@ -138,16 +138,31 @@ def test_limits_of_the_cell_state_are_ignored_with_a_warning():
     np.testing.assert_array_equal(found, run("RNN", *given, **attrs("lstm")))
 
 
-@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, False), (1, True)])
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, False), (2, True)])
 def test_small_lstms_run_by_our_own_kernel(layers, bidirectional, monkeypatch):
     calls, own = [], rnn_module.small_lstm
-    monkeypatch.setattr(rnn_module, "small_lstm", lambda *given: calls.append(given) or own(*given))
+    monkeypatch.setattr(
+        rnn_module, "small_lstm", lambda *given, **more: calls.append(given) or own(*given, **more)
+    )
     given = inputs("lstm", layers, bidirectional, "float32")
     found = run("RNN", *given, **attrs("lstm", layers, bidirectional))
     wide = run("RNN", *(each.astype("f8") for each in given), **attrs("lstm", layers, bidirectional))
     np.testing.assert_allclose(found, wide, 1e-5, 1e-6)
-    one_layer = (layers, bidirectional) == (1, False)
-    assert len(calls) == (one_layer and hasattr(native.core, "lstm_forward"))
+    assert len(calls) == (layers * (1 + bidirectional) if hasattr(native.core, "lstm_forward") else 0)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "lstm"])
+def test_gradients_of_layers_and_directions_are_those_of_torch(mode, monkeypatch):
+    given = inputs(mode, 2, True)
+    found = []
+    for kernel in (rnn_module.sequence_kernel, lambda *args: None):
+        monkeypatch.setattr(rnn_module, "sequence_kernel", kernel)
+        tensors = [torch.from_numpy(each).requires_grad_() for each in given]
+        outputs = call("RNN", *tensors, **attrs(mode, 2, True, state_outputs=True))
+        sum((each * each).sum() for each in outputs).backward()
+        found.append([each.detach() for each in (*outputs, *(tensor.grad for tensor in tensors))])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, 1e-6, 1e-9)
 
 
 @pytest.mark.gpu

@@ -5,11 +5,12 @@ results are still in registers, and weights are packed in the kernel's order (se
 convolutions reorder the weights in every call and use a slower library for small batches of 1x1 convolutions: with a
 batch of 1, ResNet-50 takes half the time.
 
-The kernel is the native extension's where it is faster (see `ops/nn/conv3x3.py`), and several such convolutions in a
-row run in one call (see `run`); otherwise it is oneDNN's.
+The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings,
+sums, gates, concatenations, which are written in place, and dense layers. torch runs a convolution for which its kernel
+is not the fastest (see `ops/nn/image_layers.py`), by oneDNN.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
-NaN, and therefore run separately over the results.
+NaN, which oneDNN cannot.
 
 Memory: a copy of the weights of every convolution that predicts twice or more, until they change; with oneDNN one copy
 per image size, at most four. The environment variable DPMODULE_ONEDNN=0 disables the pass.
@@ -28,48 +29,19 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from ...lowering import Lowered, Step
 from .. import converts_layout
-from ..gated_activations import GatedActivation
 from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
-from .run import ConvolutionRun, runs
+from .layers import activation as activation_of
+from .run import ImageRun, runs
 
-__all__ = ["ConvolutionRun", "FusedConvolution", "fused_convolutions", "runs"]
+__all__ = ["ImageRun", "FusedConvolution", "fused_convolutions", "runs"]
 
-_BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
-_KEEPS_NAN: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] = {
-    "clip": lambda a: lambda x: x.clamp_(a.a_min, a.a_max),
-    "relu": lambda a: torch.relu_,
-}
-_GATED = {"hardswish": "hardswish", "silu": "swish"}
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
 _FRESH = frozenset({"BatchNorm", "Concat", "Convolution", "Pooling", *_SUMS})
 """Operators whose result owns its memory, and which no pass moves."""
-
-
-def _activation(low: Lowered, step: Step) -> Activation | None:
-    """Return a step as oneDNN's activation; None for an activation that oneDNN lacks, and for other steps."""
-    op, a = low.operator(step)
-    if op is None or step.takes_env:
-        return None
-    if isinstance(step.function, GatedActivation):
-        return Activation(step.function, _GATED[step.function.name])
-    if op.name == "clip" and a.a_min > a.a_max:
-        return None
-    if op.name in _KEEPS_NAN:  # oneDNN would turn NaN into numbers
-        return Activation(step.function, "none", over=_KEEPS_NAN[op.name](a))
-    kind = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
-    if kind in _BY_NAME:
-        return Activation(step.function, kind)
-    if kind == "leaky":
-        return Activation(step.function, "leaky_relu", (a.slope,))
-    if kind == "gelu":
-        return Activation(step.function, "gelu", (), "none")
-    return None
 
 
 def _is_convolution(low: Lowered, step: Step) -> bool:
@@ -124,7 +96,7 @@ class _Chain:
         if step is not None and summed:
             self._sum(step)
             step = self._next()
-        activation = _activation(low, step) if step is not None else None
+        activation = activation_of(low, step) if step is not None else None
         may_sum = not summed or (activation is not None and activation.name in ("none", "relu"))
         if (
             step is not None

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import torch
 
 from ...._core import torch_private
-from ....ops.nn.conv3x3 import ConvolutionSizes, TiledConvolution
+from ....ops.nn.image_layers import NO_FUNCTION, ConvolutionSizes, Function, TiledConvolution
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.shapes import prod
 from ....ops.spec import Env
-from ...packed_weights import cached, packed
+from ...packed_weights import packed
 from ..channels_last import restride
 
 Tensor = torch.Tensor
@@ -39,6 +39,7 @@ class Activation:
     Attributes:
         name: oneDNN's name; "none" for a function that oneDNN lacks.
         over: in-place version of a function that oneDNN lacks.
+        native: the extension's function; None if it lacks it.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -46,6 +47,7 @@ class Activation:
     numbers: tuple[float, ...] = ()
     algorithm: str = ""
     over: Callable[[Tensor], Tensor] | None = None
+    native: Function | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,19 @@ class BatchNorm:
 
     run: Callable[..., Any]
     a: Any
+
+    def factors(self, vectors: Tensors, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the factor and the summand of each channel.
+
+        Args:
+            vectors: gamma (ignored if it is fixed), beta, mean and variance.
+            bias: summand before the normalisation.
+        """
+        beta, mean, variance = vectors[-3:]
+        scale = (variance + self.a.eps).rsqrt_()
+        if not self.a.fix_gamma:
+            scale.mul_(vectors[0])
+        return scale, beta - (mean if bias is None else mean - bias) * scale
 
 
 class FusedConvolution:
@@ -95,7 +110,7 @@ class FusedConvolution:
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
         self.writes_gamma = norm is not None and norm.a.fix_gamma
         kept = (norm.a.eps, norm.a.fix_gamma) if norm is not None else ()
-        self._kind = ("convolution", *map(tuple, self._geometry[:3]), self._groups, self._has_bias, kept)
+        self.kind = ("convolution", *map(tuple, self._geometry[:3]), self._groups, self._has_bias, kept)
         self._unary: tuple[Any, ...] = ("none", [], "")
         if activation is not None:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
@@ -105,6 +120,7 @@ class FusedConvolution:
             a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
         )
         self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
+        self.native = NO_FUNCTION if activation is None else activation.native
         self._known: dict[Any, ConvolutionSizes] = {}
         self.sums = adds is not None
         self.overwrites = False  # True if the sum may overwrite the other summand
@@ -174,19 +190,26 @@ class FusedConvolution:
         return known
 
     @property
-    def tiles(self) -> bool:
-        """True if the extension's kernel computes everything, for data of suitable sizes."""
-        over = self._activation is not None and self._activation.over is not None
-        return self._may_tile and self.tiled.fills_tiles and not over
+    def is_depthwise(self) -> bool:
+        """True if each channel is convolved with one filter."""
+        return bool(self._groups == self._filters > 1)
 
     def trains(self, env: Env) -> bool:
         """Return True if the normalisation uses the batch's statistics."""
         return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
 
-    def kept(self, sources: Tensors, channels: int) -> tuple[Tensor, Tensor] | None:
-        """Return packed weight and bias for the extension's kernel; None if they are not cached."""
-        packs: tuple[Tensor, Tensor] | None = cached(self._kind, self.read(sources), channels)
-        return packs or None
+    def pack(self, sources: Tensors, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | tuple[()]:
+        """Return weight and bias for the extension's kernels, for data of a shape; () if they are unsuitable."""
+        parameters = self._folded(sources)
+        if not parameters:
+            return ()
+        weight, bias = parameters
+        if not self.is_depthwise:
+            return self.tiled.pack(weight, bias, shape[1])
+        if weight.shape != (shape[1], 1, *self._kernel):
+            return ()
+        bias = weight.new_zeros(self._filters) if bias is None else bias
+        return weight.flatten(1).t().contiguous(), bias.contiguous()
 
     def gamma(self, sources: Tensors) -> Tensor | None:
         """Return the value that the normalisation writes to its gamma; None if it does not write it."""
@@ -211,21 +234,21 @@ class FusedConvolution:
         # oneDNN's order depends on the image size, and a weight in another order is slow
         detail = shape[1] if tiles else shape[2:]
         parameters: _Parameters | None = packed(
-            self._kind, read, lambda: self._packed(sources, shape, tiles), detail
+            self.kind, read, lambda: self._packed(sources, shape, tiles), detail
         )
         if parameters is not None:
             return parameters
         # oneDNN has several layouts for groups, which round differently: always use the packed one, for equal results
         return self._packed(sources, shape, tiles) if tiles or self._groups > 1 else self._folded(sources)
 
-    def _packed(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
+    def _packed(self, sources: Tensors, shape: tuple[int, ...], tiles: bool) -> _Parameters:
         """Return weight and bias packed for data of a shape; () if unsuitable."""
+        if tiles:
+            return self.pack(sources, shape)
         parameters = self._folded(sources)
         if not parameters:
             return ()
         weight, bias = parameters
-        if tiles:
-            return self.tiled.pack(weight, bias, shape[1])
         return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
 
     def _folded(self, sources: Tensors) -> _Parameters:
@@ -235,11 +258,7 @@ class FusedConvolution:
         weight, bias = sources[0], sources[1] if self._has_bias else None
         if self._norm is None:
             return weight, bias
-        gamma, beta, mean, variance = sources[-4:]
-        scale = (variance + self._norm.a.eps).rsqrt_()
-        if not self._norm.a.fix_gamma:
-            scale.mul_(gamma)
-        shift = beta - (mean if bias is None else mean - bias) * scale
+        scale, shift = self._norm.factors(sources[-4:], bias)
         return weight * scale.view(-1, 1, 1, 1), shift
 
     def _one_by_one(

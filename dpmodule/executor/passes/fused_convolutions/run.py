@@ -1,58 +1,69 @@
-"""Consecutive convolutions in one call of the extension's kernel, without torch's overhead for each."""
+"""Consecutive layers for images in one call of the extension, without torch's overhead for each."""
 
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
 from ...._core import torch_private
+from ....ops.nn.image_layers import NO_FUNCTION, has_kernels, layer_row
 from ....ops.nn.linear import kernels
 from ....ops.spec import Env
-from ...lowering import Step
+from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
-from .call import FusedConvolution, is_plain
+from .call import is_plain
+from .layers import Layer, Shape, Shapes, dense, layer_of, with_activations
 
 Tensor = torch.Tensor
-Tensors = Sequence[Tensor]
-Shape = tuple[int, ...]
 
 _MAX_PLANS = 64
+_LINE = 16
+"""Numbers in a cache line, at which memory of results begins."""
+_ARENA = -1
 
 
-class _FusedLayer(NamedTuple):
-    """A convolution of a run.
+def _image(shape: Shape) -> Shape:
+    """Return a shape with four axes."""
+    return shape if len(shape) == 4 else (*shape, 1, 1)
 
-    Attributes:
-        data, sources, other, result: numbers of these values in the program; `other` is None without a sum.
-        gamma: number of the value that the normalisation writes to its gamma; None if it does not write it.
-    """
 
-    call: FusedConvolution
-    data: int
-    sources: list[int]
-    other: int | None
-    result: int
-    gamma: int | None
+def _format(axes: int) -> torch.memory_format:
+    return torch.channels_last if axes == 4 else torch.contiguous_format
+
+
+def _empty(shape: Shape) -> Tensor:
+    return torch.empty(shape, dtype=torch.float32, memory_format=_format(len(shape)))
 
 
 class _Plan(NamedTuple):
-    """Buffers of a run's results, for given image sizes."""
+    """The calls for given shapes.
 
-    shapes: list[Shape]
-    rows: bytes
-    channels: list[int]
-    buffers: dict[int, int]
+    Attributes:
+        parts: arguments of the layers that run in one call, or one layer that torch runs.
+        slots: memory of the extension's operands: a value with a tensor of its own or `_ARENA`, and the first byte.
+        packs: layers with parameters that the extension runs, and the shape of their data.
+        own: shapes of the extension's results that have a tensor of their own.
+        arena: numbers in the memory of all its other results.
+    """
+
+    parts: list[bytes | Layer]
+    slots: list[tuple[int, int]]
+    packs: list[tuple[Layer, Shape]]
+    own: Shapes
+    arena: int
 
 
 class _Packs(NamedTuple):
-    """Weak references to the packed weights and biases of all convolutions."""
+    """Weak references to the packed weights and biases of a plan."""
 
+    plan: _Plan
     sources: TensorVersions
-    channels: list[int]
     tensors: list[weakref.ref[Tensor]]
     addresses: list[int]
 
@@ -62,162 +73,299 @@ class _Packs(NamedTuple):
         return tensors if len(tensors) == len(self.tensors) else None
 
 
-def _layer(step: Step) -> _FusedLayer:
-    call: Any = step.function
-    sources, rest = step.inputs[1:], None
-    if call.sums:
-        *sources, rest = sources
-    gamma = step.outputs[1] if call.writes_gamma else None
-    return _FusedLayer(call, step.inputs[0], sources, rest, step.outputs[0], gamma)
+class _Planner:
+    """Makes the plan of a run for given shapes.
+
+    Results that only the extension reads and writes share an arena. The operands of a concatenation are computed in its
+    memory.
+    """
+
+    def __init__(self, layers: list[Layer], images: list[int], outputs: list[int], shapes: Shapes) -> None:
+        self._layers, self._shapes = layers, shapes
+        self._flat = {layer.result: layer.images[0] for layer in layers if layer.kind == "flat"}
+        self._native = [self._is_native(layer, outputs) for layer in layers]
+        by_torch = [layer for layer, native in zip(layers, self._native) if not native]
+        self._own = {*images, *outputs, *(n for layer in by_torch for n in (*layer.images, layer.result))}
+        self._places = self._concatenations()
+        self._offsets: dict[int, int] = {}
+        self._slots: dict[tuple[int, int], int] = {}
+        self._packs: list[tuple[Layer, Shape]] = []
+        self._first_slot = 1 + 2 * sum(
+            native and bool(layer.sources) for layer, native in zip(layers, self._native)
+        )
+
+    def plan(self) -> _Plan:
+        """Return the plan."""
+        size = self._place_in_arena()
+        parts: list[bytes | Layer] = []
+        own: Shapes = {}
+        for layer, native in zip(self._layers, self._native):
+            if not native:
+                parts.append(layer)
+                continue
+            if layer.result in self._own:
+                own[layer.result] = self._shapes[layer.result]
+            row = b"".join(self._rows(layer))
+            if parts and isinstance(parts[-1], bytes):
+                parts[-1] += row
+            else:
+                parts.append(row)
+        return _Plan(parts, list(self._slots), self._packs, own, size)
+
+    def _is_native(self, layer: Layer, outputs: list[int]) -> bool:
+        shapes = self._shapes
+        data = shapes[layer.images[0]]
+        if layer.kind == "dense":
+            return dense(layer.a.num_hidden, self._window(layer)).is_faster(
+                self._dense_sizes(layer), in_run=True
+            )
+        if layer.kind == "flat":
+            if len(shapes[layer.result]) != 2:
+                return False
+            readers = [each for each in self._layers if layer.result in each.images]
+            return len(data) == 4 and (
+                prod(data[2:]) == 1
+                or (
+                    layer.result not in outputs
+                    and all(each.kind == "dense" and self._is_native(each, outputs) for each in readers)
+                )
+            )
+        if layer.kind == "concat":
+            return all(len(shapes[n]) == 4 for n in layer.images)
+        return len(data) in (2, 4) and layer.is_native(shapes)
+
+    def _source(self, layer: Layer) -> int:
+        """Return the value that a layer reads, before it was flattened."""
+        value = layer.images[0]
+        return self._flat.get(value, value) if layer.kind == "dense" else value
+
+    def _window(self, layer: Layer) -> tuple[int, int]:
+        _, _, height, width = _image(self._shapes[self._source(layer)])
+        return height, width
+
+    def _dense_sizes(self, layer: Layer) -> Any:
+        return dense(layer.a.num_hidden, self._window(layer)).sizes(_image(self._shapes[self._source(layer)]))
+
+    def _concatenations(self) -> dict[int, tuple[int, int]]:
+        """Return the concatenation, and the first channel in it, of each value that is computed in its memory."""
+        places: dict[int, tuple[int, int]] = {}
+        made = {layer.result for layer, native in zip(self._layers, self._native) if native}
+        for layer, native in zip(self._layers, self._native):
+            if native and layer.kind == "concat":
+                first = 0
+                for n in layer.images:
+                    if n in made and n not in self._own and n not in places:
+                        places[n] = layer.result, first
+                    first += self._shapes[n][1]
+        return places
+
+    def _place(self, value: int) -> tuple[int, int]:
+        """Return the value that owns a value's memory, and the first channel in it."""
+        first = 0
+        while value in self._places:
+            value, more = self._places[value]
+            first += more
+        return value, first
+
+    def _place_in_arena(self) -> int:
+        """Find the first number of each result in the arena; return the arena's size."""
+        spans: dict[int, list[int]] = {}
+        for at, layer in enumerate(self._layers):
+            for n in (layer.result, *layer.images, self._source(layer)):
+                owner = self._place(n)[0]
+                if owner not in self._own:
+                    spans.setdefault(owner, [at, at])[1] = at
+        size = 0
+        taken: list[tuple[int, int, int]] = []  # last layer, begin, end
+        for n, (first, last) in sorted(spans.items(), key=lambda item: item[1][0]):
+            taken = [each for each in taken if each[0] >= first]
+            length = -(-prod(self._shapes[n]) // _LINE) * _LINE
+            begin = 0
+            for _, low, high in sorted(taken, key=lambda each: each[1]):
+                if begin + length <= low:
+                    break
+                begin = max(begin, high)
+            self._offsets[n] = begin
+            taken.append((last, begin, begin + length))
+            size = max(size, begin + length)
+        return size
+
+    def _slot(self, value: int, channel: int = 0) -> tuple[int, int]:
+        """Return the index of the address of a value's channel, and the value's numbers per pixel."""
+        owner, first = self._place(value)
+        channel += first
+        memory = (
+            (owner, 4 * channel) if owner in self._own else (_ARENA, 4 * (self._offsets[owner] + channel))
+        )
+        at = self._slots.setdefault(memory, len(self._slots))
+        return self._first_slot + at, _image(self._shapes[owner])[1]
+
+    def _rows(self, layer: Layer) -> Iterator[bytes]:
+        """Yield the arguments of a layer."""
+        kind, images, shapes = layer.kind, layer.images, self._shapes
+        if kind == "concat":
+            channel = 0
+            for n in images:
+                if self._places.get(n) != (layer.result, channel):
+                    yield self._row(layer, "copy", [n], channel)
+                channel += shapes[n][1]
+        elif kind == "flat":
+            if prod(shapes[images[0]][2:]) == 1:
+                yield self._row(layer, "copy", images)
+        elif kind == "scale" and prod(shapes[images[0]][2:]) == 1:
+            yield self._row(layer, kind, images[::-1])
+        elif kind == "dense":
+            yield self._row(layer, "convolution", [self._source(layer)])
+        else:
+            yield self._row(layer, kind, images)
+
+    def _row(self, layer: Layer, kind: str, images: list[int], channel: int = 0) -> bytes:
+        data, result = (_image(self._shapes[n]) for n in (images[0], layer.result))
+        axes = self._dense_sizes(layer).axes if layer.kind == "dense" else layer.windows(data, result)
+        filters, block = data[1], 0
+        if kind == "pooling":
+            kind, block = (
+                ("max", 0) if layer.a.pool_type == "max" else ("mean", layer.a.count_include_pad is not False)
+            )
+        elif layer.is_depthwise:
+            kind = "depthwise"
+        elif kind == "convolution":
+            filters, block = result[1], kernels().convolution_block(result[1])
+        weight = bias = other = other_gap = 0
+        if layer.sources:
+            self._packs.append((layer, data))
+            weight, bias = 2 * len(self._packs) - 1, 2 * len(self._packs)
+        (at, gap), (to, result_gap) = self._slot(images[0]), self._slot(layer.result, channel)
+        if len(images) > 1:
+            other, other_gap = self._slot(images[1])
+        counts, gaps = (data[0], data[1], filters), (gap, other_gap, result_gap)
+        function = layer.function or NO_FUNCTION
+        return layer_row(kind, counts, axes, int(block), function, gaps, (at, weight, bias, other, to))
 
 
-def _read(layer: _FusedLayer) -> list[int]:
-    return [layer.data] if layer.other is None else [layer.data, layer.other]
+class ImageRun:
+    """Some consecutive layers.
 
-
-class ConvolutionRun:
-    """Some consecutive fused convolutions.
-
-    The operands of all of them are checked before the first one runs, and values that only they read share buffers. If
-    an operand is not supported, they run one by one. They also do until all of their weights are packed.
+    The operands of all of them are checked before the first one runs. If an operand is not supported, they run one by
+    one.
 
     Attributes:
         inputs: numbers of the values that they read and do not compute.
     """
 
-    def __init__(self, steps: Sequence[Step], outputs: list[int]) -> None:
+    def __init__(self, layers: list[Layer], outputs: list[int]) -> None:
         self.outputs = outputs
-        self._layers = list(map(_layer, steps))
-        made = {layer.result for layer in self._layers}
-        read = [n for layer in self._layers for n in _read(layer)]
-        self._last = {n: at for at, layer in enumerate(self._layers) for n in _read(layer)}
+        self._layers = layers
+        made = {layer.result for layer in layers}
+        read = [n for layer in layers for n in layer.images]
         self._images = [n for n in dict.fromkeys(read) if n not in made]
-        sources = [n for layer in self._layers for n in layer.sources]
+        sources = [n for layer in layers for n in layer.sources]
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
-        read = [n for layer in self._layers for n in layer.call.read(layer.sources)]
         self._positions = {n: at for at, n in enumerate(self.inputs)}
-        self._read = [self._positions[n] for n in dict.fromkeys(read)]
-        self._gammas = {layer.gamma: layer for layer in self._layers if layer.gamma is not None}
+        self._read = [self._positions[n] for n in dict.fromkeys(n for layer in layers for n in layer.read())]
+        self._gammas = {layer.gamma: layer for layer in layers if layer.gamma is not None}
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
-        """Return the outputs; None if the convolutions must run one by one."""
+        """Return the outputs; None if the layers must run one by one."""
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled():
             return None
-        if env.is_train and any(layer.call.trains(env) for layer in self._layers):
+        if env.is_train and any(layer.trains(env) for layer in self._layers):
             return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
-        plan = self._plan(tuple([image.shape for image in images]))
+        plan = self._plan(tuple([image.shape for image in images]), inputs)
         if plan is None:
             return None
-        weights = self._weights(inputs, plan.channels)
+        weights = self._weights(inputs, plan)
         if weights is None:
             return None
         parameters, addresses = weights
-        innermost = torch.channels_last
-        tensors = [image.contiguous(memory_format=innermost) for image in images]
-        tensors += [torch.empty(s, dtype=torch.float32, memory_format=innermost) for s in plan.shapes]
-        buffer_addresses = [tensor.data_ptr() for tensor in tensors]
-        kernels().convolve(plan.rows, torch.get_num_threads(), 0, *addresses, *buffer_addresses)
-        del parameters  # kept alive during the call
-        return [self._output(n, plan, tensors, inputs) for n in self.outputs]
+        arena = torch.empty(plan.arena)
+        tensors = {
+            n: image.contiguous(memory_format=_format(image.dim())) for n, image in zip(self._images, images)
+        }
+        tensors.update({n: _empty(shape) for n, shape in plan.own.items()})
+        begins = {n: tensor.data_ptr() for n, tensor in tensors.items()}
+        begins[_ARENA] = arena.data_ptr()
+        for part in plan.parts:
+            if isinstance(part, bytes):
+                places = [begins.get(n, 0) + byte for n, byte in plan.slots]
+                kernels().run_layers(part, torch.get_num_threads(), 0, *addresses, *places)
+            else:
+                result = self._by_torch(part, env, tensors, inputs)
+                tensors[part.result], begins[part.result] = result, result.data_ptr()
+        del parameters  # kept alive during the calls
+        return [self._output(n, tensors, inputs) for n in self.outputs]
 
-    def _output(self, n: int, plan: _Plan, tensors: Sequence[Tensor], inputs: Tensors) -> Tensor | None:
+    def _by_torch(
+        self, layer: Layer, env: Env, tensors: dict[int, Tensor], inputs: Sequence[Tensor]
+    ) -> Tensor:
+        operands = [tensors[n] if n in tensors else inputs[self._positions[n]] for n in layer.step.inputs]
+        return layer(env, operands)
+
+    def _output(self, n: int, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> Tensor | None:
         """Return an output; None for a state that is not written."""
-        if n in plan.buffers:
-            return tensors[plan.buffers[n]]
+        if n in tensors:
+            return tensors[n]
         layer = self._gammas.get(n)
-        return None if layer is None else layer.call.gamma(self._sources(layer, inputs))
+        return None if layer is None else torch.ones_like(inputs[self._positions[layer.sources[-4]]])
 
-    def _sources(self, layer: _FusedLayer, inputs: Tensors) -> list[Tensor]:
-        return [inputs[self._positions[n]] for n in layer.sources]
-
-    def _weights(self, inputs: Tensors, channels: list[int]) -> tuple[list[Tensor], list[int]] | None:
-        """Return the packed weight and bias of each convolution, and their addresses; None if some are not cached."""
+    def _weights(self, inputs: Sequence[Tensor], plan: _Plan) -> tuple[list[Tensor], list[int]] | None:
+        """Return the packed parameters, and their addresses; None if some are unsuitable."""
         read, packs = [inputs[at] for at in self._read], self._packs
-        if packs is not None and packs.channels == channels and packs.sources.match(read):
+        if packs is not None and packs.plan is plan and packs.sources.match(read):
             alive = packs.alive()
             if alive is not None:
                 return alive, packs.addresses
-        sources = TensorVersions(read)
+        versions = TensorVersions(read)
         tensors: list[Tensor] = []
-        for layer, count in zip(self._layers, channels):
-            kept = layer.call.kept(self._sources(layer, inputs), count)
-            if kept is None:
+        for layer, shape in plan.packs:
+            sources = [inputs[self._positions[n]] for n in layer.sources]
+            pack = layer.packed(sources, shape)
+            if not pack:
                 return None
-            tensors += kept
+            tensors += pack
         addresses = [tensor.data_ptr() for tensor in tensors]
-        self._packs = _Packs(sources, channels, list(map(weakref.ref, tensors)), addresses)
+        self._packs = _Packs(plan, versions, list(map(weakref.ref, tensors)), addresses)
         return tensors, addresses
 
-    def _plan(self, shapes: tuple[Shape, ...]) -> _Plan | None:
+    def _plan(self, given: tuple[Shape, ...], inputs: Sequence[Tensor]) -> _Plan | None:
         try:
-            return self._plans[shapes]
+            return self._plans[given]
         except KeyError:
             if len(self._plans) >= _MAX_PLANS:  # bounds the memory when every batch has a new size
                 self._plans.clear()
-            return self._plans.setdefault(shapes, self._planned(dict(zip(self._images, shapes))))
+            shapes = {n: tuple(inputs[at].shape) for n, at in self._positions.items()}
+            return self._plans.setdefault(given, self._planned(shapes))
 
-    def _planned(self, shapes: dict[int, Shape]) -> _Plan | None:
-        """Return the plan for image shapes; None if the kernel is not faster for all convolutions."""
-        plan = _Plan([], b"", [], {n: at for at, n in enumerate(self._images)})
-        rows: list[bytes] = []
-        free: dict[Shape, list[int]] = {}
-        first = 1 + 2 * len(self._layers)  # index of the first image's address
-        for at, layer in enumerate(self._layers):
-            sizes = layer.call.sizes(shapes[layer.data], None if layer.other is None else shapes[layer.other])
-            if sizes is None or not layer.call.tiled.is_faster(sizes):
+    def _planned(self, shapes: Shapes) -> _Plan | None:
+        """Return the plan for the shapes of the inputs; None if the layers must run one by one."""
+        for layer in self._layers:
+            shape = layer.shape(shapes)
+            if shape is None or not prod(shape):
                 return None
-            shapes[layer.result] = sizes.result
-            other = None if layer.other is None else plan.buffers[layer.other]
-            if layer.call.overwrites and other is not None:
-                result = other
-            else:
-                result = self._buffer(plan, free.get(sizes.result, []), sizes.result)
-            summand = 0 if other is None else first + other
-            indices = first + plan.buffers[layer.data], 1 + 2 * at, 2 + 2 * at, summand, first + result
-            plan.channels.append(sizes.data[1])
-            rows.append(layer.call.tiled.row(sizes, indices))
-            plan.buffers[layer.result] = result
-            for number in set(_read(layer)):
-                stays = self._last[number] > at or number in self._images or number in self.outputs
-                if not stays and plan.buffers[number] != result:
-                    free.setdefault(shapes[number], []).append(plan.buffers[number])
-        return plan._replace(rows=b"".join(rows))
-
-    def _buffer(self, plan: _Plan, free: list[int], shape: Shape) -> int:
-        """Return the index of a buffer of a shape: a free or a new one."""
-        if free:
-            return free.pop()
-        plan.shapes.append(shape)
-        return len(self._images) + len(plan.shapes) - 1
+            shapes[layer.result] = tuple(shape)
+        return _Planner(self._layers, self._images, self.outputs, shapes).plan()
 
 
-def runs(
-    steps: Sequence[Step], variables: int, kept: set[int]
-) -> Iterator[tuple[list[Step], ConvolutionRun | None]]:
-    """Yield the steps in lists, in order: runs of convolutions, and the steps between them.
-
-    A convolution that reads a variable as data is not part of a run: input data has few channels, for which the kernel
-    is not always faster. Neither is a convolution with a computed parameter.
+def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | None]]:
+    """Yield the steps in lists, in order: runs of layers with a convolution among them, and the steps between them.
 
     Args:
         kept: numbers of the values that are read outside the steps.
     """
-
-    def joins(step: Step) -> bool:
-        call = step.function
-        if not isinstance(call, FusedConvolution) or not call.tiles:
-            return False
-        return step.inputs[0] >= variables and max(_layer(step).sources) < variables
-
-    last = {number: at for at, step in enumerate(steps) for number in step.inputs}
+    readers = Counter(number for step in low.steps for number in step.inputs)
+    readers.update(kept)
+    layers = {id(step): layer_of(low, step) for step in low.steps} if has_kernels() else {}
+    last = {number: at for at, step in enumerate(low.steps) for number in step.inputs}
     end = 0
-    for joined, group in groupby(steps, joins):
+    for joined, group in groupby(low.steps, lambda step: layers.get(id(step)) is not None):
         members = list(group)
         end += len(members)
         outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
-        yield members, ConvolutionRun(members, outputs) if joined and len(members) > 1 else None
+        found = [layer for step in members if (layer := layers.get(id(step))) is not None]
+        runs_at_once = joined and len(members) > 1 and any(layer.fused for layer in found)
+        yield members, ImageRun(with_activations(found, readers), outputs) if runs_at_once else None

@@ -1,0 +1,259 @@
+"""Run dense layers in a row, with relu between them, as one call on packed weights.
+
+For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
+kernel is the native extension's, or oneDNN's for large layers. Up to four rows need no packed weights. Results differ
+by rounding.
+
+Memory: a copy of the weights of every layer that predicts more than four rows twice or more, until they change.
+
+Needs:
+    storage: dense
+    rank: data not empty; bias (units,)
+    type: float32 on the CPU for all operands; others run one by one
+    layout: any; weights of up to four rows are contiguous
+    gradients: none recorded; else operators run one by one
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._core import torch_private
+from ...ops import write_tracking
+from ...ops.nn.linear import (
+    FEW_ROWS,
+    DenseLayer,
+    dense,
+    is_float32_cpu,
+    linear,
+    numbers_of,
+    pack,
+    packed_kernel,
+    run_dense,
+)
+from ...ops.shapes import prod
+from ..lowering import Lowered, Step
+from ..packed_weights import TensorVersions, packed
+
+Tensor = torch.Tensor
+Tensors = Sequence[Tensor]
+_Plan = tuple[int, tuple[str, ...], "tuple[int, ...] | None"]
+"""Rows, the kernel of each layer or nothing, and the shape of a result that is not a matrix."""
+
+_MAX_LAYERS = 16
+_MAX_KNOWN = 8
+_MAX_PLANS = 64
+_MIN_WORK = 2**14
+"""Multiplications from which packing pays for a single layer."""
+
+
+class _KeptWeights(list["Tensor | None"]):
+    """Packed weights, with weak references."""
+
+
+class _Known(NamedTuple):
+    """Checked weights and biases. Memory that users have may get another type or shape at any time.
+
+    Attributes:
+        sizes: numbers of output and input features of each layer; empty if the kernels do not support the tensors.
+        numbers: the layers with their weights as they are, for `run_dense`.
+        packed: packs while they are kept, and the layers with them, by the kernels.
+    """
+
+    versions: TensorVersions
+    sizes: list[tuple[int, int]]
+    plans: dict[tuple[int, ...], _Plan]
+    numbers: list[int]
+    packed: dict[tuple[str, ...], tuple[weakref.ref[_KeptWeights], list[int]]]
+
+
+class DenseLayers:
+    """Dense layers in a row, each with an optional relu. Called with data, weights and biases.
+
+    Args:
+        first: function of the first layer.
+        flattens: True if all axes of the data but the first are features, else only the last.
+    """
+
+    def __init__(self, first: Callable[..., Tensor], parameters: int, flattens: bool) -> None:
+        self._functions, self.relus = [first], [False]
+        self._places = [slice(0, parameters)]
+        self.flattens = flattens
+        self._known: dict[int, _Known] = {}
+
+    def __len__(self) -> int:
+        return len(self.relus)
+
+    def add(self, function: Callable[..., Tensor], parameters: int) -> None:
+        """Append a layer."""
+        self._functions.append(function)
+        self.relus.append(False)
+        self._places.append(slice(self._places[-1].stop, self._places[-1].stop + parameters))
+
+    def add_relu(self, relu: Callable[[Tensor], Tensor]) -> None:
+        """Append relu to the last layer."""
+        layer = self._functions[-1]
+        self._functions[-1], self.relus[-1] = lambda *given: relu(layer(*given)), True
+
+    def __call__(self, data: Tensor, *parameters: Tensor) -> Tensor:
+        """Run the layers."""
+        known = self._known.get(id(parameters[0]))
+        if known is None or not known.versions.match(parameters):
+            known = self._look_at(parameters)
+        rows, kernels, shape = known.plans.get(data.shape) or self._plan(known, data.shape)
+        if (
+            not kernels
+            or not is_float32_cpu(data)
+            or torch.is_grad_enabled()
+            or torch_private.is_batched(data)
+        ):
+            for function, place in zip(self._functions, self._places):
+                data = function(data, *parameters[place])
+            return data
+        if shape is not None or not data.is_contiguous():
+            data = data.reshape(rows, known.sizes[0][1]).contiguous()
+        kept = known.packed.get(kernels)
+        packs = kept[0]() if kept is not None else None
+        if rows <= FEW_ROWS and "native" in kernels:
+            data = run_dense(data, known.numbers)
+        elif kept is not None and packs is not None:  # which stay alive during the call
+            data = run_dense(data, kept[1])
+        else:
+            data = self._pack_and_run(known, kernels, data, parameters)
+        return data if shape is None else data.view(shape)
+
+    def _look_at(self, parameters: Tensors) -> _Known:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        versions, sizes = TensorVersions(parameters), self._sizes(parameters)
+        numbers = numbers_of(zip(sizes, *self._layers(parameters), self.relus))
+        known = self._known[id(parameters[0])] = _Known(versions, sizes, {}, numbers, {})
+        return known
+
+    def _pack_and_run(
+        self, known: _Known, kernels: tuple[str, ...], data: Tensor, parameters: Tensors
+    ) -> Tensor:
+        weights, biases = self._layers(parameters)
+
+        def make() -> _KeptWeights:
+            return _KeptWeights(map(_pack, kernels, weights))
+
+        found: _KeptWeights | None = packed("dense", weights, make, kernels)
+        packs: Any = found or make()
+        layers = list(zip(known.sizes, packs, biases, self.relus))
+        if kernels.count("native") == len(kernels):
+            if found:
+                known.packed[kernels] = weakref.ref(found), numbers_of(layers)
+            return dense(data, layers)
+        for kernel, weight, layer in zip(kernels, weights, layers):
+            data = _run(kernel, data, weight, layer)
+        return data
+
+    def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
+        """Return the weights, and the biases or None."""
+        ends = [(place.start, place.stop - 1) for place in self._places]
+        return [parameters[i] for i, _ in ends], [parameters[k] if k > i else None for i, k in ends]
+
+    def _sizes(self, parameters: Tensors) -> list[tuple[int, int]]:
+        sizes: list[tuple[int, int]] = []
+        for each in parameters:
+            if not (
+                is_float32_cpu(each) and each.is_contiguous() and write_tracking.writes_are_counted(each)
+            ):
+                return []
+        for weight, *bias in (parameters[place] for place in self._places):
+            if weight.dim() != 2 or not weight.numel() or any(b.shape != weight.shape[:1] for b in bias):
+                return []
+            sizes.append((weight.shape[0], weight.shape[1]))
+        fit = all(before[0] == size[1] for before, size in itertools.pairwise(sizes))
+        return sizes if fit and not any(map(torch_private.is_batched, parameters)) else []
+
+    def _plan(self, known: _Known, shape: tuple[int, ...]) -> _Plan:
+        plan: _Plan = 0, (), None
+        sizes, count = known.sizes, prod(shape)
+        if sizes and count and (count // shape[0] if self.flattens else shape[-1]) == sizes[0][1]:
+            rows = count // sizes[0][1]
+            kernels = tuple(packed_kernel(rows, *size) for size in sizes)
+            if any(kernels) and (self.relus != [False] or rows * prod(sizes[0]) >= _MIN_WORK):
+                lead = shape[:1] if self.flattens else shape[:-1]
+                plan = rows, kernels, None if len(shape) == 2 else (*lead, sizes[-1][0])
+        if len(known.plans) >= _MAX_PLANS:
+            known.plans.clear()
+        return known.plans.setdefault(shape, plan)
+
+
+def _run(kernel: str, data: Tensor, weight: Tensor, layer: DenseLayer) -> Tensor:
+    """Run one layer."""
+    _, pack, bias, relu = layer
+    if kernel == "native":
+        return dense(data, [layer])
+    if kernel == "onednn":
+        data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
+    else:
+        data = linear(data, weight, bias)
+    return data.relu_() if relu else data
+
+
+def _pack(kernel: str, weight: Tensor) -> Tensor | None:
+    if kernel == "native":
+        return pack(weight)
+    return torch_private.onednn_packed_linear(weight) if kernel == "onednn" else None
+
+
+def is_relu(low: Lowered, step: Step) -> bool:
+    """Return True if a step is the operator relu, or the activation."""
+    op, a = low.operator(step)
+    return (
+        op is not None
+        and not step.takes_env
+        and (getattr(a, "act_type", "") if op.name == "Activation" else op.name) == "relu"
+    )
+
+
+def dense_layers(low: Lowered) -> int:
+    """Replace dense layers, together with the relu and the dense layers that are the only readers of their results.
+
+    Returns:
+        Number of replaced layers.
+    """
+    kept, held = low.kept(), low.held_by_operators()
+    readers = Counter(value for step in low.steps for value in step.inputs)
+    made: dict[int, tuple[Step, DenseLayers]] = {}
+    steps: list[Step] = []
+    count = 0
+    for step in low.steps:
+        op, a = low.operator(step)
+        steps.append(step)
+        value = step.inputs[0] if step.inputs else -1
+        before = made.get(value) if readers[value] == 1 and value not in kept else None
+        if (
+            op is not None
+            and op.name == "FullyConnected"
+            and not step.takes_env
+            and all(slot < low.num_variables for slot in step.inputs[1:])
+            and held.isdisjoint(step.inputs)
+        ):
+            count += 1
+            parameters = len(step.inputs) - 1
+            if before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS:
+                step.function = DenseLayers(step.function, parameters, a.flatten)
+                made[step.outputs[0]] = step, step.function
+                continue
+            before[1].add(step.function, parameters)
+            before[0].inputs = [*before[0].inputs, *step.inputs[1:]]
+        elif before is not None and not before[1].relus[-1] and is_relu(low, step):
+            before[1].add_relu(step.function)
+        else:
+            continue
+        steps.pop()
+        made[step.outputs[0]] = before
+        before[0].outputs, before[0].covers = step.outputs, (*before[0].covers, step.node)
+        before[0].name = "dense_layers"
+    low.steps = steps
+    return count

@@ -1,0 +1,276 @@
+"""Steps that the extension can run as layers for images, several in one call; see `run`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+from ....base import MXNetError
+from ....ops.nn.image_layers import NO_FUNCTION, Axes, Function, TiledConvolution
+from ....ops.shapes import infer_shape
+from ....ops.spec import Env
+from ...lowering import Lowered, Step
+from ...packed_weights import packed
+from ..gated_activations import GatedActivation
+from .call import Activation, BatchNorm, FusedConvolution
+
+Tensor = torch.Tensor
+Shape = tuple[int, ...]
+Shapes = dict[int, Shape]
+Pack = tuple[Tensor, Tensor] | tuple[()]
+
+_BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
+_KEEPS_NAN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
+    "clip": lambda a: lambda x: x.clamp_(a.a_min, a.a_max),
+    "relu": lambda a: torch.relu_,
+}
+_GATED = {"hardswish": "hardswish", "silu": "swish"}
+_KINDS = {
+    "BatchNorm": "affine",
+    "Concat": "concat",
+    "Flatten": "flat",
+    "FullyConnected": "dense",
+    "Pooling": "pooling",
+    "Reshape": "flat",
+    "broadcast_add": "sum",
+    "broadcast_mul": "scale",
+    "elemwise_add": "sum",
+}
+
+
+def activation(low: Lowered, step: Step) -> Activation | None:
+    """Return a step as an activation of the kernels; None for an activation that they lack, and for other steps."""
+    op, a = low.operator(step)
+    if op is None or step.takes_env or (step.covers and not isinstance(step.function, GatedActivation)):
+        return None
+    if isinstance(step.function, GatedActivation):
+        name = _GATED[step.function.name]
+        return Activation(step.function, name, native=(name, 0.0, 0.0))
+    if op.name == "clip" and a.a_min > a.a_max:
+        return None
+    if op.name in _KEEPS_NAN:  # oneDNN would turn NaN into numbers
+        limits = (0.0, torch.inf) if op.name == "relu" else (a.a_min, a.a_max)
+        return Activation(step.function, "none", over=_KEEPS_NAN[op.name](a), native=("clamp", *limits))
+    kind = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
+    if kind in _BY_NAME:
+        return Activation(step.function, kind, native=(kind, 0.0, 0.0))
+    if kind == "leaky":
+        return Activation(step.function, "leaky_relu", (a.slope,), native=("leaky_relu", a.slope, 0.0))
+    if kind == "gelu":
+        return Activation(step.function, "gelu", (), "none")
+    return None
+
+
+class Layer(NamedTuple):
+    """A step of a run.
+
+    Attributes:
+        kind: kind of the extension's layer, or "concat", "dense", "flat" and "pooling", which become one.
+        images: numbers of the values that it reads, other than parameters.
+        sources: numbers of its parameters.
+        gamma: number of the value that a normalisation writes to its gamma; None if it does not write it.
+        then: the activation that follows it, whose function is `function`.
+    """
+
+    step: Step
+    op: Any
+    a: Any
+    kind: str
+    images: list[int]
+    sources: list[int]
+    result: int
+    function: Function | None
+    gamma: int | None = None
+    then: Step | None = None
+
+    @property
+    def fused(self) -> FusedConvolution | None:
+        """The fused convolution, if it is one."""
+        call = self.step.function
+        return call if isinstance(call, FusedConvolution) else None
+
+    def trains(self, env: Env) -> bool:
+        """Return True if a normalisation uses the batch's statistics."""
+        if self.kind == "affine":
+            return env.is_train and not self.a.use_global_stats
+        return self.fused is not None and self.fused.trains(env)
+
+    def read(self) -> list[int]:
+        """Return the numbers of the parameters that the packed ones depend on."""
+        if self.fused is not None:
+            return list(self.fused.read(self.sources))
+        return self.sources[1:] if self.gamma is not None else self.sources
+
+    def shape(self, shapes: Shapes) -> Shape | None:
+        """Return the shape of the result; None if the operator does not take these shapes."""
+        if self.fused is not None:
+            sizes = self.fused.sizes(*self.shapes_read(shapes))
+            return None if sizes is None else sizes.result
+        given = [shapes.get(n) for n in self.step.inputs]
+        try:
+            return infer_shape(self.op, self.a, given, [None] * len(self.step.outputs))[1][0]
+        except MXNetError:
+            return None
+
+    def shapes_read(self, shapes: Shapes) -> tuple[Shape, Shape | None]:
+        """Return the shapes of the data and of the other summand."""
+        return shapes[self.images[0]], shapes[self.images[1]] if len(self.images) > 1 else None
+
+    def windows(self, data: Shape, result: Shape) -> Axes:
+        """Return the windows of a convolution, of a pooling, or of one pixel."""
+        if self.fused is not None:
+            return self.fused.tiled.sizes(data).axes
+        sides = list(zip(data[2:], result[2:]))
+        if self.kind != "pooling":
+            return [(size, size, 1, 1, 1, 0) for size, _ in sides]
+        if self.a.global_pool:
+            return [(size, 1, size, 1, 1, 0) for size, _ in sides]
+        stride, pad = self.a.stride or (1, 1), self.a.pad or (0, 0)
+        return [(*sides[i], self.a.kernel[i], stride[i], 1, pad[i]) for i in range(2)]
+
+    def is_native(self, shapes: Shapes) -> bool:
+        """Return True if the extension runs it, and is the fastest, for these shapes; the result's shape is known."""
+        data, other = self.shapes_read(shapes)
+        result = shapes[self.result]
+        if self.function is None:
+            return False
+        if self.fused is not None:
+            sizes = self.fused.sizes(data, other)
+            return self.is_depthwise or (
+                sizes is not None and self.a.num_group == 1 and self.fused.tiled.is_faster(sizes, in_run=True)
+            )
+        if self.kind == "pooling":
+            axes = self.windows(data, result)  # every window has a number
+            return all((count - 1) * stride - pad < size for size, count, _, stride, _, pad in axes)
+        if self.kind == "sum":
+            return data == other
+        if self.kind == "scale":
+            pixel = (*data[:2], 1, 1)
+            return len(data) == 4 and (other == pixel or data == (*(other or ())[:2], 1, 1))
+        return True
+
+    @property
+    def is_depthwise(self) -> bool:
+        """True for a convolution of each channel with one filter."""
+        return self.fused is not None and self.fused.is_depthwise
+
+    def packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
+        """Return weight and bias for the extension, cached from their second use; () if they are unsuitable.
+
+        Args:
+            shape: of the data.
+        """
+        fused = self.fused
+        detail: Any = shape[1:]
+        if fused is not None:
+            kind: Any = fused.kind
+            detail, sources = "depthwise" if fused.is_depthwise else shape[1], fused.read(sources)
+        else:
+            kind = self.kind, getattr(self.a, "eps", None), self.gamma is None
+            sources = sources[
+                self.gamma is not None :
+            ]  # a fixed gamma is written in every forward, and not read
+        found: Pack | None = packed(kind, sources, lambda: self._packed(sources, shape), detail)
+        return self._packed(sources, shape) if found is None else found
+
+    def _packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
+        if self.fused is not None:
+            return self.fused.pack(sources, shape)
+        if any(source.dtype is not torch.float32 for source in sources):
+            return ()
+        if self.kind == "affine":
+            return BatchNorm(self.step.function, self.a).factors(sources)
+        weight, bias = (
+            sources[0].reshape(-1, *shape[1:]),
+            sources[1].reshape(-1) if len(sources) > 1 else None,
+        )
+        return dense(self.a.num_hidden, shape[2:]).pack(weight, bias, shape[1])
+
+    def __call__(self, env: Env, operands: Sequence[Tensor]) -> Tensor:
+        """Run the step itself."""
+        step = self.step
+        result = step.function(step.fixed, env, *operands) if step.takes_env else step.function(*operands)
+        found: Tensor = result[0] if isinstance(result, tuple) else result
+        if self.then is not None:
+            found = self.then.function(found)
+        if found.dim() == 4:
+            return found.contiguous(memory_format=torch.channels_last)
+        return found.contiguous()
+
+
+@lru_cache(maxsize=64)
+def dense(units: int, size: tuple[int, int]) -> TiledConvolution:
+    """Return the convolution whose only window is the whole image, as a dense layer."""
+    return TiledConvolution(units, size, (1, 1), (1, 1), (0, 0), False)
+
+
+def layer_of(low: Lowered, step: Step) -> Layer | None:
+    """Return a step as a layer; None for other steps."""
+    op, a = low.operator(step)
+    call = step.function
+    if op is None or step.needs_shapes or step.own_env or step.detach_first or step.keeps:
+        return None
+    variables, inputs = low.num_variables, step.inputs
+    if isinstance(call, FusedConvolution):
+        sources = inputs[1:-1] if call.sums else inputs[1:]
+        if max(sources) >= variables:  # computed: another one in every run
+            return None
+        gamma = step.outputs[1] if call.writes_gamma else None
+        images = [inputs[0], *inputs[-1:]] if call.sums else inputs[:1]
+        return Layer(step, op, a, "convolution", images, sources, step.outputs[0], call.native, gamma)
+    applied = activation(low, step)
+    if op.name == "hard_sigmoid":
+        applied = Activation(call, "none", native=("hard_sigmoid", a.alpha, a.beta))
+    if applied is not None and applied.native is not None:
+        return Layer(step, op, a, "copy", inputs, [], step.outputs[0], applied.native)
+    kind = _KINDS.get(op.name)
+    if kind is None or step.covers or not _is_supported(kind, a, step):
+        return None
+    takes_parameters = kind in ("affine", "dense")
+    images, sources = (inputs[:1], inputs[1:]) if takes_parameters else (inputs, [])
+    if takes_parameters and (inputs[0] < variables or max(sources) >= variables):
+        return None
+    gamma = step.outputs[1] if kind == "affine" and a.fix_gamma else None
+    return Layer(step, op, a, kind, images, sources, step.outputs[0], NO_FUNCTION, gamma)
+
+
+def _is_supported(kind: str, a: Any, step: Step) -> bool:
+    if kind == "pooling":
+        two = a.global_pool or (len(a.kernel) == 2 and {len(a.stride), len(a.pad)} <= {0, 2})
+        mean = a.pool_type == "avg" and (a.global_pool or a.pooling_convention == "valid")
+        return two and a.layout in (None, "NCHW") and (mean or a.pool_type == "max")
+    if kind == "concat":
+        return a.dim == 1 and len(step.inputs) > 1
+    if kind == "affine":
+        return a.axis == 1 and not a.output_mean_var and len(step.outputs) == 4
+    if kind == "dense":
+        return bool(a.flatten)
+    if kind == "flat":
+        return len(getattr(a, "shape", (0, -1))) == 2
+    return True
+
+
+def with_activations(layers: list[Layer], readers: Counter[int]) -> list[Layer]:
+    """Return layers that apply the activation that follows them, if nothing else reads their result.
+
+    Args:
+        readers: number of readers of each value, in and outside of the layers.
+    """
+    found: dict[int, Layer] = {}
+    for layer in layers:
+        before = found.get(layer.images[0]) if layer.kind == "copy" else None
+        takes = before is not None and before.fused is None and before.function == NO_FUNCTION
+        if (
+            before is not None
+            and takes
+            and readers[before.result] == 1
+            and before.kind not in ("concat", "flat")
+        ):
+            del found[before.result]
+            layer = before._replace(function=layer.function, result=layer.result, then=layer.step)
+        found[layer.result] = layer
+    return list(found.values())

@@ -1,0 +1,62 @@
+// Layers for images in prediction: convolutions, poolings, sums and functions of float32 in channels-last order.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace dpmodule {
+
+// Windows along an axis.
+struct Axis {
+    std::ptrdiff_t size, result, kernel, stride, dilate, pad;
+};
+
+enum class LayerKind : std::ptrdiff_t {
+    Convolution,
+    Depthwise,  // a convolution of each channel with one filter
+    MaxPool,    // NaN propagates
+    MeanPool,   // divides by the window with its padding if `block` is 1, else by the elements in the image
+    Sum,        // data + other
+    Scale,      // data * other, which has one pixel for each image
+    Affine,     // data * weight + bias
+    Copy,
+};
+
+enum class LayerFunction : std::ptrdiff_t {
+    None,
+    Relu,       // NaN becomes 0
+    Clamp,      // to `low` and `high`; NaN stays, here and below
+    HardSwish,  // x * (x + 3 between 0 and 6) / 6
+    Swish,
+    Sigmoid,
+    Tanh,
+    Leaky,        // with the slope `low`
+    HardSigmoid,  // low * x + high, to 0 and 1
+};
+
+struct ImageLayer {
+    LayerKind kind;
+    std::ptrdiff_t images, channels, filters;
+    Axis y, x;
+    std::ptrdiff_t block;  // filters per block of a convolution's weight: `convolution_block`
+    LayerFunction function;
+    float low, high;
+    std::ptrdiff_t data_gap, other_gap, result_gap;  // elements from one pixel to the next
+    const float *data;                               // (images, y.size, x.size, channels)
+    const float *weight;  // convolution: (blocks, y.kernel, x.kernel, channels, block), padded with zeros; depthwise:
+                          // (y.kernel, x.kernel, channels); affine: (channels)
+    const float *bias;    // (blocks * block) or (channels)
+    const float *other;   // summand of the result's shape, or null; may be `result`
+    float *result;        // (images, y.result, x.result, filters): written
+};
+
+// Runs layers in order, on `threads` of torch's threads. Returns false if there is no memory for the list of windows.
+bool run_layers(const std::vector<ImageLayer> &layers, int threads);
+
+// Computes some pixels of the result of a layer other than a convolution, but for the functions after `HardSwish`.
+void compute_pixels(const ImageLayer &layer, std::ptrdiff_t begin, std::ptrdiff_t end);
+
+// Number of filters per block of the weight on this processor; 0 without suitable instructions.
+std::ptrdiff_t convolution_block(std::ptrdiff_t filters);
+
+}  // namespace dpmodule

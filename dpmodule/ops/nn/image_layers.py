@@ -1,0 +1,225 @@
+"""Layers for images by the native extension, in prediction.
+
+A convolution accumulates tiles of the result in registers, from channels_last data and a packed weight, adds a bias and
+another tensor, and applies a function. oneDNN's kernels are as fast on cached data; this kernel prefetches and only
+takes addresses, while torch sets oneDNN up in every call. Torch's threads share the work. The choice depends only on
+processor and sizes, never on a measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from math import prod
+from struct import Struct
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from .linear import kernels
+
+Tensor = torch.Tensor
+Axes = Sequence[tuple[int, int, int, int, int, int]]
+"""Size, result, kernel, stride, dilate and pad of height and of width."""
+Function = tuple[str, float, float]
+"""Name of a function in `_FUNCTIONS`, and its two parameters."""
+
+_KINDS = ("convolution", "depthwise", "max", "mean", "sum", "scale", "affine", "copy")
+_FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
+_ROW = Struct("=18q2d8q")
+
+NO_FUNCTION: Function = ("none", 0.0, 0.0)
+
+
+def has_kernels() -> bool:
+    """Return True if the extension has kernels for this processor."""
+    return hasattr(kernels(), "run_layers") and kernels().convolution_block(1) > 0
+
+
+def layer_row(
+    kind: str,
+    counts: tuple[int, int, int],
+    axes: Axes,
+    block: int,
+    function: Function,
+    gaps: Iterable[int],
+    addresses: Iterable[int],
+) -> bytes:
+    """Return the arguments of a layer for the extension's `run_layers`, as bytes.
+
+    Args:
+        counts: images, channels, filters.
+        block: filters per block of a convolution's weight; for averages 1 to count the padding.
+        gaps: numbers from one pixel to the next, in data, other operand and result.
+        addresses: indices, in the list of addresses, of data, weight, bias, other operand and result.
+    """
+    name, low, high = function
+    numbers = *counts, *axes[0], *axes[1], block, _FUNCTIONS.index(name)
+    return _ROW.pack(_KINDS.index(kind), *numbers, low, high, *gaps, *addresses)
+
+
+class ConvolutionSizes(NamedTuple):
+    """Sizes of a convolution's data and result.
+
+    Attributes:
+        data: (N, C, H, W).
+        result: (N, F, H', W').
+    """
+
+    data: tuple[int, ...]
+    result: tuple[int, ...]
+    axes: Axes
+
+
+_MIN_FILTERS = 8
+"""Filters below which most of a tile would be empty."""
+_MIN_RUN = 16
+"""Minimum run of contiguous numbers in a row of a window; shorter runs cost as much for addressing."""
+_MAX_POSITIONS = 2**12
+"""Window positions of all images up to which data and result fit the L2 cache; beyond it oneDNN is faster."""
+_MAX_POSITIONS_FULL_TILES = 2**14
+"""`_MAX_POSITIONS` if no vector of a tile is partly empty."""
+_SHORT = 2**22
+"""Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
+_TINY = 2**20
+"""Multiplications up to which torch's overhead exceeds everything else."""
+_SHORT_IN_RUN = 2**25
+"""The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
+_FILLED = 0.5
+"""Share of the tiles' filters that is not padding, from which the kernel is nearly as fast."""
+_LONG_RUN = 48
+"""`_MIN_RUN` of larger convolutions with narrow windows."""
+_WIDE_WINDOW = 5
+"""Columns of a window from which the run length does not matter, as in a network's first convolution."""
+_LARGE_BLOCK = 32
+"""Block size with tiles that load too many numbers for wide windows."""
+_FEW_FILTERS = 16
+"""Number of filters that is too small for larger convolutions: tiles of one vector load as much as they compute."""
+_WIDE = 16
+"""Vector width with which the kernel is faster within all other limits."""
+_MAX_CHANNELS = 64
+"""Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
+_SHORT_ROW = 16
+"""Windows per row up to which that holds: oneDNN's tiles, parts of a row, are partly empty."""
+
+
+class TiledConvolution:
+    """Convolution with fixed parameters, for any image sizes and batch sizes.
+
+    Args:
+        rectifies: apply relu, which also sets NaN to 0.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        dilate: Sequence[int],
+        pad: Sequence[int],
+        rectifies: bool,
+    ) -> None:
+        self._filters, self._axes = filters, list(zip(kernel, stride, dilate, pad, strict=True))
+        self._rectifies = rectifies
+
+    @cached_property
+    def _block(self) -> int:
+        """Number of filters in a block of the packed weight; 0 if there is no kernel."""
+        core = kernels()
+        return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
+
+    def is_faster(self, sizes: ConvolutionSizes, in_run: bool = False) -> bool:
+        """Return True if the kernel exists and is the fastest for these sizes.
+
+        Args:
+            in_run: True among other layers of one call, which another kernel would divide.
+        """
+        columns = self._axes[1][0]
+        run_length = sizes.data[1] * columns
+        if not self._block:
+            return False
+        images, _, height, width = sizes.result
+        window = prod(axis[0] for axis in self._axes)
+        products = prod(sizes.result) * sizes.data[1] * window
+        filled = self._filters / (-(-self._filters // self._block) * self._block)
+        if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
+            return True
+        if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
+            return False
+        max_positions = _MAX_POSITIONS if self._filters % self._block else _MAX_POSITIONS_FULL_TILES
+        if images * height * width > (4 * max_positions if in_run else max_positions):
+            return False
+        if products <= _SHORT:
+            return True
+        if self._filters <= _FEW_FILTERS:
+            return in_run and products <= _SHORT_IN_RUN
+        if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
+            return True
+        small_window = window == 1 or (sizes.data[1] <= _MAX_CHANNELS and width <= _SHORT_ROW)
+        has_wide_vectors: bool = kernels().vector_width >= _WIDE
+        return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
+
+    def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
+        """Return weight and bias in the kernel's layout; () if their shapes do not fit.
+
+        Shape:
+            weight: (F, C, kernel height, kernel width).
+            bias: (F,), or None.
+            returns: (blocks, kernel height, kernel width, C, filters in a block), and (filters of all blocks,).
+        """
+        shape = (self._filters, channels, *(axis[0] for axis in self._axes))
+        if weight.shape != shape or not (bias is None or bias.shape == shape[:1]):
+            return ()
+        lacking = -self._filters % self._block
+        bias = weight.new_zeros(self._filters + lacking) if bias is None else F.pad(bias, (0, lacking))
+        if lacking:
+            weight = F.pad(weight, (0, 0) * 3 + (0, lacking))
+        blocks = weight.reshape(-1, self._block, *shape[1:])
+        return blocks.permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
+
+    def sizes(self, shape: Sequence[int]) -> ConvolutionSizes:
+        """Return the sizes for data of shape (N, C, H, W)."""
+        images, channels, *sides = shape
+        axes = [
+            (size, (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1, kernel, stride, dilate, pad)
+            for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
+        ]
+        result = images, self._filters, axes[0][1], axes[1][1]
+        return ConvolutionSizes(tuple(shape), result, axes)
+
+    def __call__(
+        self,
+        sizes: ConvolutionSizes,
+        data: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        other: Tensor | None,
+        overwrites: bool,
+    ) -> Tensor:
+        """Return the result, in channels_last; all float32 on the CPU.
+
+        Shape:
+            data: (N, C, H, W).
+            weight, bias: results of `pack`.
+            other: summand of the result's shape (N, F, H', W'), or None.
+        """
+        data = data.contiguous(memory_format=torch.channels_last)
+        other = None if other is None else other.contiguous(memory_format=torch.channels_last)
+        if overwrites and other is not None:
+            result = other
+        else:
+            result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
+        summand = 0 if other is None else other.data_ptr()
+        addresses = data.data_ptr(), weight.data_ptr(), bias.data_ptr(), summand, result.data_ptr()
+        function = ("relu", 0.0, 0.0) if self._rectifies else NO_FUNCTION
+        gaps = sizes.data[1], self._filters, self._filters
+        kernels().run_layers(self.row(sizes, function, gaps, range(5)), torch.get_num_threads(), *addresses)
+        return result
+
+    def row(
+        self, sizes: ConvolutionSizes, function: Function, gaps: Iterable[int], addresses: Iterable[int]
+    ) -> bytes:
+        """Return the arguments of `run_layers` for this convolution; see `layer_row`."""
+        counts = sizes.data[0], sizes.data[1], self._filters
+        return layer_row("convolution", counts, sizes.axes, self._block, function, gaps, addresses)
