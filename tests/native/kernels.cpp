@@ -257,47 +257,6 @@ Axis axis(ptrdiff_t most_kernel, ptrdiff_t most_dilate) {
     }
 }
 
-void max_pool(const Core &core) {
-    Round round;
-    const ptrdiff_t images = between(1, 3), channels = between(1, 40);
-    Axis axes[2];
-    for (Axis &a : axes) {
-        do {
-            a = axis(4, 1);
-            if (maybe() && (a.result - 1) * a.stride + a.kernel < a.size + 2 * a.pad)
-                ++a.result;  // a window that is cut
-        } while (2 * a.pad > a.kernel || (a.result - 1) * a.stride >= a.size + a.pad);
-    }
-    const auto &[y, x] = axes;
-    describe(images, channels, y.size, x.size, y.kernel, x.kernel, y.stride, x.stride, y.pad, x.pad);
-    const Buffer &data = round.filled(images * y.size * x.size * channels),
-                 &result = round.empty(images * y.result * x.result * channels);
-    const auto index = [&](ptrdiff_t n, ptrdiff_t i, ptrdiff_t j, ptrdiff_t c) {
-        return ((n * y.size + i) * x.size + j) * channels + c;
-    };
-    for (ptrdiff_t spoiled = between(0, 3); spoiled--;) data.spoil();
-    if (between(0, 5) == 0) std::fill(data.begin(), data.end(), -kInfinity);
-    core("max_pool", {images, channels, y.size, x.size, y.result, x.result, y.kernel, x.kernel, y.stride, x.stride,
-                      y.pad, x.pad, data, result, between(1, 4)});
-    ptrdiff_t place = 0;
-    for (ptrdiff_t n = 0; n < images; ++n)
-        for (ptrdiff_t i = 0; i < y.result; ++i)
-            for (ptrdiff_t j = 0; j < x.result; ++j)
-                for (ptrdiff_t c = 0; c < channels; ++c) {
-                    float most = -kInfinity;
-                    for (ptrdiff_t k = 0; k < y.kernel; ++k)
-                        for (ptrdiff_t l = 0; l < x.kernel; ++l) {
-                            if (!y.has(y.place(i, k)) || !x.has(x.place(j, l))) continue;
-                            const float value = data[index(n, y.place(i, k), x.place(j, l), c)];
-                            most = std::isnan(most) || std::isnan(value) ? kNan : std::max(most, value);
-                        }
-                    const float found = result[place++];
-                    if (!(std::isnan(most) ? std::isnan(found) : found == most))
-                        throw std::runtime_error("another maximum of a window");
-                }
-    round.check_marks();
-}
-
 void windows(const Core &core) {
     Round round;
     const ptrdiff_t images = between(1, 4), channels = between(1, 20);
@@ -805,7 +764,6 @@ PyObject *run(PyObject *, PyObject *arguments) {
 PyMethodDef functions[] = {
     {"multiply", run<multiply>, METH_VARARGS, nullptr},
     {"dense", run<dense>, METH_VARARGS, nullptr},
-    {"max_pool", run<max_pool>, METH_VARARGS, nullptr},
     {"unfold", run<windows>, METH_VARARGS, nullptr},
     {"conv3x3", run<conv3x3>, METH_VARARGS, nullptr},
     {"conv3x3_gradients", run<conv3x3_gradients>, METH_VARARGS, nullptr},

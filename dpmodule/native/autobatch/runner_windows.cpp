@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/small.hpp"
+#include "kernels/image_layers.hpp"
 #include "rows.hpp"
 #include "runner.hpp"
 
@@ -151,18 +151,17 @@ void Runner::convolve_back(const Work &work, const Step &step, const Signature &
 void Runner::pool(const Work &work, const Step &step, const Signature &s) {
     const Windows w(s);
     const Rows from = values(work, step.in[0]);
-    float *to = value_of(work, step).at;
-    for (int i = 0; i < work.count; i++, to += s.width) {
-        max_pool({w.batch,
-                  w.channels,
-                  {w.height, w.width},
-                  {w.out_height, w.out_width},
-                  {w.tall, w.wide},
-                  {w.down, w.right},
-                  {w.top, w.left},
-                  from[i],
-                  to,
-                  1});
+    const std::ptrdiff_t channels = w.channels, windows = std::ptrdiff_t{w.batch} * w.out_height * w.out_width;
+    ImageLayer layer{};
+    layer.kind = LayerKind::MaxPool;
+    layer.images = w.batch;
+    layer.channels = layer.filters = layer.data_gap = layer.result_gap = channels;
+    layer.y = {w.height, w.out_height, w.tall, w.down, 1, w.top};
+    layer.x = {w.width, w.out_width, w.wide, w.right, 1, w.left};
+    layer.result = value_of(work, step).at;
+    for (int i = 0; i < work.count; i++, layer.result += s.width) {
+        layer.data = from[i];
+        compute_pixels(layer, 0, windows);
     }
 }
 

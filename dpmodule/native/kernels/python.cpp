@@ -167,10 +167,6 @@ auto fields(NormBackward &n) {
                     n.for_beta);
 }
 
-auto fields(Pooling &p) {
-    return std::tie(p.images, p.channels, p.sizes, p.counts, p.kernel, p.stride, p.pad, p.data, p.result, p.threads);
-}
-
 auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
 
 auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.right, p.bias, p.result, p.threads); }
@@ -353,14 +349,14 @@ PyMethodDef functions[] = {
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
     method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand and apply ReLU."),
     method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
-    method("max_pool", call<max_pool>, "Write the maximum of each window."),
     method("multiply", call<multiply>, "Multiply two matrices."),
     method("packed_size", packed_size_of,
            "packed_size(columns, depth)\n--\n\nReturn the number of elements that `pack` writes."),
     method("pack", pack_tensor,
            "pack(columns, depth, right, row_gap, column_gap, packed)\n--\n\nLay out a right matrix for `dense`."),
     method("dense", run_dense,
-           "dense(samples, rows, data, sample_gap, row_gap, result, threads, units, features, weight, bias, rectified, ...)\n--\n\n"
+           "dense(samples, rows, data, sample_gap, row_gap, result, threads, units, features, weight, bias, rectified, "
+           "...)\n--\n\n"
            "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
     method("softmax", call<softmax>, "Apply softmax to short rows."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),

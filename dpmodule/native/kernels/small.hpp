@@ -17,27 +17,15 @@ struct FewRows {
     std::ptrdiff_t data_gap;
     const float *weight;  // (units, features), with row stride `weight_gap`
     std::ptrdiff_t weight_gap;
-    const float *bias;  // (units), or null
-    float *result;      // (rows, units): written
-    int threads;        // maximal number of threads; does not change the results
+    const float *bias;       // (units), or null
+    float *result;           // (rows, units): written
+    int threads;             // maximal number of threads; does not change the results
     bool rectified = false;  // replace negative results by 0
 };
 
 void multiply_few_rows(const FewRows &run);
 
 // Maximum of each window of images, without the indices that a gradient needs.
-
-struct Pooling {
-    std::ptrdiff_t images, channels, sizes[2];  // of images, contiguous with channels innermost
-    std::ptrdiff_t counts[2];                   // of windows along height and width, each overlapping the image
-    std::ptrdiff_t kernel[2], stride[2], pad[2];
-    const float *data;
-    float *result;  // (images, counts, channels), contiguous: written
-    int threads;    // maximal number of threads
-};
-
-// NaN propagates, as in torch.
-void max_pool(const Pooling &pooling);
 
 // Softmax of rows shorter than a vector, which libraries compute element by element.
 

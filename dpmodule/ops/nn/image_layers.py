@@ -105,11 +105,7 @@ _SHORT_ROW = 16
 
 
 class TiledConvolution:
-    """Convolution with fixed parameters, for any image sizes and batch sizes.
-
-    Args:
-        rectifies: apply relu, which also sets NaN to 0.
-    """
+    """Convolution with fixed parameters, for any image sizes and batch sizes."""
 
     def __init__(
         self,
@@ -118,10 +114,8 @@ class TiledConvolution:
         stride: Sequence[int],
         dilate: Sequence[int],
         pad: Sequence[int],
-        rectifies: bool,
     ) -> None:
         self._filters, self._axes = filters, list(zip(kernel, stride, dilate, pad, strict=True))
-        self._rectifies = rectifies
 
     @cached_property
     def _block(self) -> int:
@@ -187,35 +181,6 @@ class TiledConvolution:
         ]
         result = images, self._filters, axes[0][1], axes[1][1]
         return ConvolutionSizes(tuple(shape), result, axes)
-
-    def __call__(
-        self,
-        sizes: ConvolutionSizes,
-        data: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        other: Tensor | None,
-        overwrites: bool,
-    ) -> Tensor:
-        """Return the result, in channels_last; all float32 on the CPU.
-
-        Shape:
-            data: (N, C, H, W).
-            weight, bias: results of `pack`.
-            other: summand of the result's shape (N, F, H', W'), or None.
-        """
-        data = data.contiguous(memory_format=torch.channels_last)
-        other = None if other is None else other.contiguous(memory_format=torch.channels_last)
-        if overwrites and other is not None:
-            result = other
-        else:
-            result = torch.empty(sizes.result, dtype=torch.float32, memory_format=torch.channels_last)
-        summand = 0 if other is None else other.data_ptr()
-        addresses = data.data_ptr(), weight.data_ptr(), bias.data_ptr(), summand, result.data_ptr()
-        function = ("relu", 0.0, 0.0) if self._rectifies else NO_FUNCTION
-        gaps = sizes.data[1], self._filters, self._filters
-        kernels().run_layers(self.row(sizes, function, gaps, range(5)), torch.get_num_threads(), *addresses)
-        return result
 
     def row(
         self, sizes: ConvolutionSizes, function: Function, gaps: Iterable[int], addresses: Iterable[int]

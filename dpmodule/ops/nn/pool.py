@@ -18,6 +18,7 @@ from ..registry import bound
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from ..tracing import is_jit_tracing, is_tracing
+from .image_layers import NO_FUNCTION, layer_row
 from .layer_shapes import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 from .linear import is_float32_cpu, kernels
 
@@ -323,7 +324,7 @@ def use_native_max_pool(data: torch.Tensor) -> bool:
         and data.shape[1] >= _MIN_CHANNELS
         and data.numel() > 0
         and is_float32_cpu(data)
-        and hasattr(kernels(), "max_pool")
+        and hasattr(kernels(), "run_layers")
         and not torch_private.is_batched(data)
     )
 
@@ -341,14 +342,15 @@ def native_max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, f
     """
     data = data.contiguous(memory_format=torch.channels_last)
     images, channels, *sizes = data.shape
-    axes = zip(sizes, kernel, stride, pad, strict=True)
-    counts = [window_size(x, k, s, p, full) for x, k, s, p in axes]
-    counts = [n - (full and (n - 1) * s >= x + p) for n, x, s, p in zip(counts, sizes, stride, pad)]
-    result = torch.empty((images, channels, *counts), memory_format=torch.channels_last)
-    addresses = data.data_ptr(), result.data_ptr()
-    kernels().max_pool(
-        *(images, channels, *sizes, *counts, *kernel, *stride, *pad, *addresses, torch.get_num_threads())
-    )
+    axes = []
+    for x, k, step, p in zip(sizes, kernel, stride, pad, strict=True):
+        count = window_size(x, k, step, p, full)
+        axes.append((x, count - (full and (count - 1) * step >= x + p), k, step, 1, p))
+    shape = images, channels, axes[0][1], axes[1][1]
+    result = torch.empty(shape, memory_format=torch.channels_last)
+    gaps = channels, 0, channels
+    row = layer_row("max", (images, channels, channels), axes, 0, NO_FUNCTION, gaps, (1, 0, 0, 0, 2))
+    kernels().run_layers(row, torch.get_num_threads(), 0, data.data_ptr(), result.data_ptr())
     return result
 
 

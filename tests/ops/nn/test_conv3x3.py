@@ -3,7 +3,6 @@
 from itertools import product
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -114,48 +113,8 @@ needs_tiles = pytest.mark.skipif(
 )
 
 
-def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), rectifies=False):
-    return TiledConvolution(filters, kernel, stride, dilate, pad, rectifies)
-
-
-def run(convolution, data, weight, bias=None, other=None, overwrites=False):
-    packed = convolution.pack(weight, bias, data.shape[1])
-    return convolution(convolution.sizes(data.shape), data, *packed, other, overwrites)
-
-
-@needs_tiles
-@walks(product([((1, 1),) * 3, ((2, 1), (1, 2), (2, 1))], [False, True]))
-def test_tiled_convolution(geometry, rectifies):
-    data, weight, bias = numbers(2, 33, 9, 6), numbers(70, 33, 3, 2, seed=1), numbers(70, seed=2)
-    convolution, (stride, dilate, pad) = made(70, (3, 2), *geometry, rectifies), geometry
-    want = F.conv2d(data, weight, bias, stride, pad, dilate)
-    for other in (None, numbers(*want.shape, seed=3)):
-        found = run(convolution, data, weight, bias, other)
-        assert found.is_contiguous(memory_format=torch.channels_last)
-        summed = want if other is None else want + other
-        agree([found], [summed.relu() if rectifies else summed])
-
-
-@needs_tiles
-def test_a_sum_may_be_written_over_the_other_summand():
-    data, weight, other = numbers(2, 30, 6, 6), numbers(20, 30, 3, 3, seed=1), numbers(2, 20, 6, 6, seed=2)
-    kept, plain = other.clone(), other.contiguous()
-    apart = run(made(20), data, weight, other=other)
-    agree([apart], [F.conv2d(data, weight, padding=1) + other])
-    over = run(made(20), data, weight, other=other, overwrites=True)
-    assert over.data_ptr() == other.data_ptr()
-    assert torch.equal(over, apart)
-    # of another layout: it is copied
-    assert torch.equal(run(made(20), data.contiguous(), weight, other=plain, overwrites=True), apart)
-    assert torch.equal(plain, kept)
-
-
-@needs_tiles
-def test_the_rectifier_makes_0_of_nan():
-    data, weight = numbers(1, 16, 7, 7), numbers(16, 16, 3, 3, seed=1)
-    data[0, 5, 0, 0] = np.nan
-    assert run(made(16), data, weight)[0, :, :2, :2].isnan().all()
-    assert (run(made(16, rectifies=True), data, weight)[0, :, :2, :2] == 0).all()
+def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1)):
+    return TiledConvolution(filters, kernel, stride, dilate, pad)
 
 
 @needs_tiles

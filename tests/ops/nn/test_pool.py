@@ -47,7 +47,7 @@ test_shapes = rules_test(
 
 # the extension's maxima
 
-needs_kernel = pytest.mark.skipif(not hasattr(native.core, "max_pool"), reason="there is no such kernel")
+needs_kernel = pytest.mark.skipif(not hasattr(native.core, "run_layers"), reason="there is no such kernel")
 
 
 @needs_kernel

@@ -116,10 +116,7 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
-        self.tiled = TiledConvolution(
-            a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._unary[0] == "relu"
-        )
-        self._may_tile = self._groups == 1 and self._unary[0] in ("none", "relu")
+        self.tiled = TiledConvolution(a.num_filter, a.kernel, self._stride, self._dilate, self._pad)
         self.native = NO_FUNCTION if activation is None else activation.native
         self._known: dict[Any, ConvolutionSizes] = {}
         self.sums = adds is not None
@@ -130,26 +127,21 @@ class FusedConvolution:
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        if sizes is not None and self._keeps_layout(data):
+        if sizes is not None and self.keeps_layout(data):
             return self._one_by_one(env, data, sources, other, keeps_layout=True)
-        tiles = sizes is not None and self._may_tile and self.tiled.is_faster(sizes)
-        parameters = self._weights(sources, data.shape, tiles) if sizes is not None else ()
-        if sizes is None or not parameters:
+        parameters = self._weights(sources, data.shape) if sizes is not None else ()
+        if not parameters:
             return self._one_by_one(env, data, sources, other)
-        weight, bias = parameters
-        if tiles and bias is not None:  # the kernel always has a bias
-            result = self.tiled(sizes, data, weight, bias, other, self.overwrites)
-        else:
-            result = self._by_onednn(restride(data), weight, bias, other)
+        result = self._by_onednn(restride(data), *parameters, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
         if self._norm is None:
             return result
         return result, self.gamma(sources), None, None
 
-    def _keeps_layout(self, data: Tensor) -> bool:
+    def keeps_layout(self, data: Tensor) -> bool:
         """Return True if the operators run one by one without converting the data."""
-        if not (self._alone and data.is_contiguous()):
+        if not (self._alone and data.dim() == 4 and data.is_contiguous()):
             return False
         if self._groups > 1:
             return True
@@ -228,23 +220,19 @@ class FusedConvolution:
             return torch_private.onednn_convolution_add(other, *fused)
         return torch_private.onednn_convolution_sum(data, other, *fused[1:])
 
-    def _weights(self, sources: Tensors, shape: torch.Size, tiles: bool) -> _Parameters:
+    def _weights(self, sources: Tensors, shape: torch.Size) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
-        read = self.read(sources)
         # oneDNN's order depends on the image size, and a weight in another order is slow
-        detail = shape[1] if tiles else shape[2:]
         parameters: _Parameters | None = packed(
-            self.kind, read, lambda: self._packed(sources, shape, tiles), detail
+            self.kind, self.read(sources), lambda: self._packed(sources, shape), shape[2:]
         )
         if parameters is not None:
             return parameters
         # oneDNN has several layouts for groups, which round differently: always use the packed one, for equal results
-        return self._packed(sources, shape, tiles) if tiles or self._groups > 1 else self._folded(sources)
+        return self._packed(sources, shape) if self._groups > 1 else self._folded(sources)
 
-    def _packed(self, sources: Tensors, shape: tuple[int, ...], tiles: bool) -> _Parameters:
+    def _packed(self, sources: Tensors, shape: torch.Size) -> _Parameters:
         """Return weight and bias packed for data of a shape; () if unsuitable."""
-        if tiles:
-            return self.pack(sources, shape)
         parameters = self._folded(sources)
         if not parameters:
             return ()

@@ -132,7 +132,7 @@ class Layer(NamedTuple):
         stride, pad = self.a.stride or (1, 1), self.a.pad or (0, 0)
         return [(*sides[i], self.a.kernel[i], stride[i], 1, pad[i]) for i in range(2)]
 
-    def is_native(self, shapes: Shapes) -> bool:
+    def is_native(self, shapes: Shapes, in_run: bool) -> bool:
         """Return True if the extension runs it, and is the fastest, for these shapes; the result's shape is known."""
         data, other = self.shapes_read(shapes)
         result = shapes[self.result]
@@ -141,7 +141,7 @@ class Layer(NamedTuple):
         if self.fused is not None:
             sizes = self.fused.sizes(data, other)
             return self.is_depthwise or (
-                sizes is not None and self.a.num_group == 1 and self.fused.tiled.is_faster(sizes, in_run=True)
+                sizes is not None and self.a.num_group == 1 and self.fused.tiled.is_faster(sizes, in_run)
             )
         if self.kind == "pooling":
             axes = self.windows(data, result)  # every window has a number
@@ -205,7 +205,7 @@ class Layer(NamedTuple):
 @lru_cache(maxsize=64)
 def dense(units: int, size: tuple[int, int]) -> TiledConvolution:
     """Return the convolution whose only window is the whole image, as a dense layer."""
-    return TiledConvolution(units, size, (1, 1), (1, 1), (0, 0), False)
+    return TiledConvolution(units, size, (1, 1), (1, 1), (0, 0))
 
 
 def layer_of(low: Lowered, step: Step) -> Layer | None:

@@ -132,7 +132,7 @@ class _Planner:
             )
         if layer.kind == "concat":
             return all(len(shapes[n]) == 4 for n in layer.images)
-        return len(data) in (2, 4) and layer.is_native(shapes)
+        return len(data) in (2, 4) and layer.is_native(shapes, len(self._layers) > 1)
 
     def _source(self, layer: Layer) -> int:
         """Return the value that a layer reads, before it was flattened."""
@@ -264,6 +264,7 @@ class ImageRun:
         self._positions = {n: at for at, n in enumerate(self.inputs)}
         self._read = [self._positions[n] for n in dict.fromkeys(n for layer in layers for n in layer.read())]
         self._gammas = {layer.gamma: layer for layer in layers if layer.gamma is not None}
+        self._single = layers[0].fused if len(layers) == 1 else None
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
 
@@ -272,12 +273,12 @@ class ImageRun:
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled():
             return None
-        if env.is_train and any(layer.trains(env) for layer in self._layers):
+        plan = self._plan(tuple([image.shape for image in images]), inputs)
+        if plan is None or (env.is_train and any(layer.trains(env) for layer in self._layers)):
             return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
-        plan = self._plan(tuple([image.shape for image in images]), inputs)
-        if plan is None:
+        if self._single is not None and self._single.keeps_layout(images[0]):
             return None
         weights = self._weights(inputs, plan)
         if weights is None:
@@ -348,7 +349,8 @@ class ImageRun:
             if shape is None or not prod(shape):
                 return None
             shapes[layer.result] = tuple(shape)
-        return _Planner(self._layers, self._images, self.outputs, shapes).plan()
+        plan = _Planner(self._layers, self._images, self.outputs, shapes).plan()
+        return plan if any(isinstance(part, bytes) for part in plan.parts) else None
 
 
 def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | None]]:
@@ -367,5 +369,5 @@ def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | 
         end += len(members)
         outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
         found = [layer for step in members if (layer := layers.get(id(step))) is not None]
-        runs_at_once = joined and len(members) > 1 and any(layer.fused for layer in found)
+        runs_at_once = joined and any(layer.fused for layer in found)
         yield members, ImageRun(with_activations(found, readers), outputs) if runs_at_once else None
