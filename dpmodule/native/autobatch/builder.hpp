@@ -106,8 +106,11 @@ class Builder {
     };
     template <class F>
     int signature(const Key &key, F make) {
-        std::uint32_t h = 2166136261u;
-        for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
+        // independent products, since a hash of one number after the other would take longer than the search
+        std::uint64_t pairs[3], h;
+        std::memcpy(pairs, key.of.data(), sizeof pairs);
+        h = pairs[0] * 0x9e3779b97f4a7c15ull + pairs[1] * 0xff51afd7ed558ccdull + pairs[2] * 0xc4ceb9fe1a85ec53ull;
+        h >>= 54;
         // colliding entries would evict each other, so the next slots are tried, too
         constexpr std::uint32_t tries = 4;
         for (std::uint32_t i = 0; i < tries; i++) {
