@@ -1,6 +1,7 @@
 """Memory over many graphs: it does not grow."""
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -38,3 +39,13 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(1800)]
 def test_memory_is_given_back(engine, rounds, each):
     sizes = list(train(rounds, each))
     assert sizes[-1] < 1.01 * sizes[0] + 1e6, sizes
+
+
+def test_a_builder_that_holds_its_states_is_freed(engine):
+    builder = dy.LSTMBuilder(1, 3, 4, dy.ParameterCollection())
+    state = builder.initial_state()
+    builder.states = [state, state.add_input(x=dy.inputVector([1, 2, 3]))]
+    freed = weakref.ref(builder)
+    del builder, state
+    gc.collect()
+    assert freed() is None
