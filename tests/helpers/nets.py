@@ -293,6 +293,13 @@ net("BatchNorm with fixed gamma", lambda x: S.BatchNorm(x), x=(4, 3, 5, 5), rows
 net("BatchNorm of rows", lambda x: S.BatchNorm(x, fix_gamma=False, eps=1e-3), x=(6, 5), rows=False)
 net("BatchNorm by moving statistics", op("BatchNorm", fix_gamma=False, use_global_stats=True), x=(4, 3, 5, 5))
 net("BatchNorm and relu", lambda x: S.relu(S.BatchNorm(x, fix_gamma=False)), x=(4, 3, 5, 5), rows=False)
+net(
+    "convolutions of one channel, one column",
+    lambda x: S.Convolution(
+        S.Convolution(x, kernel=(3, 3), stride=(1, 2), num_filter=2), kernel=(1, 1), num_filter=2
+    ),
+    x=(5, 1, 6, 3),
+)
 net("convolution, BatchNorm and relu", lambda x: conv_bn(x, 4), x=(4, 3, 6, 6), rows=False)
 net("LayerNorm", lambda x: S.LayerNorm(x), x=(4, 3, 6))
 net("LayerNorm of axis 1", lambda x: S.LayerNorm(x, axis=1), x=(4, 5, 3))

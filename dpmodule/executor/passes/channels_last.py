@@ -38,13 +38,18 @@ def restride(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def _restride_several(x: torch.Tensor) -> torch.Tensor:
+    """Restride a tensor unless it has one channel: oneDNN computes wrong numbers for one, with steps of (1, 2)."""
+    return x.reshape(-1).view(x.shape) if x.dim() == 4 and x.shape[1] == 1 else restride(x)
+
+
 def channels_last(low: Lowered) -> int:
     """Insert a restride before every 2-D convolution's weight, and before data that comes from a variable.
 
     Returns:
         Number of restrided values.
     """
-    changed: dict[int, int] = {}
+    changed: dict[tuple[int, bool], int] = {}
     steps: list[Step] = []
     for step in low.steps:
         op, a = low.operator(step)
@@ -55,23 +60,18 @@ def channels_last(low: Lowered) -> int:
             and a.layout in (None, "NCHW")
             and not step.takes_env  # such steps restride themselves
         ):
+            uneven = len(set(a.stride)) > 1
             for position in (0, 1):
                 value = step.inputs[position]
-                if value < low.num_variables:
-                    if value not in changed:
-                        changed[value] = low.new_value(f"{low.names[value]}_nhwc")
+                if value < low.num_variables or (uneven and position == 0):
+                    new = changed.get((value, uneven))
+                    if new is None:
+                        new = changed[value, uneven] = low.new_value(f"{low.names[value]}_nhwc")
+                        function = _restride_several if uneven else restride
                         steps.append(
-                            Step(
-                                restride,
-                                "channels_last",
-                                None,
-                                [value],
-                                [changed[value]],
-                                -1,
-                                takes_env=False,
-                            )
+                            Step(function, "channels_last", None, [value], [new], -1, takes_env=False)
                         )
-                    step.inputs[position] = changed[value]
+                    step.inputs[position] = new
         steps.append(step)
     low.steps = steps
     return len(changed)
