@@ -160,11 +160,19 @@ void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, flo
         const bool is_last = i + 1 == run.count;
         float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * most_units;
         if (run.rows <= kFewRows) {
-            multiply_few_rows({rows, layer.units, layer.features, data, gap, layer.weight, layer.features,
-                               layer.bias, made, threads, layer.rectified});
+            multiply_few_rows({rows, layer.units, layer.features, data, gap, layer.weight, layer.features, layer.bias,
+                               made, threads, layer.rectified});
         } else {
-            multiply({rows, layer.units, layer.features, {data, gap, 1}, {}, layer.bias, made, layer.weight,
-                      layer.rectified, threads});
+            multiply({rows,
+                      layer.units,
+                      layer.features,
+                      {data, gap, 1},
+                      {},
+                      layer.bias,
+                      made,
+                      layer.weight,
+                      layer.rectified,
+                      threads});
         }
         data = made;
         gap = layer.units;

@@ -73,6 +73,8 @@ def _product(a: Any) -> Tensors:
     flip_a, flip_b, alpha, axis = a.transpose_a, a.transpose_b, a.alpha, a.axis
 
     def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        if min(left.dim(), right.dim()) < 2:
+            raise ShapeError(f"A has shape {tuple(left.shape)} and B {tuple(right.shape)}, expected matrices")
         if axis != -2:
             left, right = left.movedim(axis, -2), right.movedim(axis, -2)
         if left.shape[:-2] != right.shape[:-2]:

@@ -21,13 +21,14 @@ GPU, CPU = mx.gpu(0), mx.cpu(0)
 # metrics that need each batch on the host: users' functions, and one whose table grows with the classes it meets
 COPIES = {"CustomMetric": 2, "PCC": 1}
 RULES = runpy.run_path(str(TESTS / "optimizer" / "test_rules.py"))
-NETS = runpy.run_path(str(TESTS / "executor" / "test_passes.py"))["NETS"]
+PASSES = runpy.run_path(str(TESTS / "executor" / "test_passes.py"))
+NETS = PASSES["NETS"]
 METRICS = runpy.run_path(str(TESTS / "metric" / "test_merge.py"))["ROWS"]
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_passes(name):
-    (net, shape), is_train = NETS[name], name != "fused_convolutions"
+    (net, shape), is_train = NETS[name], PASSES["ROWS"][name].training
     want, _ = results(net, {"data": shape}, is_train=is_train)
     with GPU:
         got, _ = results(net, {"data": shape}, is_train=is_train)
