@@ -74,14 +74,26 @@ def stepped(values, gradients):
     return {f"step of {name}": values[name] - RATE * gradients[name] for name in gradients}
 
 
-def by_executor(problem, symbol=None, arrays=None, monitor=None, dtype=None):
-    """Return prediction, outputs, states, and the arguments after a step."""
+def bound_with_arrays(problem, symbol=None, arrays=None, dtype=None):
+    """Return an executor, its arguments, their gradients, and the states."""
     symbol, arrays = problem.symbol if symbol is None else symbol, arrays or problem.arrays
     arrays = {k: array(v, dtype if v.dtype.kind == "f" else None) for k, v in arrays.items()}
     args = {name: arrays[name] for name in symbol.list_arguments()}
     states = {name: arrays[name] for name in symbol.list_auxiliary_states()}
     grads = {k: mx.nd.zeros(a.shape, dtype=a.dtype) for k, a in args.items() if np.dtype(a.dtype).kind == "f"}
-    bound = symbol.bind(mx.cpu(), args, grads, "write", states)
+    return symbol.bind(mx.cpu(), args, grads, "write", states), args, grads, states
+
+
+@cache
+def fired(name):
+    """Return the names of the passes that rewrite a network, for prediction or training."""
+    bound = bound_with_arrays(Problem(name))[0]
+    return {each for is_train in (False, True) for each in bound.program(is_train).low.fired}
+
+
+def by_executor(problem, symbol=None, arrays=None, monitor=None, dtype=None):
+    """Return prediction, outputs, states, and the arguments after a step."""
+    bound, args, grads, states = bound_with_arrays(problem, symbol, arrays, dtype)
     if monitor:
         bound.set_monitor_callback(monitor)
     found = numbered("prediction", bound.forward(is_train=False))
@@ -390,6 +402,8 @@ DENSE = ("in_float64", "transposed_memory", "bf16", "to_torch", "from_torch", "o
 def applies(way, problem):
     """Decide whether a way can run a network."""
     net, arrays = problem.net, problem.arrays
+    if way.startswith("without "):
+        return way.removeprefix("without ") in fired(problem.name)
     if way in SPLIT and not net.rows or way in OTHER_NUMBERS and net.random or way in DENSE and net.ragged:
         return False
     if way in ONE_TYPE and {arrays[k].dtype.name for k in arrays if k not in net.ragged} != {"float32"}:
