@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(10)
 def leaves_no_thread():
     before = threading.active_count()
     yield
-    until(lambda: threading.active_count() == before, 2)
+    until(lambda: threading.active_count() <= before, 2)  # one of a test before may end meanwhile
 
 
 def test_any_iterable_in_its_order():

@@ -119,7 +119,7 @@ class TiledConvolution:
 
     @cached_property
     def _block(self) -> int:
-        """Number of filters in a block of the packed weight; 0 if there is no kernel."""
+        """Filters in a block of the packed weight; 0 without a kernel."""
         core = kernels()
         return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
 

@@ -65,16 +65,8 @@ class _PlainNetwork(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        begin: torch.Tensor,
-        w_in: torch.Tensor,
-        w_state: torch.Tensor,
-        b_in: Optional,
-        b_state: Optional,
-        with_relu: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(ctx: Any, *operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        x, begin, w_in, w_state, b_in, b_state, with_relu = operands
         ctx.set_materialize_grads(False)
         states = _states(begin, x.shape[0])
         maps = _map(x, w_in, b_in)
@@ -119,15 +111,8 @@ class _Gru(torch.autograd.Function):
     """A GRU; takes and returns the same as `_PlainNetwork`, without an activation."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        begin: torch.Tensor,
-        w_in: torch.Tensor,
-        w_state: torch.Tensor,
-        b_in: Optional,
-        b_state: Optional,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(ctx: Any, *operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        x, begin, w_in, w_state, b_in, b_state = operands
         ctx.set_materialize_grads(False)
         units = begin.shape[1]
         states = _states(begin, x.shape[0])
