@@ -55,11 +55,15 @@ class NativeEngine:
         except NotNative as refused:
             raise StateError(f"the native engine cannot run this program: {refused}") from None
         run = _NativeRun(prepared, job, native_plan)
-        self._running = run
-        try:
-            return run.wait()
-        finally:
-            self._running = None
+        with DeferredInterrupt(run.stop) as interrupt:
+            self._running = run
+            try:
+                stats = run.wait(interrupt)
+            finally:
+                self._running = None
+        if interrupt.requested:
+            interrupt.raise_now()
+        return stats
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -115,18 +119,21 @@ class _NativeRun:
         )
         self._monitor = _NativeMonitor(self._native, job, native_plan)
 
-    def wait(self) -> list[WorkerStats]:
+    def stop(self) -> None:
+        """Let each worker end after its batch."""
+        self._native.stop()
+
+    def wait(self, interrupt: DeferredInterrupt) -> list[WorkerStats]:
         """Wait for the workers, and return their stats."""
         run = self._native
         next_report = time.monotonic() + self._job.report_s
         try:
-            with DeferredInterrupt(run.stop) as interrupt:
-                while not run.wait(_POLL_S):
-                    self._monitor.update_metrics()
-                    if self._job.report is not None and time.monotonic() >= next_report:
-                        self._job.report(self._monitor.stats())
-                        next_report = time.monotonic() + self._job.report_s
-                    self._average(interrupt)
+            while not run.wait(_POLL_S):
+                self._monitor.update_metrics()
+                if self._job.report is not None and time.monotonic() >= next_report:
+                    self._job.report(self._monitor.stats())
+                    next_report = time.monotonic() + self._job.report_s
+                self._average(interrupt)
         finally:
             run.stop()
             run.wait(float("inf"))
@@ -138,8 +145,6 @@ class _NativeRun:
             file, batch = run.failed_at()
             error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # attributes for handlers
             raise
-        if interrupt.requested:
-            interrupt.raise_now()
         return self._monitor.stats()
 
     def _average(self, interrupt: DeferredInterrupt) -> None:

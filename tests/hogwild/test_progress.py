@@ -230,8 +230,8 @@ def test_a_killed_run_trains_each_line_once(mode, workers, lines, kills, tmp_pat
 @in_native
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_ends_after_its_batches_when_asked_to(number, tmp_path):
-    hogwild.write_lines(tmp_path, (4000,) * 8)
-    with program(tmp_path, 32_000, 2, "native", True) as running:
+    hogwild.write_lines(tmp_path, (20_000,) * 8)
+    with program(tmp_path, 160_000, 2, "native", True) as running:
         hogwild.await_newer(tmp_path / "now-0000.run", running)
         running.send_signal(number)
         assert running.wait() in (128 + number, -signal.SIGINT), running.output()[1]
