@@ -21,7 +21,6 @@ Needs:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -68,16 +67,15 @@ def may_follow(low: Lowered, activation: Step, pooling: Step) -> bool:
     return bool(_kind(low, activation)) and _takes_maximum(low, pooling)
 
 
-class _PoolingFirst:
+class PoolingFirst:
     """Max pooling followed by an activation, in the opposite order for half precision."""
 
-    def __init__(self, activate: Callable[..., torch.Tensor], pool: Callable[..., torch.Tensor]) -> None:
-        self._activate, self._pool = activate, pool
+    def __init__(self, activation: Step, pooling: Step) -> None:
+        self.activation, self._pooling = activation, pooling
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if x.dtype in HALF:
-            return self._pool(self._activate(x))
-        return self._activate(self._pool(x))
+        activate, pool = self.activation.function, self._pooling.function
+        return pool(activate(x)) if x.dtype in HALF else activate(pool(x))
 
 
 def pooling_first(low: Lowered) -> int:
@@ -107,7 +105,7 @@ def pooling_first(low: Lowered) -> int:
 def _swapped(low: Lowered, first: Step, pool: Step) -> list[Step]:
     """Return the steps that replace an activation and the following pooling."""
     if _kind(low, first) != "relu":
-        both = _PoolingFirst(first.function, pool.function)
+        both = PoolingFirst(first, pool)
         name = f"{pool.name}_{first.name}"
         step = Step(both, name, None, first.inputs, pool.outputs, pool.node, takes_env=False)
         step.covers = (first.node,)

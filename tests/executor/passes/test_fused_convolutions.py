@@ -293,6 +293,16 @@ def test_changed_weights_and_nan_in_layers_that_run_at_once(tried):
 
 
 @needs_kernel
+@pytest.mark.parametrize("kind", ["tanh", "sigmoid", "softrelu", "elu", "leaky"])
+def test_an_activation_that_was_moved_after_a_pooling_does_not_divide_a_run(tried, kind):
+    op = S.LeakyReLU if kind in ("elu", "leaky") else S.Activation
+    active = op(conv(size=3, count=16), act_type=kind)
+    pooled = S.Pooling(active, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    same_with_pass_off(conv(pooled, name="d", count=16), count=2)
+    assert tried == [True] * 3
+
+
+@needs_kernel
 def test_their_results_are_no_memory_that_the_next_ones_write(tried):
     bound = bind(S.Group(list(wide_net())))
     for _ in range(3):

@@ -16,6 +16,7 @@ from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import packed
 from ..gated_activations import GatedActivation
+from ..pooling_first import PoolingFirst
 from .call import Activation, BatchNorm, FusedConvolution
 
 Tensor = torch.Tensor
@@ -92,6 +93,11 @@ class Layer(NamedTuple):
         """The fused convolution, if it is one."""
         call = self.step.function
         return call if isinstance(call, FusedConvolution) else None
+
+    @property
+    def takes_function(self) -> bool:
+        """True if it may apply the function of an activation that follows it."""
+        return self.fused is None and self.function == NO_FUNCTION and self.kind not in ("concat", "flat")
 
     def trains(self, env: Env) -> bool:
         """Return True if a normalisation uses the batch's statistics."""
@@ -174,9 +180,8 @@ class Layer(NamedTuple):
             detail, sources = "depthwise" if fused.is_depthwise else shape[1], fused.read(sources)
         else:
             kind = self.kind, getattr(self.a, "eps", None), self.gamma is None
-            sources = sources[
-                self.gamma is not None :
-            ]  # a fixed gamma is written in every forward, and not read
+            if self.gamma is not None:  # written in every forward, and not read
+                sources = sources[1:]
         found: Pack | None = packed(kind, sources, lambda: self._packed(sources, shape), detail)
         return self._packed(sources, shape) if found is None else found
 
@@ -187,10 +192,8 @@ class Layer(NamedTuple):
             return ()
         if self.kind == "affine":
             return BatchNorm(self.step.function, self.a).factors(sources)
-        weight, bias = (
-            sources[0].reshape(-1, *shape[1:]),
-            sources[1].reshape(-1) if len(sources) > 1 else None,
-        )
+        weight = sources[0].reshape(-1, *shape[1:])
+        bias = sources[1].reshape(-1) if len(sources) > 1 else None
         return dense(self.a.num_hidden, shape[2:]).pack(weight, bias, shape[1])
 
     def __call__(self, env: Env, operands: Sequence[Tensor]) -> Tensor:
@@ -231,14 +234,20 @@ def layer_of(low: Lowered, step: Step) -> Layer | None:
     if applied is not None and applied.native is not None:
         return Layer(step, op, a, "copy", inputs, [], step.outputs[0], applied.native)
     kind = _KINDS.get(op.name)
-    if kind is None or step.covers or not _is_supported(kind, a, step):
+    function: Function | None = NO_FUNCTION
+    if isinstance(call, PoolingFirst):
+        applied = activation(low, call.activation)
+        function = None if applied is None else applied.native
+    elif step.covers:
+        return None
+    if kind is None or not _is_supported(kind, a, step):
         return None
     takes_parameters = kind in ("affine", "dense")
     images, sources = (inputs[:1], inputs[1:]) if takes_parameters else (inputs, [])
     if takes_parameters and (inputs[0] < variables or max(sources) >= variables):
         return None
     gamma = step.outputs[1] if kind == "affine" and a.fix_gamma else None
-    return Layer(step, op, a, kind, images, sources, step.outputs[0], NO_FUNCTION, gamma)
+    return Layer(step, op, a, kind, images, sources, step.outputs[0], function, gamma)
 
 
 def _is_supported(kind: str, a: Any, step: Step) -> bool:
@@ -266,13 +275,7 @@ def with_activations(layers: list[Layer], readers: Counter[int]) -> list[Layer]:
     found: dict[int, Layer] = {}
     for layer in layers:
         before = found.get(layer.images[0]) if layer.kind == "copy" else None
-        takes = before is not None and before.fused is None and before.function == NO_FUNCTION
-        if (
-            before is not None
-            and takes
-            and readers[before.result] == 1
-            and before.kind not in ("concat", "flat")
-        ):
+        if before is not None and before.takes_function and readers[before.result] == 1:
             del found[before.result]
             layer = before._replace(function=layer.function, result=layer.result, then=layer.step)
         found[layer.result] = layer
