@@ -13,41 +13,13 @@ try:
     from ._core import lazy
 
     lazy.install_paths()
-    from . import (
-        attribute,
-        base,
-        callback,
-        context,
-        error,
-        executor,
-        initializer,
-        io,
-        kvstore,
-        log,
-        lr_scheduler,
-        metric,
-        module,
-        monitor,
-        name,
-        ndarray,
-        ops,
-        optimizer,
-        registry,
-        symbol,
-        util,
-    )
-    from . import initializer as init
-    from . import kvstore as kv
-    from . import module as mod
-    from . import monitor as mon
+    from . import attribute, base, context, error, log, name, ndarray, ops, registry, symbol, util
     from . import ndarray as nd
-    from . import optimizer as opt
     from . import symbol as sym
     from .attribute import AttrScope
     from .base import MXNetError
     from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
     from .libinfo import __version__ as __version__
-    from .monitor import Monitor
     from .ndarray import NDArray, waitall
     from .symbol import Symbol
     from .util import (
@@ -73,17 +45,27 @@ finally:
 if TYPE_CHECKING:
     from . import (
         autograd,
+        callback,
         checkpoint,
         contrib,
+        executor,
         fluid,
         gluon,
         hogwild,
         image,
+        initializer,
         interop,
+        io,
+        kvstore,
         libinfo,
+        lr_scheduler,
+        metric,
         model,
+        module,
+        monitor,
         onnx,
         operator,
+        optimizer,
         profiler,
         random,
         recordio,
@@ -95,29 +77,50 @@ if TYPE_CHECKING:
         visualization,
     )
     from . import image as img
+    from . import initializer as init
+    from . import kvstore as kv
+    from . import module as mod
+    from . import monitor as mon
+    from . import optimizer as opt
     from . import random as rnd
     from . import visualization as viz
     from .executor import engine
     from .hogwild import AsyncExecutor, DataFeedDesc, InMemoryDataset, QueueDataset
     from .module import executor_manager
+    from .monitor import Monitor
 
 _LATER = {
     "autograd": "autograd",
+    "callback": "callback",
     "checkpoint": "checkpoint",
     "contrib": "contrib",
     "engine": "executor.engine",
+    "executor": "executor",
     "executor_manager": "module.executor_manager",
     "fluid": "fluid",
     "gluon": "gluon",
     "hogwild": "hogwild",
     "image": "image",
     "img": "image",
+    "init": "initializer",
+    "initializer": "initializer",
     "interop": "interop",
+    "io": "io",
+    "kv": "kvstore",
+    "kvstore": "kvstore",
     "libinfo": "libinfo",
+    "lr_scheduler": "lr_scheduler",
+    "metric": "metric",
     "misc": "misc",
+    "mod": "module",
     "model": "model",
+    "module": "module",
+    "mon": "monitor",
+    "monitor": "monitor",
     "onnx": "onnx",
     "operator": "operator",
+    "opt": "optimizer",
+    "optimizer": "optimizer",
     "profiler": "profiler",
     "random": "random",
     "recordio": "recordio",
@@ -132,7 +135,7 @@ _LATER = {
 }
 """Modules that are imported at their first use, since most programs do not need them; including short names."""
 
-_FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset"}
+_FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset", "monitor": "Monitor"}
 """Space-separated names of the package that modules of `_LATER` define."""
 
 ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")
@@ -227,11 +230,12 @@ def get_include() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return importlib.import_module(f".{_LATER[name]}", __name__)
     for home, names in _FROM_LATER.items():
         if name in names.split():
             return getattr(importlib.import_module(f".{home}", __name__), name)
+    if name in _LATER:
+        found = globals()[name] = importlib.import_module(f".{_LATER[name]}", __name__)
+        return found
     if name in {"np", "npx", "numpy", "numpy_extension"}:
         raise AttributeError(
             f"mx.{name} is not available: MXNet's NumPy interface is not part of this package; use mx.nd, mx.sym "

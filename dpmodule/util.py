@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import torch
 
 from ._core import lazy, mode
+from ._devices.malloc import keep_large_blocks
 from ._devices.precision import is_tf32, set_tf32
 from .base import ArgumentError, MXNetError
 from .context import Context, gpu_memory_info, num_gpus
-from .executor import keep_large_blocks
 
 __all__ = [
     "get_cuda_compute_capability",

@@ -70,7 +70,7 @@ def _imports(session: Session, section: Section) -> None:
         session, wanted, session.short(10, 2)
     )  # the first, dropped, may have to compile
     cpu, wall = Spread.of(found["ours"]["cpu"]), Spread.of(found["ours"]["wall"])
-    verdict = section.hold("import dpmodule over import torch, ms", wall.median, (150.0, 80.0), at_most=True)
+    verdict = section.hold("import dpmodule over import torch, ms", wall.median, (35.0, 30.0), at_most=True)
     section.row("Import", CPU=cpu, wall=wall, target=verdict)
     section.before("import dpmodule", found)
 

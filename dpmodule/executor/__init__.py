@@ -5,8 +5,6 @@ from .arrays import Binding as Binding
 from .device_placement import Placement as Placement
 from .device_placement import place_nodes as place_nodes
 from .executor import Executor as Executor
-from .malloc import keep_large_blocks as keep_large_blocks
-from .malloc import trim_heap as trim_heap
 from .memory import allocate as allocate
 from .memory import from_pool as from_pool
 from .options import PLAIN as PLAIN

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from .._devices.generators import generator
+from .._devices.malloc import raise_mmap_threshold
 from .._devices.single_thread import single_thread
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context, is_gpu
@@ -30,7 +31,6 @@ from .error_location import forward_error
 from .execution_mode import ExecutionMode, InterpretedMode
 from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
-from .malloc import raise_mmap_threshold
 from .memory import LARGE, is_dense, nothing, reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of

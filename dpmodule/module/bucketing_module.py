@@ -11,9 +11,9 @@ import torch
 from typing_extensions import override
 
 from .._core import lazy
+from .._devices.malloc import trim_heap
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
-from ..executor import trim_heap
 from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol

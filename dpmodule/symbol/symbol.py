@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .._core import lazy
@@ -22,7 +22,6 @@ from ..ndarray.methods import fluent
 from ..ops import get as get_op
 from ..ops import namespace_of
 from ..ops.registry import docstring, signature
-from . import bind as binding
 from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
 from .inference import (
     InferenceResult,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from ..types import DTypeLike, InitLike, Ints, Number, ShapeLike
+    from . import bind as binding
 
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
@@ -525,9 +525,22 @@ class Symbol:
 
         return to_torch(self.graph, arg_params or {}, aux_params or {}, share, shapes=shapes)
 
-    simple_bind = binding.simple_bind
-    bind = binding.bind
-    eval = binding.evaluate
+    if TYPE_CHECKING:
+        simple_bind = binding.simple_bind
+        bind = binding.bind
+        eval = binding.evaluate
+
+
+def _bound_by(name: str) -> Callable[..., Any]:
+    """Return a function of the module that imports the executors."""
+    from . import bind
+
+    function: Callable[..., Any] = getattr(bind, name)
+    return function
+
+
+for _name, _function in {"simple_bind": "simple_bind", "bind": "bind", "eval": "evaluate"}.items():
+    setattr(Symbol, _name, lazy.Method(Symbol, _name, partial(_bound_by, _function)))
 
 
 def call(

@@ -74,8 +74,10 @@ class PoolingFirst:
         self.activation, self._pooling = activation, pooling
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        activate, pool = self.activation.function, self._pooling.function
-        return pool(activate(x)) if x.dtype in HALF else activate(pool(x))
+        steps = (self.activation, self._pooling) if x.dtype in HALF else (self._pooling, self.activation)
+        for step in steps:
+            x = step.function(x)
+        return x
 
 
 def pooling_first(low: Lowered) -> int:

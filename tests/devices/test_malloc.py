@@ -4,7 +4,7 @@ import platform
 import pytest
 
 import dpmodule as mx
-from dpmodule.executor import malloc
+from dpmodule._devices import malloc
 from helpers.programs import run_program
 
 GLIBC = platform.libc_ver()[0] == "glibc"
@@ -16,7 +16,7 @@ PROGRAM = f"""
 import os, resource, torch
 {{before}}
 import dpmodule as mx
-from dpmodule.executor import malloc
+from dpmodule._devices import malloc
 kept = {{call}}
 def made(count, size=12):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -26,7 +26,7 @@ def made(count, size=12):
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize()
 made({CACHED + 3})
 read = made(5)
-mx.executor.trim_heap()
+malloc.trim_heap()
 print(kept, malloc.keeps_blocks(), read + made(1) > 2**24)
 """
 BLOCKS = [
@@ -54,7 +54,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch, error):
     malloc._function.cache_clear()
     try:
         assert mx.util.keep_large_blocks() is malloc.keeps_blocks() is False
-        mx.executor.trim_heap()
+        malloc.trim_heap()
     finally:
         malloc._function.cache_clear()
 
@@ -64,5 +64,5 @@ def test_giving_back_calls_the_library(monkeypatch):
     calls = []
     monkeypatch.setattr(malloc, "_function", lambda name: lambda pad: calls.append((name, pad)) or 1)
     monkeypatch.setattr(malloc, "_keeps", False)
-    mx.executor.trim_heap()
+    malloc.trim_heap()
     assert calls == [("malloc_trim", 0)]
