@@ -23,6 +23,8 @@ _ABOUT = """\
 - First step: `forward_backward` and `update` of the first batch in a new process, after the parameters and the
   optimizer have been made. Plain PyTorch is the loop on slices of a tensor with foreach SGD, images in the layout that
   takes less; with default threads wall time counts.
+- First prediction: MobileNet 1.0, one image, in a new process: `bind`, `init_params` and `forward`, or the creation
+  of a session from the file in memory and its first run.
 - Peak memory: `VmHWM` of a process that does nothing but train, three epochs of at most 20 batches, with one metric;
   plain PyTorch trains by fused SGD on slices of a tensor, images in the layout with less memory.
 - Picture: `Symbol._repr_svg_` of 500 nodes that do not fold, from the second time on."""
@@ -46,6 +48,7 @@ def run(session: Session) -> Section:
         for name in names:
             if not session.quick or name == "mlp":
                 _first_step(session, section, WORKLOADS[name], threads)
+    _first_prediction(session, section)
     _memory(session, section)
     _picture(session, section)
     return section
@@ -131,6 +134,16 @@ def _first_step(session: Session, section: Section, workload: Workload, threads:
     fastest = min(loops, key=lambda name: Spread.of(found[name][clock]).median)
     title = f"{workload.title}: first step, {threads} thread{'s' * (threads != '1')}"
     _hold(section, "First step", title, found, (fastest, "PyTorch"), (1.0, 0.7), clock, loop=fastest)
+
+
+def _first_prediction(session: Session, section: Section) -> None:
+    request = {"what": "first", "case": "MobileNet 1.0", "batch": 1}
+    kinds = {"ours": "module", "onnxruntime": "onnxruntime"}
+    sides = {name: (("untuned", kind, 0), request) for name, kind in kinds.items()}
+    found, title = _in_new_processes(session, sides, session.short(5)), "MobileNet 1.0: first prediction"
+    _hold(
+        section, "First prediction", title, found, ("onnxruntime", "ONNX Runtime"), (1.0, 0.8), session.clock
+    )
 
 
 def _hold(

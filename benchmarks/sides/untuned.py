@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,28 +111,25 @@ def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, k
             mx.cpu(), {**arguments, **dict(zip(names, arrays))}, grad_req="null", aux_states=states
         )
         return {"predict": lambda: bound.forward(is_train=False)[0].tensor}
-    batch = mx.io.DataBatch(arrays, provide_data=shapes)
+    batch, new_module = mx.io.DataBatch(arrays, provide_data=shapes), mx.mod.Module  # imported here
 
+    @cache
     def ready(train: bool) -> Any:
-        module = mx.mod.Module(symbol, names, None)
+        module = new_module(symbol, names, None)
         module.bind(shapes, for_training=train, inputs_need_grad=train and layer)
         module.init_params(arg_params=arguments, aux_params=states)
         if train and not layer:
             module.init_optimizer(None, "sgd", {"learning_rate": 1e-6, "momentum": 0.9, "rescale_grad": 1.0})
         return module
 
-    predictor = ready(False)
-    learner: list[Any] = []
-
     def predict() -> torch.Tensor:
+        predictor = ready(False)
         predictor.forward(batch, is_train=False)
         found: torch.Tensor = predictor.get_outputs()[0].tensor
         return found
 
     def fit() -> torch.Tensor:
-        if not learner:
-            learner.append(ready(True))
-        module = learner[0]
+        module = ready(True)
         module.forward(batch, is_train=True)
         module.backward([gradient])
         if not layer:
@@ -157,12 +155,16 @@ def of_file(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind:
         if kind == "onnxruntime":
             import onnxruntime
 
-            options = onnxruntime.SessionOptions()
+            options, file = onnxruntime.SessionOptions(), Path(path).read_bytes()
             options.log_severity_level = 3
             if one:
                 options.intra_op_num_threads = 1
-            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-            return {"predict": lambda: torch.from_numpy(session.run(None, values)[0])}
+
+            @cache
+            def session() -> Any:
+                return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+            return {"predict": lambda: torch.from_numpy(session().run(None, values)[0])}
         import openvino
 
         core = openvino.Core()
@@ -194,6 +196,13 @@ class Side:
         self._calls = make(net.eval(), inputs, isinstance(case, int), self._kind)
         return {"family": family, "text": text, "runs": list(self._calls)}
 
+    def first(self, case: int | str, batch: int) -> dict[str, float]:
+        """Return wall and CPU milliseconds of a case's first prediction, with binding or a session's creation."""
+        self.prepare(case, batch)
+        clock = Clock()
+        self._calls["predict"]()
+        return clock.read()
+
     def output(self) -> list[float]:
         """Return numbers of a prediction, to compare the sides."""
         flat = self._calls["predict"]().detach().double().flatten()
@@ -222,7 +231,7 @@ def prepare() -> dict[str, Any]:
     """Return the requests that the parent may make."""
     limit_threads(torch)
     side = Side(sys.argv[1], int(sys.argv[2]))
-    return {"prepare": side.prepare, "output": side.output, "measure": side.measure}
+    return {"prepare": side.prepare, "first": side.first, "output": side.output, "measure": side.measure}
 
 
 if __name__ == "__main__":

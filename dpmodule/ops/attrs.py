@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,9 @@ _LONG = re.compile(r"(?<![\w.+-])([+-]?\d+)L\b")
 _UNICODE = re.compile(r"""u(['"])(.*)\1""", re.DOTALL)
 
 
+@lru_cache(4096)  # the shapes of a network's parameters repeat
 def literal(text: str) -> Any:
-    """Parse a Python literal like ``ast.literal_eval``, but thread-safe."""
+    """Parse a Python literal like ``ast.literal_eval``, but thread-safe; do not write to a list that it returns."""
     if text.isdecimal() and text.isascii() and not text.startswith("0"):
         return int(text)
     try:

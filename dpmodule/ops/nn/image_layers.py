@@ -154,12 +154,14 @@ class TiledConvolution:
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
         return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
 
-    def pack(self, weight: Tensor, bias: Tensor | None, channels: int) -> tuple[Tensor, Tensor] | tuple[()]:
-        """Return weight and bias in the kernel's layout; () if their shapes do not fit.
+    def pack(
+        self, weight: Tensor, bias: Tensor | None, channels: int, scale: Tensor | None = None
+    ) -> tuple[Tensor, Tensor] | tuple[()]:
+        """Return weight, times a factor for each filter, and bias in the kernel's layout; () if shapes do not fit.
 
         Shape:
             weight: (F, C, kernel height, kernel width).
-            bias: (F,), or None.
+            bias, scale: (F,), or None.
             returns: (blocks, kernel height, kernel width, C, filters in a block), and (filters of all blocks,).
         """
         shape = (self._filters, channels, *(axis[0] for axis in self._axes))
@@ -170,7 +172,13 @@ class TiledConvolution:
         if lacking:
             weight = F.pad(weight, (0, 0) * 3 + (0, lacking))
         blocks = weight.reshape(-1, self._block, *shape[1:])
-        return blocks.permute(0, 3, 4, 2, 1).contiguous(), bias.contiguous()
+        result = weight.new_empty(len(blocks), *shape[2:], channels, self._block)
+        for block, to in zip(blocks, result):
+            columns = block.flatten(1).t().contiguous()  # torch transposes matrices faster than other tensors
+            to.copy_(columns.view(*block.shape[1:], self._block).permute(1, 2, 0, 3))
+        if scale is not None:
+            result *= F.pad(scale, (0, lacking)).view(-1, 1, 1, 1, self._block)
+        return result, bias.contiguous()
 
     def sizes(self, shape: Sequence[int]) -> ConvolutionSizes:
         """Return the sizes for data of shape (N, C, H, W)."""

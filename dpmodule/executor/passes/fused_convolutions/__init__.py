@@ -77,11 +77,14 @@ class _Chain:
 
     Args:
         only_reader: returns the only reader of a value if it is not part of another chain, else None.
+        alone: True if the network has no other layer for images.
     """
 
-    def __init__(self, low: Lowered, first: Step, only_reader: Callable[[int], Step | None]) -> None:
+    def __init__(
+        self, low: Lowered, first: Step, only_reader: Callable[[int], Step | None], alone: bool
+    ) -> None:
         self.steps = [first]
-        self._low, self._reader = low, only_reader
+        self._low, self._reader, self._alone = low, only_reader, alone
         self._norm: BatchNorm | None = None
         self._adds: Callable[..., Any] | None = None
         self._activation: Activation | None = None
@@ -130,8 +133,7 @@ class _Chain:
         """Return the fused step."""
         first = self.steps[0]
         _, a = self._low.operator(first)
-        alone = not converts_layout(self._low.graph)
-        call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation, alone)
+        call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation, self._alone)
         covers = tuple(step.node for step in self.steps[1:])
         name = "_".join(["convolution", *(step.name for step in self.steps[1:])])
         return Step(call, name, None, self._inputs, self._outputs, first.node, covers=covers)
@@ -158,8 +160,9 @@ def fused_convolutions(low: Lowered) -> int:
     # if a sum reads two convolutions, fuse it with the later one with the smaller strides: strided 1x1 convolutions use
     # a slower kernel if there is a summand
     convolutions.reverse()
+    alone = not converts_layout(low.graph)
     for step in sorted(convolutions, key=lambda step: max(low.operator(step)[1].stride, default=1)):
-        chain = _Chain(low, step, only_reader)
+        chain = _Chain(low, step, only_reader, alone)
         taken.update(map(id, chain.steps))
         fused[id(chain.steps[-1])] = chain.fused()
     low.steps = [fused.get(id(s), s) for s in low.steps if id(s) in fused or id(s) not in taken]

@@ -192,16 +192,16 @@ class FusedConvolution:
 
     def pack(self, sources: Tensors, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias for the extension's kernels, for data of a shape; () if they are unsuitable."""
-        parameters = self._folded(sources)
-        if not parameters:
+        if not all(map(is_plain, sources)):
             return ()
-        weight, bias = parameters
+        weight, bias, scale = self._parameters(sources)
         if not self.is_depthwise:
-            return self.tiled.pack(weight, bias, shape[1])
+            return self.tiled.pack(weight, bias, shape[1], scale)
         if weight.shape != (shape[1], 1, *self._kernel):
             return ()
         bias = weight.new_zeros(self._filters) if bias is None else bias
-        return weight.flatten(1).t().contiguous(), bias.contiguous()
+        columns = weight.flatten(1).t()
+        return (columns if scale is None else columns * scale).contiguous(), bias.contiguous()
 
     def gamma(self, sources: Tensors) -> Tensor | None:
         """Return the value that the normalisation writes to its gamma; None if it does not write it."""
@@ -243,11 +243,16 @@ class FusedConvolution:
         """Return the weight times the normalisation's factors, and the bias with all shifts; () if unsuitable."""
         if not all(map(is_plain, sources)):
             return ()
+        weight, bias, scale = self._parameters(sources)
+        return weight if scale is None else weight * scale.view(-1, 1, 1, 1), bias
+
+    def _parameters(self, sources: Tensors) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return the weight, the bias with all shifts, and the normalisation's factors, if there is one."""
         weight, bias = sources[0], sources[1] if self._has_bias else None
         if self._norm is None:
-            return weight, bias
+            return weight, bias, None
         scale, shift = self._norm.factors(sources[-4:], bias)
-        return weight * scale.view(-1, 1, 1, 1), shift
+        return weight, shift, scale
 
     def _one_by_one(
         self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None, keeps_layout: bool = False
