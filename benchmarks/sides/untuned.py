@@ -116,7 +116,8 @@ def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, k
     @cache
     def ready(train: bool) -> Any:
         module = new_module(symbol, names, None)
-        module.bind(shapes, for_training=train, inputs_need_grad=train and layer)
+        wanted = layer and all(x.is_floating_point() for x in inputs)
+        module.bind(shapes, for_training=train, inputs_need_grad=train and wanted)
         module.init_params(arg_params=arguments, aux_params=states)
         if train and not layer:
             module.init_optimizer(None, "sgd", {"learning_rate": 1e-6, "momentum": 0.9, "rescale_grad": 1.0})
