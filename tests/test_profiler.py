@@ -46,10 +46,10 @@ def test_trace_holds_operators_and_marked_ranges(tmp_path):
 def test_table_is_sorted_and_reset():
     profiler.set_state("run")
     for _ in range(3):
-        mx.nd.ones((2, 2)).sum()
+        mx.nd.ones((2, 2)).arcsinh()  # nothing that may still run elsewhere calls it
     profiler.set_state("stop")
     table = json.loads(profiler.dumps(format="json", sort_by="count"))["Time"]
-    assert table["aten::sum"]["Count"] == 3
+    assert table["aten::asinh"]["Count"] == 3
     counts = [row["Count"] for row in table.values()]
     assert counts == sorted(counts, reverse=True)
     profiler.dumps(reset=True)

@@ -104,7 +104,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
-    count, epochs, target = (2000, 12, 0.03) if args.smoke else (8000, 10, 0.02)
+    count, epochs, target = (3000, 12, 0.03) if args.smoke else (8000, 10, 0.02)
 
     mx.random.seed(0)
     with tempfile.TemporaryDirectory() as folder:
