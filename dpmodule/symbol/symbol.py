@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .._core import lazy
+from .._core.import_paths import find
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -531,16 +532,9 @@ class Symbol:
         eval = binding.evaluate
 
 
-def _bound_by(name: str) -> Callable[..., Any]:
-    """Return a function of the module that imports the executors."""
-    from . import bind
-
-    function: Callable[..., Any] = getattr(bind, name)
-    return function
-
-
 for _name, _function in {"simple_bind": "simple_bind", "bind": "bind", "eval": "evaluate"}.items():
-    setattr(Symbol, _name, lazy.Method(Symbol, _name, partial(_bound_by, _function)))
+    # their module imports the executors
+    setattr(Symbol, _name, lazy.Method(Symbol, _name, partial(find, f".symbol.bind.{_function}")))
 
 
 def call(

@@ -35,6 +35,29 @@ def test_a_global_average_of_large_numbers_is_finite(dtype):
     np.testing.assert_allclose(found, 1000.0, rtol=1e-2)
 
 
+@pytest.mark.parametrize(
+    "size", [9, 40]
+)  # on both sides of the size from which forward runs in channels_last
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "full"), [(2, 2, 0, False), (3, 2, 1, True), (3, 1, 1, False)]
+)
+def test_maximum_and_gradient_are_those_of_torch(size, kernel, stride, pad, full):
+    x = torch.randint(-3, 4, (2, 24, size, size + 1)).float().requires_grad_()  # with equal maxima
+    want = torch.max_pool2d(x, kernel, stride, pad, ceil_mode=full)
+    head = torch.randn_like(want)
+    want.backward(head)
+    convention = "full" if full else "valid"
+    pooled = mx.sym.Pooling(
+        mx.sym.Variable("x"), kernel=(kernel,) * 2, stride=(stride,) * 2, pad=(pad,) * 2,
+        pool_type="max", pooling_convention=convention,
+    )  # fmt: skip
+    bound = pooled.simple_bind(mx.cpu(), x=x.shape)
+    found = bound.forward(is_train=True, x=mx.nd.array(x.detach().numpy()))[0]
+    bound.backward(mx.nd.array(head.numpy()))
+    np.testing.assert_array_equal(found.asnumpy(), want.detach().numpy())
+    np.testing.assert_allclose(bound.grad_dict["x"].asnumpy(), x.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_the_first_version_of_whole_images():
     data = randn(1, 2, 4, 4)
     np.testing.assert_allclose(run("Pooling_v1", data, global_pool=True)[..., 0, 0], data.max((2, 3)))
