@@ -62,12 +62,10 @@ test_values = values_test(
     ],
     ("smooth_l1", (i4([-3, 0, 2]),), {}, i4([2, 0, 1])),
     ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, f4([0, 0.5, 1, 1])),
-    ("hard_sigmoid", (f4([-3, 0, 2.25, 3, np.inf, np.nan]),), {"alpha": 1 / 6}, f4([0, 0.5, 0.875, 1, 1, np.nan])),
 )  # fmt: skip
 test_gradients_at_edges = gradients_test(
     ("clip", (f4([0, 1, 1.5, 2, 3]),), {"a_min": 1, "a_max": 2}, [[0, 1, 1, 1, 0]]),
     ("hard_sigmoid", (f4([-2.5, 0, 2.5, 3]),), {}, [[0, 0.2, 0, 0]]),
-    ("hard_sigmoid", (f4([-3, 0, 2.25, 3, np.inf, np.nan]),), {"alpha": 1 / 6}, [f4([0, 1, 1, 0, 0, 0]) / 6]),
 )
 test_shapes = rules_test(
     ("sin", [None], {}, [(2, 3)], [(2, 3)], [(2, 3)]), ("sin", [(0, 3)], {}, [(2, 3)], [(2, 3)], [(2, 0)])
