@@ -342,6 +342,9 @@ is_batched: Callable[[torch.Tensor], bool] = getattr(
 )
 """Return True if `torch.vmap` runs the caller, so that a tensor represents many; False if unknown."""
 
+set_grad_enabled: Callable[[bool], Any] = getattr(torch._C, "_set_grad_enabled", torch.set_grad_enabled)
+"""Switch recording for backward on or off in this thread; `torch.set_grad_enabled` without its object."""
+
 _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], None]]] = {
     "fused_sgd": ("_fused_sgd_", plain_sgd, _try_sgd),
     "fused_adam": ("_fused_adam_", plain_adam, _try_adam),

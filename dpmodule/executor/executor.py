@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .._core import torch_private
 from .._devices.generators import generator
 from .._devices.malloc import raise_mmap_threshold
 from .._devices.single_thread import single_thread
@@ -511,7 +512,7 @@ class Executor:
                 output.raw = nothing(output.raw)
                 self._released = True
         before = torch.is_grad_enabled()
-        torch.set_grad_enabled(recorded)
+        torch_private.set_grad_enabled(recorded)
         try:
             return prepared.forward(values, prepared.env, prepared.shaped)
         except Exception as error:
@@ -525,7 +526,7 @@ class Executor:
             shapes = self._arrays.shapes
             raise forward_error(error, prepared.program, self.graph, shapes) from (error.__cause__ or error)
         finally:
-            torch.set_grad_enabled(before)
+            torch_private.set_grad_enabled(before)
 
     def _commit(
         self, program: Program, mutated: Sequence[torch.Tensor | None], in_forward: bool
@@ -665,7 +666,7 @@ class Executor:
             with self._repeating(run.prepared.program):
                 run = with_float_integers(run, backward.slots)
         before = torch.is_grad_enabled()
-        torch.set_grad_enabled(False)
+        torch_private.set_grad_enabled(False)
         try:
             head_grads = backward.head_gradients(run, out_grad_tensors, outputs)
             self._run = None
@@ -673,7 +674,7 @@ class Executor:
                 self._show_backward(run, head_grads, self._mode)
             backward.differentiate(run, head_grads, outputs, listener)
         finally:
-            torch.set_grad_enabled(before)
+            torch_private.set_grad_enabled(before)
         self._before = []
         if first and run.mutated:
             self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
@@ -807,14 +808,14 @@ class Executor:
             return self._head_gradients(RecordedRun(prepared, values, aliases, *result[1:]), ones)
 
         before = torch.is_grad_enabled()
-        torch.set_grad_enabled(False)
+        torch_private.set_grad_enabled(False)
         try:
             with self._repeating(program):
                 values, aliases = self._inputs(is_train)
                 gpus = tuple({c.torch_device: c for c in self._contexts if is_gpu(c.torch_device)})
                 yield TrialRun(program, env, shaped, values, aliases, forward, head_gradients, gpus)
         finally:
-            torch.set_grad_enabled(before)
+            torch_private.set_grad_enabled(before)
 
     def _inspection(self) -> Inspection:
         from .inspection import Inspection  # imported only on demand

@@ -117,18 +117,15 @@ def convert_head_gradients(
     written = {array.raw.data_ptr() for array in targets if not is_sparse(array)}
     tensors: list[torch.Tensor | None] = []
     for name, grad, out in zip(names, grads, outputs):  # MXNet ignores surplus gradients
-        tensor = None if grad is None else _checked(name, grad, out)
-        shared = tensor is not None and not tensor.is_sparse and tensor.data_ptr() in written
-        tensors.append(tensor.clone() if tensor is not None and shared else tensor)
+        if grad is None:
+            tensors.append(None)
+            continue
+        if not isinstance(grad, NDArray):
+            raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
+        tensor = seed_of(grad, out)
+        shared = not tensor.is_sparse and tensor.data_ptr() in written
+        tensors.append(tensor.clone() if shared else tensor)
     return tensors
-
-
-def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
-    """Return the tensor of a head gradient."""
-    if not isinstance(grad, NDArray):
-        raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
-    tensor: torch.Tensor = seed_of(grad, out)
-    return tensor
 
 
 def needs_head_gradient(head: Node, wanted: Collection[str]) -> bool:

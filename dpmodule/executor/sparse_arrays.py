@@ -95,6 +95,10 @@ def seed_of(grad: NDArray, out: NDArray) -> Any:
     Shape:
         grad, returns: as the output; (T, ...) where both are ragged and hold T values.
     """
+    if type(grad) is type(out) is NDArray:
+        given, made = grad.raw, out.raw
+        same = given.dtype == made.dtype and given.device == made.device
+        return given if same else given.to(made.device, made.dtype)
     if isinstance(out, RaggedNDArray) or isinstance(grad, RaggedNDArray):
         return _ragged_seed(grad, out)
     dtype, device = out.stored.dtype, out.context.torch_device

@@ -691,7 +691,8 @@ class BaseModule:
 
     # loops over batches
 
-    fit, score, predict = exclusive(training.fit), exclusive(scoring.score), exclusive(scoring.predict)
+    fit, score = exclusive()(training.fit), exclusive()(scoring.score)
+    predict = exclusive()(scoring.predict)
     iter_predict = scoring.iter_predict
 
 

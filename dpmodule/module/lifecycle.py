@@ -62,8 +62,8 @@ def needs(stage: Stage) -> Callable[[F], F]:
     return guard
 
 
-class SingleThreaded(Protocol):
-    """An object that one thread at a time may use."""
+class SingleThreaded(Staged, Protocol):
+    """A staged object that one thread at a time may use."""
 
     in_use: threading.RLock  # held while a thread is inside a method
 
@@ -77,16 +77,25 @@ def concurrent_use(module: SingleThreaded, method: str) -> StateError:
     )
 
 
-def exclusive(method: F) -> F:
-    """Decorate a method whose results the next call reads, so that only one thread at a time runs such methods."""
+def exclusive(stage: Stage = Stage.CREATED) -> Callable[[F], F]:
+    """Decorate a method whose results the next call reads, so that only one thread at a time runs such methods.
 
-    @functools.wraps(method)
-    def guarded(self: SingleThreaded, *args: Any, **kwargs: Any) -> Any:
-        if not self.in_use.acquire(blocking=False):
-            raise concurrent_use(self, method.__name__)
-        try:
-            return method(self, *args, **kwargs)
-        finally:
-            self.in_use.release()
+    Args:
+        stage: as in `needs`.
+    """
 
-    return guarded  # type: ignore[return-value]
+    def guard(method: F) -> F:
+        @functools.wraps(method)
+        def guarded(self: SingleThreaded, *args: Any, **kwargs: Any) -> Any:
+            if not self.in_use.acquire(blocking=False):
+                raise concurrent_use(self, method.__name__)
+            try:
+                if self.stage < stage:
+                    raise missing_call(self, method.__name__)
+                return method(self, *args, **kwargs)
+            finally:
+                self.in_use.release()
+
+        return guarded  # type: ignore[return-value]
+
+    return guard

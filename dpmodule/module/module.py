@@ -968,15 +968,15 @@ class Module(CheckpointedModule):
                 )
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
-    @exclusive
-    @needs(Stage.INITIALIZED)
+    @exclusive(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        if not self.group.feed.takes(data_batch):
+        group = self.group
+        if not group.feed.takes(data_batch):
             self._rebind_for(data_batch)
         if self._scale is not None:
-            self._scale.write(self.group.execs)
+            self._scale.write(group.execs)
         # only backward reads a batch again
-        self.group.forward(data_batch, is_train, borrow=not self.for_training)
+        group.forward(data_batch, is_train, borrow=not self.for_training)
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
@@ -1005,8 +1005,7 @@ class Module(CheckpointedModule):
         self._is_announced = cls.update is Module.update and cls.forward_backward is Module.forward_backward
 
     @override
-    @exclusive
-    @needs(Stage.INITIALIZED)
+    @exclusive(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
         if not self.group.feed.takes(data_batch):
             self._rebind_for(data_batch)
@@ -1026,8 +1025,7 @@ class Module(CheckpointedModule):
         self.reshape(data, label)
 
     @override
-    @exclusive
-    @needs(Stage.INITIALIZED)
+    @exclusive(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
         self.group.backward(out_grads)
 

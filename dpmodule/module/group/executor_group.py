@@ -496,16 +496,14 @@ class DataParallelExecutorGroup:
     def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
         """Copy a batch into the executors' arrays; return, for each, the arrays to read in place instead."""
         feed = self.feed
-        self._label_order = None
-        if getattr(batch, "provide_data", None) or getattr(batch, "provide_label", None):
-            batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
+        batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
         inputs_by_context = feed.split(batch, train)
         borrowed = []
         for executor, inputs in zip(self.execs, inputs_by_context):
             in_place = {}
             for name, tensor in inputs.items():
                 array = executor.input_array(name)
-                if array.stype != "default" or isinstance(tensor, Sparse):
+                if type(array) is not NDArray or isinstance(tensor, Sparse):
                     value = load_stored(name, array, tensor, borrow)
                     if value is not None:
                         in_place[name] = value
@@ -574,7 +572,12 @@ class DataParallelExecutorGroup:
         if not all(executor.has_run for executor in self.execs):
             raise StateError("backward: call forward(is_train=True) first")
         grads = self._split_out_grads(out_grads)
-        run_parallel(self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)])
+        if len(grads) == 1:
+            self.execs[0].backward(grads[0])
+        else:
+            run_parallel(
+                self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)]
+            )
 
     def _split_out_grads(self, out_grads: OutGrads) -> list[Any]:
         if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
@@ -606,6 +609,8 @@ class DataParallelExecutorGroup:
         Shape:
             returns[i]: (N, ...), see `get_output_shapes`; else returns[i][k]: (n, ...), the samples of context k.
         """
+        if merge_multi_context and len(self.execs) == 1:
+            return self.execs[0].outputs[begin:end]
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
         return (
             _merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
