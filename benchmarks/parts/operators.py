@@ -5,12 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..harness import Session, Worker, in_turns, ratio
 from ..report import Section
+from ..settings import USUAL, Setting
 
 __all__ = ["run"]
 
@@ -18,7 +20,9 @@ _ABOUT = """\
 Layers of 24 families, drawn by a new seed in every run, and thirty networks that nothing is tuned to, at batch 1, 8
 and 64. A cell is the time of the other over ours: above 1, ours is faster. Prediction by `Module.forward`, training
 steps by `forward`, `backward` and, for networks, `update`; torch runs eagerly in the usual layout and in
-channels_last, and `torch.compile` compiles each network once."""
+channels_last, and `torch.compile` compiles each network once. Two further seeds draw layers only. With AVX2 and with
+default threads, layers and networks run against eager torch. MB is the most memory that a process holds for a case,
+weights included, above what it held before."""
 
 LAYERS, BATCHES = 120, (1, 8, 64)
 LONG_MS = 0.05
@@ -30,21 +34,32 @@ OVERHEAD_US = {"module": (15.0, 5.0), "executor": (5.0, 2.0)}
 NETWORK_TORCH, NETWORK_ORT_MEDIAN, NETWORK_ORT_LEAST = (1.1, 1.1), (1.0, 1.15), (0.8, 1.0)
 FIT_LEAST, FIT_MEDIAN = (1.05, 1.05), (1.2, 1.2)
 
+SETTINGS = {"": USUAL, ", AVX2": Setting("avx2"), ", default threads": Setting(threads="default")}
+"""Settings by what their titles end with."""
+
 
 def run(session: Session) -> Section:
-    """Measure the layers, then the networks; in quick sessions the first few."""
+    """Measure layers and networks; in quick sessions the first few."""
     from ..many_networks import NETWORKS
 
     section = Section("Networks without tuning", _ABOUT)
     seed = int(time.strftime("%Y%m%d%H%M"))
-    section.note(f"seed {seed}")
-    kinds = ("module", "executor", "torch", "channels_last", "compiled", "onnxruntime", "openvino")
-    with session.sides(**{kind: ("untuned", kind, seed) for kind in kinds}) as sides:
-        layers = {name: side for name, side in sides.items() if name not in ("channels_last", "compiled")}
-        _layers(session, layers, section)
-        nets = {name: side for name, side in sides.items() if name != "executor"}
-        names = list(NETWORKS)[:3] if session.quick else list(NETWORKS)
-        _networks(session, nets, names, section)
+    section.note(f"seeds {seed}, {seed + 1}, {seed + 2}")
+    names = list(NETWORKS)[:3] if session.quick else list(NETWORKS)
+    for title, setting in SETTINGS.items():
+        if setting.problem():
+            continue
+        here = replace(session, setting=setting)
+        further = () if title else ("compiled", "onnxruntime", "openvino")
+        kinds = ("module", "executor", "torch", "channels_last", *further)
+        with here.sides(**{kind: ("untuned", kind, seed) for kind in kinds}) as sides:
+            layers = {name: side for name, side in sides.items() if name not in ("channels_last", "compiled")}
+            _layers(here, layers, section, title)
+            nets = {name: side for name, side in sides.items() if name != "executor"}
+            _networks(here, nets, names, section, title)
+    for more in (1, 2):
+        with session.sides(**{kind: ("untuned", kind, seed + more) for kind in kinds[:3]}) as sides:
+            _layers(session, sides, section, f", seed {more + 1}")
     return section
 
 
@@ -68,6 +83,7 @@ def _measured(
         rounds = 3 if session.rounds >= 3 else 1
         times = in_turns(asked, rounds, warm=0, settle=session.settles)
         runs[kind] = {name: each[session.clock] for name, each in times.items()}
+        runs[f"{kind} MB"] = {name: side.ask("held", run=kind) for name, side in able.items()}
     return {"family": known["torch"]["family"], "text": known["torch"]["text"], **runs}
 
 
@@ -75,7 +91,7 @@ def _share(found: Mapping[str, Sequence[float]], other: str) -> float:
     return ratio(found[other], found["module"]).median
 
 
-def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> None:
+def _layers(session: Session, sides: Mapping[str, Worker], section: Section, setting: str) -> None:
     found = [_measured(session, sides, number) for number in range(24 if session.quick else LAYERS)]
     for kind in ("predict", "fit"):
         for other in ("torch", "onnxruntime", "openvino"):
@@ -86,11 +102,11 @@ def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> 
                 (each, _share(each[kind], other)) for each, ms in times if ms >= LONG_MS or other != "torch"
             ]
             bounds = (MEDIAN, TENTH, LEAST) if other == "torch" and not session.quick else (None, None, None)
-            _quantiles(section, f"layers, {kind}, {other}", [share for _, share in long], bounds)
+            _quantiles(section, f"layers, {kind}, {other}{setting}", [share for _, share in long], bounds)
             for each, share in sorted(long, key=lambda pair: pair[1])[:WORST]:
                 theirs, ours = (statistics.median(each[kind][name]) for name in (other, "module"))
                 section.row(
-                    f"Slowest layers against {other}, {kind}, milliseconds",
+                    f"Slowest layers against {other}, {kind}, milliseconds{setting}",
                     family=each["family"], layer=each["text"], theirs=f"{theirs:.3f}", ours=f"{ours:.3f}",
                     ratio=f"{share:.2f}",
                 )  # fmt: skip
@@ -101,7 +117,7 @@ def _layers(session: Session, sides: Mapping[str, Worker], section: Section) -> 
                 over = [
                     1e3 * (statistics.median(each[ours]) - statistics.median(each["torch"])) for each in short
                 ]
-                title = f"short layers, {kind}, {ours} over torch, µs"
+                title = f"short layers, {kind}, {ours} over torch, µs{setting}"
                 verdict = section.hold(title, max(over), None if session.quick else bounds, at_most=True)
                 section.note(
                     f"{title}: median {statistics.median(over):.1f}, largest {max(over):.1f}: {verdict}"
@@ -127,7 +143,9 @@ def _quantiles(section: Section, title: str, shares: Sequence[float], bounds: It
     )
 
 
-def _networks(session: Session, sides: Mapping[str, Worker], names: Sequence[str], section: Section) -> None:
+def _networks(
+    session: Session, sides: Mapping[str, Worker], names: Sequence[str], section: Section, setting: str
+) -> None:
     shares: dict[str, list[float]] = {}
     for name in names:
         for batch in BATCHES:
@@ -136,18 +154,21 @@ def _networks(session: Session, sides: Mapping[str, Worker], names: Sequence[str
                 times = {side: statistics.median(values) for side, values in found[kind].items()}
                 cells = {side: f"{times[side] / times['module']:.2f}" for side in times if side != "module"}
                 better = min(times["torch"], times["channels_last"]) / times["module"]
-                shares.setdefault(f"networks, {kind}, torch's better layout", []).append(better)
+                shares.setdefault(f"networks, {kind}, torch's better layout{setting}", []).append(better)
                 for side in ("compiled", "onnxruntime", "openvino"):
                     if side in times:
-                        shares.setdefault(f"networks, {kind}, {side}", []).append(
+                        shares.setdefault(f"networks, {kind}, {side}{setting}", []).append(
                             times[side] / times["module"]
                         )
                 row = {"network": name, "batch": batch, "ours_ms": f"{times['module']:.3f}", **cells}
-                section.row(f"Networks, {kind}: time of the other over ours", **row)
+                for side in ("module", "torch", "onnxruntime"):
+                    if side in times:
+                        row[f"{side}_MB"] = f"{found[f'{kind} MB'][side]:.0f}"
+                section.row(f"Networks, {kind}: time of the other over ours{setting}", **row)
     bounds: dict[str, tuple[Any, Any, Any]] = {
-        "networks, predict, torch's better layout": (None, None, NETWORK_TORCH),
+        f"networks, predict, torch's better layout{setting}": (None, None, NETWORK_TORCH),
         "networks, predict, onnxruntime": (NETWORK_ORT_MEDIAN, None, NETWORK_ORT_LEAST),
-        "networks, fit, torch's better layout": (FIT_MEDIAN, None, FIT_LEAST),
+        f"networks, fit, torch's better layout{setting}": (FIT_MEDIAN, None, FIT_LEAST),
     }
     for title, values in shares.items():
         _quantiles(section, title, values, (None,) * 3 if session.quick else bounds.get(title, (None,) * 3))

@@ -7,6 +7,8 @@ file that dpmodule exports.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import sys
 import tempfile
@@ -21,7 +23,7 @@ import torch
 from ..drawn_layers import describe, draw
 from ..many_networks import NETWORKS
 from ..settings import OWN_THREADS
-from .serve import Clock, limit_threads, serve
+from .serve import Clock, limit_threads, peak_rss_mb, rss_mb, serve
 
 __all__ = ["prepare"]
 
@@ -156,20 +158,22 @@ def of_file(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind:
         if kind == "onnxruntime":
             import onnxruntime
 
-            options, file = onnxruntime.SessionOptions(), Path(path).read_bytes()
-            options.log_severity_level = 3
+            session_options, file = onnxruntime.SessionOptions(), Path(path).read_bytes()
+            session_options.log_severity_level = 3
             if one:
-                options.intra_op_num_threads = 1
+                session_options.intra_op_num_threads = 1
 
             @cache
             def session() -> Any:
-                return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+                return onnxruntime.InferenceSession(file, session_options, providers=["CPUExecutionProvider"])
 
             return {"predict": lambda: torch.from_numpy(session().run(None, values)[0])}
         import openvino
 
-        core = openvino.Core()
-        compiled = core.compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": 1} if one else {})
+        core, options = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}  # its default may be bfloat16
+        if one:
+            options["INFERENCE_NUM_THREADS"] = "1"
+        compiled = core.compile_model(path, "CPU", options)
         request = compiled.create_infer_request()
         return {"predict": lambda: torch.from_numpy(request.infer(values, share_inputs=True)[0])}
 
@@ -186,10 +190,15 @@ class Side:
         self._kind, self._seed = kind, seed
         self._calls: Calls = {}
         self._counts: dict[str, int] = {}
+        self._held_before = 0.0
+        self._held: dict[str, float] = {}
 
     def prepare(self, case: int | str, batch: int) -> dict[str, Any]:
         """Make a case; return its family, its description and what can run."""
         self._calls, self._counts = {}, {}
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        self._held_before = rss_mb()
         net, inputs, family, text = make_case(self._seed, case, batch)
         make = of_torch if self._kind in ("torch", "channels_last", "compiled") else of_file
         if self._kind in ("module", "executor"):
@@ -213,26 +222,33 @@ class Side:
         """Return wall and CPU milliseconds of a call."""
         call = self._calls[run]
         if run not in self._counts:
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
             call()
-            call()
+            self._held[run] = peak_rss_mb() - self._held_before
             count, begun = 0, time.perf_counter()
             while time.perf_counter() - begun < LEAST_S:
                 call()
                 count += 1
             self._counts[run] = max(1, count)
         count = self._counts[run]
-        call()
+        if count > 1:  # a long call fills the caches itself
+            call()
         clock = Clock()
         for _ in range(count):
             call()
         return clock.read(count)
+
+    def held(self, run: str) -> float:
+        """Return the most memory that a case's first calls held above what the process held before, in MB."""
+        return self._held[run]
 
 
 def prepare() -> dict[str, Any]:
     """Return the requests that the parent may make."""
     limit_threads(torch)
     side = Side(sys.argv[1], int(sys.argv[2]))
-    return {"prepare": side.prepare, "first": side.first, "output": side.output, "measure": side.measure}
+    names = ("prepare", "first", "output", "measure", "held")
+    return {name: getattr(side, name) for name in names}
 
 
 if __name__ == "__main__":
