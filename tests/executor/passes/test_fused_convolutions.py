@@ -391,17 +391,19 @@ def test_no_way_of_writing_parameters_is_missed(way, name):
 
 
 def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():
-    net = S.relu(S.Convolution(DATA, S.Variable("w"), kernel=(3, 3), num_filter=4, no_bias=True))
-    memory, tensor = np.ones((4, 3, 3, 3), np.float32), torch.ones(4, 3, 3, 3)
+    net, weight, shape = DATA, S.Variable("w"), (1, 4, 5, 5)
+    for _ in range(2):  # a single one may keep the layout of the data
+        net = S.relu(S.Convolution(net, weight, kernel=(3, 3), num_filter=4, no_bias=True))
+    memory, tensor = np.ones((4, 4, 3, 3), np.float32), torch.ones(4, 4, 3, 3)
     others = mx.nd.from_numpy(memory), mx.nd.from_torch(tensor)
     memory.flags.writeable = True
     for weight, write in zip(others, (lambda: memory.__imul__(2), lambda: tensor.data.mul_(2))):
-        bound = net.bind(mx.cpu(), {"data": mx.nd.ones((1, 3, 3, 3)), "w": weight})
-        assert [answer(bound)[0].max() for _ in range(3)] == [27] * 3
+        bound = net.bind(mx.cpu(), {"data": mx.nd.ones(shape), "w": weight})
+        assert [answer(bound)[0].max() for _ in range(3)] == [36**2] * 3
         write()
-        assert answer(bound)[0].max() == 54
+        assert answer(bound)[0].max() == 72**2
         assert len(packed_weights.entries) == 0
-    bound = net.bind(mx.cpu(), {"data": mx.nd.ones((1, 3, 3, 3)), "w": mx.nd.array(np.ones((4, 3, 3, 3)))})
+    bound = net.bind(mx.cpu(), {"data": mx.nd.ones(shape), "w": mx.nd.array(np.ones((4, 4, 3, 3)))})
     for _ in range(2):
         answer(bound)
     assert packed_weights.packed_bytes() > 0

@@ -11,10 +11,11 @@ import torch
 from ...._core import torch_private
 from ....ops.nn.image_layers import NO_FUNCTION, ConvolutionSizes, Function, TiledConvolution
 from ....ops.nn.layer_shapes import per_axis
-from ....ops.shapes import prod
 from ....ops.spec import Env
+from ....ops.write_tracking import writes_are_counted
 from ...packed_weights import packed
 from ..channels_last import restride
+from .layout_choice import keeps_usual_layout
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -22,9 +23,6 @@ Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
 _MAX_SHAPES = 64
-
-_MANY_PRODUCTS = 1_500_000
-"""Multiplications from which packed weights pay for the conversion of a single convolution's data."""
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -105,7 +103,10 @@ class FusedConvolution:
         self._dilate = list(per_axis(a.dilate, 2, 1, "dilate"))
         self._pad = list(per_axis(a.pad, 2, 0, "pad"))
         self._geometry = self._pad, self._stride, self._dilate, self._groups
-        self._alone, self._is_plain = alone, norm is None and adds is None and activation is None
+        self._alone = alone
+        is_fused = not all(part is None for part in (norm, adds, activation))
+        geometry = tuple(self._kernel), tuple(self._stride), tuple(self._dilate)
+        self._choice = self._filters, *geometry, self._groups, is_fused
         self._has_bias = not a.no_bias
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
         self.writes_gamma = norm is not None and norm.a.fix_gamma
@@ -127,7 +128,7 @@ class FusedConvolution:
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        if sizes is not None and self.keeps_layout(data):
+        if sizes is not None and self.keeps_layout(data, sources[0]):
             return self._one_by_one(env, data, sources, other, keeps_layout=True)
         parameters = self._weights(sources, data.shape) if sizes is not None else ()
         if not parameters:
@@ -139,24 +140,13 @@ class FusedConvolution:
             return result
         return result, self.gamma(sources), None, None
 
-    def keeps_layout(self, data: Tensor) -> bool:
+    def keeps_layout(self, data: Tensor, weight: Tensor) -> bool:
         """Return True if the operators run one by one without converting the data."""
         if not (self._alone and data.dim() == 4 and data.is_contiguous()):
             return False
-        if self._groups > 1:
-            return True
-        rows, channels, *size = data.shape
-        numbers, places = data.numel(), rows * prod(size) // prod(self._stride)
-        products: int = places * channels * self._filters * prod(self._kernel)
-        if self._is_plain and channels <= 16 and places * self._filters >= 2**20:
-            return False  # the extension's kernel is up to twice as fast
-        if prod(self._kernel) == prod(self._stride) == 1 and rows < 16 and torch.get_num_threads() == 1:
-            return products < _MANY_PRODUCTS or numbers > 2**15  # torch multiplies matrices
-        if not self._is_plain:
-            return False
-        if rows == 1 and max(self._kernel) <= 3 and numbers <= 20480:  # torch does not use oneDNN
-            return products < _MANY_PRODUCTS
-        return channels < 8 or max(self._kernel) == 1 or products > 3 * _MANY_PRODUCTS or numbers > 2**16
+        is_slower = keeps_usual_layout(data.shape, *self._choice, torch.get_num_threads() > 1)
+        # a weight that cannot stay packed would be packed in every run
+        return is_slower or not writes_are_counted(weight)
 
     def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> ConvolutionSizes | None:
         """Return the sizes of data and result; None if the kernels do not support the data."""

@@ -287,8 +287,10 @@ class ImageRun:
             return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
-        if self._single is not None and self._single.keeps_layout(images[0]):
-            return None
+        if self._single is not None:
+            weight = inputs[self._positions[self._layers[0].sources[0]]]
+            if self._single.keeps_layout(images[0], weight):
+                return None
         weights = self._weights(inputs, plan)
         if weights is None:
             return None

@@ -1,0 +1,79 @@
+"""The layout of a network's only convolution: the user's (N, C, H, W), or channels_last with packed weights.
+
+``tools/choose_layouts.py`` measures both for random sizes and writes ``layouts.json``: a list of regression trees for
+each instruction set, with one and with several threads. Their values add up to the logarithm of the time in the usual
+layout over the other. A node is [feature, limit, tree up to the limit, tree above it].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from ....ops.nn.linear import kernels
+from ....ops.shapes import prod
+
+Pair = tuple[int, ...]
+_AVX512_WIDTH = 16
+
+
+@cache
+def _trees() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("layouts.json").read_text(encoding="utf-8"))
+    return found
+
+
+def features(
+    shape: tuple[int, ...],
+    filters: int,
+    kernel: Pair,
+    stride: Pair,
+    dilate: Pair,
+    groups: int,
+    is_fused: bool,
+) -> tuple[int, ...]:
+    """Return the numbers that the trees compare: sizes, and the work that follows from them."""
+    rows, channels, _, width = shape
+    numbers, window = prod(shape), prod(kernel)
+    places = numbers // channels // prod(stride)
+    products = places * channels // groups * filters * window
+    results = places * filters
+    return (
+        rows, channels, filters, window, numbers, places, products, results, channels // groups, groups, width,
+        prod(stride), prod(dilate), is_fused,
+    )  # fmt: skip
+
+
+@lru_cache(1024)
+def keeps_usual_layout(
+    shape: tuple[int, ...],
+    filters: int,
+    kernel: Pair,
+    stride: Pair,
+    dilate: Pair,
+    groups: int,
+    is_fused: bool,
+    is_parallel: bool,
+) -> bool:
+    """Return True if a convolution, with its activation if `is_fused`, is faster in the usual layout.
+
+    Shape:
+        shape: of the data, (N, C, H, W).
+    """
+    isa = "avx512" if getattr(kernels(), "vector_width", 0) >= _AVX512_WIDTH else "avx2"
+    trees = _trees()[f"{isa} {'default' if is_parallel else '1'}"]
+    return choose(trees, features(shape, filters, kernel, stride, dilate, groups, is_fused))
+
+
+def choose(trees: Sequence[Any], sizes: Sequence[int]) -> bool:
+    """Return True if the trees predict that the usual layout is faster."""
+    total = 0.0
+    for tree in trees:
+        while isinstance(tree, list):
+            feature, limit, low, high = tree
+            tree = low if sizes[feature] <= limit else high
+        total += tree
+    return total <= 0

@@ -1,0 +1,50 @@
+"""A network's only convolution: the table that chooses its layout, and equal results in both layouts."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.executor.passes.fused_convolutions import call, layout_choice
+
+PLAIN = ((3, 3), (1, 1), (1, 1), 1, False)
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+@pytest.mark.parametrize("threads", ["1", "default"])
+def test_table_prefers_each_layout_for_some_sizes(isa, threads):
+    trees = layout_choice._trees()[f"{isa} {threads}"]
+    rng = random.Random(0)
+    found = set()
+    for _ in range(200):
+        shape = (*rng.choices((1, 4, 16, 64), k=2), *[rng.choice((1, 7, 28, 112))] * 2)
+        found.add(layout_choice.choose(trees, layout_choice.features(shape, rng.choice((2, 64)), *PLAIN)))
+    assert found == {True, False}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_results_equal_torch_in_both_layouts(seed, keeps, monkeypatch):
+    asked = []
+    monkeypatch.setattr(call, "keeps_usual_layout", lambda *given: asked.append(given) or keeps)
+    rng = random.Random(seed)
+    groups = rng.choice((1, 1, 2, 4))
+    channels, filters = groups * rng.randint(1, 6), groups * rng.randint(1, 9)
+    kernel, stride, pad = rng.randint(1, 3), rng.randint(1, 2), rng.randint(0, 1)
+    shape = (rng.randint(1, 3), channels, rng.randint(3, 9), rng.randint(3, 9))
+    torch.manual_seed(seed)
+    data, weight = torch.randn(shape), torch.randn(filters, channels // groups, kernel, kernel)
+    net = mx.sym.Convolution(
+        mx.sym.var("data"), mx.sym.var("w"), kernel=(kernel,) * 2, stride=(stride,) * 2, pad=(pad,) * 2,
+        num_filter=filters, num_group=groups, no_bias=True,
+    )  # fmt: skip
+    wanted = torch.conv2d(data, weight, None, stride, pad, 1, groups)
+    if rng.random() < 0.5:
+        net, wanted = mx.sym.relu(net), wanted.relu()
+    arrays = {"data": mx.nd.array(data.numpy()), "w": mx.nd.array(weight.numpy())}
+    bound = net.bind(mx.cpu(), arrays)
+    for _ in range(3):  # packed weights are made in the second run
+        np.testing.assert_allclose(bound.forward()[0].asnumpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+    assert asked

@@ -1,0 +1,186 @@
+"""Measure when a network's only convolution should keep the usual layout, and write the table that decides it.
+
+Random convolutions run through an executor, once by torch's kernels for (N, C, H, W) and once converted to
+channels_last, with packed weights. For each instruction set, with one and with all threads, boosted regression trees
+are fitted to the logarithm of the ratio of the two times. A quarter of the sizes tests them. Run it on an idle machine
+with AVX-512::
+
+    python tools/choose_layouts.py 1500
+
+It takes ten minutes and writes dpmodule/executor/passes/fused_convolutions/layouts.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "dpmodule/executor/passes/fused_convolutions/layouts.json"
+TREES, LEVELS, RATE, LEAST = 20, 4, 0.3, 5
+"""Number of trees, their levels, the factor of a tree's values, and the samples in a leaf."""
+TURN_S, TURNS = 0.002, 5
+Sample = tuple[Sequence[int], float, float]
+"""Sizes, and the times in the usual layout and converted."""
+
+
+def draw(pick: Callable[[Any], Any]) -> dict[str, int]:
+    """Return a random convolution of square images, with at most 1.2 billion multiplications."""
+    while True:
+        rows, channels, filters = (
+            pick((1, 1, 2, 4, 8, 16, 32, 64)),
+            pick((1, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)),
+            pick((2, 8, 16, 24, 32, 64, 96, 128, 256, 512)),
+        )
+        side, kernel, stride = (
+            pick((1, 4, 7, 8, 14, 15, 16, 28, 32, 33, 56, 64, 112, 224)),
+            pick((1, 1, 1, 2, 3, 3, 3, 5, 7)),
+            pick((1, 1, 2)),
+        )
+        dilate = pick((1, 1, 1, 1, 2)) if kernel > 1 else 1
+        groups = pick((1,) * 14 + (2, 4, 8) + (0,) * 3)
+        if not groups:  # depthwise
+            groups = filters = channels
+        pad = dilate * (kernel // 2)
+        result = (side + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1
+        if (
+            not (channels % groups or filters % groups)
+            and result > 0
+            and rows * channels * side * side <= 3_200_000
+            and rows * filters * result * result <= 6_400_000
+            and rows * result * result * channels // groups * filters * kernel * kernel <= 1_200_000_000
+        ):
+            return {
+                "rows": rows, "channels": channels, "side": side, "num_filter": filters, "kernel": kernel,
+                "stride": stride, "dilate": dilate, "pad": pad, "num_group": groups,
+            }  # fmt: skip
+
+
+def convolution(drawn: Mapping[str, int], is_fused: bool) -> Any:
+    """Return the symbol of a drawn convolution."""
+    import dpmodule as mx
+
+    twos = {name: (drawn[name],) * 2 for name in ("kernel", "stride", "dilate", "pad")}
+    counts = {name: drawn[name] for name in ("num_filter", "num_group")}
+    symbol = mx.sym.Convolution(mx.sym.var("data"), **twos, **counts, name="conv")
+    return mx.sym.Activation(symbol, act_type="relu") if is_fused else symbol
+
+
+def compare(symbol: Any, shape: tuple[int, ...]) -> Sample | None:
+    """Return the features and times of a convolution; None if the layout is not asked for."""
+    import dpmodule as mx
+    from dpmodule.executor.passes.fused_convolutions import call, layout_choice
+
+    asked: list[Any] = []
+
+    def runs(keeps: bool) -> Callable[[], None]:
+        bound = symbol.simple_bind(mx.cpu(), grad_req="null", data=shape)
+        for array in bound.arg_arrays:
+            array[:] = mx.nd.random.normal(shape=array.shape)
+
+        def chosen(*given: Any) -> bool:
+            asked.append(given[:-1])
+            return keeps
+
+        def run() -> None:
+            call.keeps_usual_layout = chosen
+            bound.forward(is_train=False)
+
+        return run
+
+    usual: list[float] = []
+    converted: list[float] = []
+    ways = (runs(True), usual), (runs(False), converted)
+    for turn in range(TURNS + 1):
+        for run, found in ways:
+            run()
+            begun, calls = time.perf_counter(), 0
+            while time.perf_counter() - begun < TURN_S:
+                run()
+                calls += 1
+            if turn:
+                found.append((time.perf_counter() - begun) / calls * 1e6)
+    if not asked:
+        return None
+    return layout_choice.features(*asked[0]), sorted(usual)[TURNS // 2], sorted(converted)[TURNS // 2]
+
+
+def measure(count: int, seed: int) -> None:
+    """Print samples as lines of JSON; in a process with the environment of a setting."""
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    pick = random.Random(seed).choice
+    for _ in range(count):
+        drawn = draw(pick)
+        shape = drawn["rows"], drawn["channels"], drawn["side"], drawn["side"]
+        found = compare(convolution(drawn, pick((True, False))), shape)
+        if found is not None:
+            print(json.dumps(found), flush=True)
+
+
+def plain(tree: Any, node: int, scale: float) -> Any:
+    """Return a fitted tree, with scaled values, as [feature, limit, tree up to the limit, tree above it] or a value."""
+    if tree.children_left[node] < 0:
+        return round(float(tree.value[node].item()) * scale, 3)
+    branches = (plain(tree, int(child[node]), scale) for child in (tree.children_left, tree.children_right))
+    return [int(tree.feature[node]), math.floor(tree.threshold[node]), *branches]
+
+
+def fit(samples: Sequence[Sample]) -> list[Any]:
+    """Return trees whose values add up to the logarithm of the time in the usual layout over the converted one."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    shares = [math.log(usual / converted) for _, usual, converted in samples]
+    model = GradientBoostingRegressor(
+        n_estimators=TREES, max_depth=LEVELS, learning_rate=RATE, min_samples_leaf=LEAST, random_state=0
+    )
+    model.fit([sizes for sizes, _, _ in samples], shares)
+    trees = [plain(each[0].tree_, 0, RATE) for each in model.estimators_]
+    return [round(sum(shares) / len(shares), 3), *trees]
+
+
+def main(count: int) -> None:
+    """Measure all settings that this processor has, and write the table."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.settings import Setting
+    from dpmodule.executor.passes.fused_convolutions.layout_choice import choose
+
+    seed, table = int(time.time()), {}
+    for isa in ("avx2", "avx512"):
+        for threads in ("1", "default"):
+            setting = Setting(isa, threads)
+            if setting.problem():
+                continue
+            environment = setting.environment({**os.environ, "PYTHONPATH": str(ROOT)})
+            environment.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+            command = [sys.executable, __file__, str(count), str(seed)]
+            lines = subprocess.run(
+                command, env=environment, check=True, capture_output=True, text=True
+            ).stdout
+            samples = [json.loads(line) for line in lines.splitlines()]
+            kept, rest = samples[: len(samples) // 4], samples[len(samples) // 4 :]
+            trees = fit(rest)
+            figures = {
+                "chosen": [sample[1 if choose(trees, sample[0]) else 2] for sample in kept],
+                "always usual": [sample[1] for sample in kept],
+                "always converted": [sample[2] for sample in kept],
+            }
+            for name, times in figures.items():
+                over = [taken / min(sample[1:]) for taken, sample in zip(times, kept)]
+                mean = math.exp(sum(map(math.log, over)) / len(over))
+                print(f"{setting}: {name}: {mean:.3f} of the better one's time, at most {max(over):.2f}")
+            table[f"{isa} {threads}"] = trees
+    TABLE.write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    measure(*map(int, sys.argv[1:])) if len(sys.argv) > 2 else main(int(sys.argv[1]))
