@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,13 +62,15 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
 
 
 _ROWS = 128
-"""Rows over which torch's kernel sums gradients; it sums row by row, which loses digits with many rows."""
+"""Rows up to which torch's kernel sums gradients; it sums row by row, which loses digits with many rows."""
+_BLOCK = 2**18
+"""Numbers that stay in the cache while a gradient is summed."""
 
 _backward = torch.ops.aten.native_layer_norm_backward
 
 
 class _LayerNorm(torch.autograd.Function):
-    """`torch.native_layer_norm`, with the gradients of gamma and beta summed over blocks of rows.
+    """`torch.native_layer_norm`, with the gradients of gamma and beta summed by `Tensor.sum`, which keeps digits.
 
     Shape:
         x: (N, K).
@@ -80,6 +82,7 @@ class _LayerNorm(torch.autograd.Function):
         out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
         ctx.save_for_backward(x, mean, rstd, gamma, beta)
         ctx.mark_non_differentiable(mean, rstd)
+        ctx.set_materialize_grads(False)
         return out, mean, rstd
 
     @staticmethod
@@ -88,13 +91,18 @@ class _LayerNorm(torch.autograd.Function):
         wants, grad, shape = ctx.needs_input_grad[:3], grads[0], gamma.shape
         if torch.is_grad_enabled():  # torch's function has a gradient of its own
             return *_backward(grad, x, shape, mean, rstd, gamma, beta, wants), None
-        rows = grad.contiguous(), x, mean, rstd
-        blocks = [
-            _backward(g, part, shape, m, r, gamma, beta, [False, True, True])[1:]
-            for g, part, m, r in zip(*(each.split(_ROWS) for each in rows))
+        grad = grad.contiguous()
+        first = _backward(grad, x, shape, mean, rstd, gamma, beta, [wants[0], False, False])[0]
+        gammas = [
+            torch.sub(part, m).mul_(r).mul_(g).sum(0)
+            for g, part, m, r in _blocks(max(_ROWS, _BLOCK // len(gamma)), grad, x, mean, rstd)
         ]
-        first = _backward(rows[0], x, shape, mean, rstd, gamma, beta, [wants[0], False, False])[0]
-        return first, *(torch.stack(each).sum(0) for each in zip(*blocks)), None
+        return first, gammas[0] if len(gammas) == 1 else torch.stack(gammas).sum(0), grad.sum(0), None
+
+
+def _blocks(rows: int, *tensors: torch.Tensor) -> Iterable[Sequence[torch.Tensor]]:
+    """Return the tensors in blocks of rows."""
+    return [tensors] if len(tensors[0]) <= rows else zip(*(tensor.split(rows) for tensor in tensors))
 
 
 _apply: Any = _LayerNorm.apply
