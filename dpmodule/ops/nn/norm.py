@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -100,9 +100,9 @@ class _LayerNorm(torch.autograd.Function):
         return first, gammas[0] if len(gammas) == 1 else torch.stack(gammas).sum(0), grad.sum(0), None
 
 
-def _blocks(rows: int, *tensors: torch.Tensor) -> Iterable[Sequence[torch.Tensor]]:
+def _blocks(rows: int, *tensors: torch.Tensor) -> Iterable[tuple[torch.Tensor, ...]]:
     """Return the tensors in blocks of rows."""
-    return [tensors] if len(tensors[0]) <= rows else zip(*(tensor.split(rows) for tensor in tensors))
+    return [tensors] if len(tensors[0]) <= rows else zip(*(torch.split(tensor, rows) for tensor in tensors))
 
 
 _apply: Any = _LayerNorm.apply
