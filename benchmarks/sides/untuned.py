@@ -222,7 +222,7 @@ class Side:
         """Return wall and CPU milliseconds of a call."""
         call = self._calls[run]
         if run not in self._counts:
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
             call()
             self._held[run] = peak_rss_mb() - self._held_before
             count, begun = 0, time.perf_counter()

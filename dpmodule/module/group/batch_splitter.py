@@ -239,7 +239,7 @@ class BatchSplitter:
         """
         data: Any
         label: Any
-        if is_batch_list(batch):
+        if isinstance(batch, (list, tuple)) and is_batch_list(batch):
             parts: Any = batch
             data, label, is_split = [b.data for b in parts], [b.label for b in parts], True
             has_label = bool(parts) and bool(parts[0].label)
