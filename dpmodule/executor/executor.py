@@ -128,6 +128,7 @@ class Executor:
         self._borrowed: dict[int, torch.Tensor] = {}
         self._random_states: Sequence[torch.Tensor] = []
         self._before: list[tuple[int, torch.Tensor]] = []
+        self._freed: dict[int, torch.Tensor] = {}  # outputs without memory
         self._released = False
 
     def __repr__(self) -> str:
@@ -541,10 +542,13 @@ class Executor:
             frees: free large outputs first, so that new ones are computed in memory that is in the cache; if the run
                 fails, `outputs` are new arrays.
         """
-        for output in self._outputs if frees else ():
-            if output.raw.nbytes >= LARGE:
-                output.raw = nothing(output.raw)
-                self._released = True
+        if frees:
+            for i, output in enumerate(self._outputs):
+                if output.raw.nbytes >= LARGE:
+                    if i not in self._freed:
+                        self._freed[i] = nothing(output.raw)
+                    output.raw = self._freed[i]
+                    self._released = True
         before = torch.is_grad_enabled()
         torch_private.set_grad_enabled(recorded)
         try:

@@ -72,6 +72,8 @@ __all__ = ["Module"]
 
 lazy.publish(__name__, __all__)
 
+_INITIALIZED = Stage.INITIALIZED  # Python 3.11 looks members up by a function
+
 
 def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
     """Describe inputs by examples; an input whose first axis differs from the first input's has no batch axis."""
@@ -974,8 +976,8 @@ class Module(CheckpointedModule):
         try:
             train = self.for_training if is_train is None else bool(is_train)
             # only backward reads a batch again
-            loaded = self._load(data_batch, "forward", train, borrow=not self.for_training)
-            self.group.run(train, loaded)
+            group, loaded = self._load(data_batch, "forward", train, borrow=not self.for_training)
+            group.run(train, loaded)
         finally:
             self.in_use.release()
 
@@ -984,19 +986,25 @@ class Module(CheckpointedModule):
         if not self.in_use.acquire(blocking=False):
             raise concurrent_use(self, "forward_backward")
         try:
-            loaded = self._load(data_batch, "forward_backward", True, borrow=True)
+            group, loaded = self._load(data_batch, "forward_backward", True, borrow=True)
             listener = None
             if self._is_announced:
                 self._is_announced = False
                 listener = self.updates.listener()
-            self.group.step(loaded, listener)
+            group.step(loaded, listener)
         finally:
             self.in_use.release()
 
-    def _load(self, batch: BatchLike, method: str, train: bool, borrow: bool) -> list[dict[str, Any]]:
-        """Copy a batch into the executors' arrays, binding again first if its shapes differ from the bound ones."""
+    def _load(
+        self, batch: BatchLike, method: str, train: bool, borrow: bool
+    ) -> tuple[DataParallelExecutorGroup, list[dict[str, Any]]]:
+        """Copy a batch into the executors' arrays, binding again first if its shapes differ from the bound ones.
+
+        Returns:
+            The group of the executors, and the result of its `load`.
+        """
         group = self._group
-        if self._stage < Stage.INITIALIZED or group is None:
+        if group is None or self._stage < _INITIALIZED:
             raise missing_call(self, method)
         loaded = group.try_load(batch, train, borrow)
         if loaded is None:
@@ -1005,7 +1013,7 @@ class Module(CheckpointedModule):
             loaded = group.load(batch, train, borrow)
         if self._scale is not None:
             self._scale.write(group.execs)
-        return loaded
+        return group, loaded
 
     @override
     def announce_update(self) -> None:
@@ -1016,8 +1024,8 @@ class Module(CheckpointedModule):
     @override
     @exclusive(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
-        loaded = self._load(data_batch, "evaluate", False, borrow=True)
-        self.group.run(False, loaded)
+        group, loaded = self._load(data_batch, "evaluate", False, borrow=True)
+        group.run(False, loaded)
 
     def _rebind_for(self, batch: Any) -> None:
         """Bind again for the shapes of a batch."""
@@ -1037,7 +1045,7 @@ class Module(CheckpointedModule):
         if not self.in_use.acquire(blocking=False):
             raise concurrent_use(self, "backward")
         try:
-            if self._stage < Stage.INITIALIZED or self._group is None:
+            if self._group is None or self._stage < _INITIALIZED:
                 raise missing_call(self, "backward")
             self._group.backward(out_grads)
         finally:
@@ -1045,7 +1053,7 @@ class Module(CheckpointedModule):
 
     @override
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        if self._stage < Stage.INITIALIZED or self._group is None:
+        if self._group is None or self._stage < _INITIALIZED:
             raise missing_call(self, "get_outputs")
         return self._group.get_outputs(merge_multi_context)
 
