@@ -33,7 +33,7 @@ from .error_location import forward_error
 from .execution_mode import ExecutionMode, InterpretedMode
 from .gradients import convert_head_gradients, frozen_states
 from .interpreter import StepFailed, backward_by_node
-from .memory import LARGE, is_dense, nothing, reusable
+from .memory import LARGE, count_holders, is_dense, kept_tensors, nothing, reusable
 from .options import PLAIN, RunOptions
 from .program import Program, program_of
 from .recorded_run import (
@@ -126,9 +126,11 @@ class Executor:
         self._last_mode: bool | None = None
         self._run: RecordedRun | None = None
         self._borrowed: dict[int, torch.Tensor] = {}
+        self._versions: dict[str, int] = {}  # of the borrowed tensors that may change before backward
         self._random_states: Sequence[torch.Tensor] = []
         self._before: list[tuple[int, torch.Tensor]] = []
         self._freed: dict[int, torch.Tensor] = {}  # outputs without memory
+        self._unread: frozenset[str] | None = None  # arguments that backward does not read; None if unknown
         self._released = False
 
     def __repr__(self) -> str:
@@ -255,12 +257,14 @@ class Executor:
         """
         return self._arrays.args[name]
 
-    def load(self, inputs: Mapping[str, Any], borrow: bool) -> dict[str, Any] | None:
+    def load(self, inputs: Mapping[str, Any], borrow: bool, is_train: bool) -> dict[str, Any] | None:
         """Copy inputs into their arrays.
 
         Args:
             inputs: tensors, or records of sparse matrices and ragged arrays, by argument name.
-            borrow: do not copy tensors of the type and device of their arrays.
+            borrow: do not copy tensors of the type and device of their arrays. Otherwise only those are not copied that
+                the backward of training does not read.
+            is_train: the mode of the next run.
 
         Returns:
             The inputs that were not copied, for `run`; None if a shape differs from the bound one.
@@ -268,7 +272,8 @@ class Executor:
         Shape:
             inputs: each as bound.
         """
-        arrays, in_place = self._arrays.args, {}
+        arrays, in_place, versions = self._arrays.args, {}, {}
+        unread = (is_train and not borrow and not self._mode.watched and self._unread) or ()
         for name, value in inputs.items():
             array = arrays[name]
             if type(array) is not NDArray or not isinstance(value, torch.Tensor):
@@ -279,13 +284,17 @@ class Executor:
             own = array.raw
             if value.shape != own.shape:
                 return None
-            if borrow and value.dtype == own.dtype and value.device == own.device:
+            is_unread = name in unread and not value.is_inference()
+            if (borrow or is_unread) and value.dtype == own.dtype and value.device == own.device:
                 in_place[name] = value
+                if is_unread:
+                    versions[name] = value._version
             elif value is not own:
                 if own.is_cpu:
                     own.copy_(value)
                 else:
                     send(own, value)
+        self._versions = versions
         return in_place
 
     def held_bytes(self) -> dict[str, int]:
@@ -480,7 +489,8 @@ class Executor:
         values, aliases = self._inputs(is_train)
         if program.reused:
             self._reuse(prepared)
-        result = self._execute(prepared, values, bool(aliases), frees=arrays.storage is None)
+        execute = self._execute_first if aliases and self._unread is None else self._execute
+        result = execute(prepared, values, bool(aliases), frees=arrays.storage is None)
         for handle, out in zip(self._outputs, result[0]):
             if arrays.storage is not None and is_sparse(handle):
                 handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
@@ -525,6 +535,20 @@ class Executor:
             if slot not in borrowed:
                 known[slot] = tensor, alias
         return values, list(map(values.__getitem__, self._backward.slots))
+
+    def _execute_first(
+        self, prepared: PreparedProgram, values: list[Any], recorded: bool, frees: bool
+    ) -> tuple[Any, ...]:
+        """Run a program for backward, and find the arguments that are neither written nor read after forward."""
+        if self._mode.watched or self._arrays.storage is not None:
+            return self._execute(prepared, values, recorded, frees)
+        before = count_holders(values)
+        result = self._execute(prepared, values, recorded, frees)
+        kept, program = kept_tensors(values, before), prepared.program
+        read = {slot for loss in program.low.losses for slot in loss.rest}.union(program.written)
+        slots = self._arrays.slots.items()
+        self._unread = frozenset(name for name, slot in slots if not (kept[slot] or slot in read))
+        return result
 
     def _reuse(self, prepared: PreparedProgram) -> None:
         """Pass the memory of the last run's outputs to steps if nothing else refers to it."""
@@ -736,6 +760,13 @@ class Executor:
 
     def _run_again(self, is_train: bool) -> RecordedRun:
         """Repeat the last forward, with the same random numbers, for backward only; outputs do not change."""
+        for name, version in self._versions.items():
+            tensor = self._borrowed.get(self._arrays.slots[name])
+            if tensor is not None and tensor._version != version:
+                raise StateError(
+                    f"backward: {name} of the batch was changed since forward, and a repeated backward reads it again; "
+                    "call forward first"
+                )
         prepared = self._prepare(True, is_train)
         if self._mode.watched:
             prepared = prepared._replace(forward=prepared.program.forward)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import mmap
+import operator
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -123,6 +125,22 @@ def _holders(array: NDArray) -> tuple[int, int, int, int]:
 def _alone() -> tuple[int, int, int, int]:
     """Return the result of `_holders` for an array with no other reference to its tensor or memory."""
     return _holders(NDArray(torch.empty(1), Context("cpu")))
+
+
+def kept_tensors(tensors: Sequence[torch.Tensor], before: Sequence[tuple[int, int, int, int]]) -> list[bool]:
+    """Return True for each tensor whose memory autograd, or an operator, holds since `count_holders` was called."""
+    kept = []
+    for tensor, old, new in zip(tensors, before, count_holders(tensors)):
+        growth = tuple(map(operator.sub, new, old))
+        # autograd holds a leaf once, to accumulate its gradient; some versions of torch also count it in Python
+        free = [(0, 0, 0, 0), (0, 0, 0, 1), (1, 0, 0, 1)] if tensor.requires_grad else [(0, 0, 0, 0)]
+        kept.append(old == _UNKNOWN or growth not in free)
+    return kept
+
+
+def count_holders(tensors: Iterable[torch.Tensor]) -> list[tuple[int, int, int, int]]:
+    """Return the result of `_holders` for each tensor."""
+    return [_holders(NDArray(tensor, Context("cpu"))) for tensor in tensors]
 
 
 def nothing(tensor: torch.Tensor) -> torch.Tensor:

@@ -216,6 +216,77 @@ def test_inputs_may_be_read_where_they_lie():
     assert lent["y"].tolist() == [[1]]
 
 
+def steps(x):
+    """Return networks whose backward reads all, some or none of their inputs."""
+    fc, two = S.FullyConnected(x, num_hidden=3), S.Reshape(x, shape=(4, 2, 2, 1))
+    yield from (S.tanh(x), S.relu(x), x * x, x + 1, S.sum(x, axis=1), S.Concat(x, x * 2), S.exp(x), fc)
+    yield from (
+        S.transpose(x),
+        S.LayerNorm(x),
+        S.BatchNorm(x),
+        S.softmax(x),
+        S.Dropout(x),
+        S.SliceChannel(x, 2),
+    )
+    yield from (
+        S.Convolution(two, kernel=(1, 1), num_filter=2),
+        S.Pooling(two, kernel=(2, 1)),
+        S.Flatten(two),
+    )
+    yield from (S.Embedding(x, input_dim=4, output_dim=3), S.LinearRegressionOutput(fc, name="y"))
+    yield from (
+        S.SoftmaxOutput(x, name="y"),
+        S.BlockGrad(x) * x,
+        S.contrib.foreach(lambda a, s: (a * a, s), x, [])[0],
+    )
+
+
+@pytest.mark.parametrize("number", range(22))
+def test_a_batch_may_be_changed_between_forward_and_backward(number):
+    net = list(steps(S.Variable("x")))[number]
+    values, other = np.random.RandomState(number).randint(0, 4, (4, 4)), np.full((4, 4), 3.0)
+    labels = [("y_label", net.infer_shape(x=(4, 4))[0][-1])] if "y_label" in net.list_arguments() else []
+    modules = [mx.mod.Module(net, ["x"], [name for name, _ in labels]) for _ in range(2)]
+    for module in modules:
+        module.bind([("x", (4, 4))], labels or None, inputs_need_grad=True)
+        module.init_params(mx.init.One())
+    for turn in range(3):  # the first run finds out what backward reads
+        found = []
+        for module, changes in zip(modules, (False, True)):
+            mx.random.seed(turn)
+            batch = mx.io.DataBatch(
+                [mx.nd.array(values + turn)], [mx.nd.array(np.ones(shape)) for _, shape in labels]
+            )
+            module.forward(batch, is_train=True)
+            heads = [mx.nd.array(np.arange(out.size).reshape(out.shape)) for out in module.get_outputs()]
+            if changes:
+                for array in (*batch.data, *batch.label):
+                    array[:] = other[: len(array)].reshape(-1)[: array.size].reshape(array.shape)
+            module.backward(heads)
+            grads = [grad for (grad,) in module.group.grad_arrays if grad is not None]
+            found.append([array.asnumpy() for array in (*module.get_input_grads(), *grads)])
+        for right, changed in zip(*found, strict=True):
+            np.testing.assert_array_equal(changed, right)
+
+
+def test_a_repeated_backward_refuses_a_changed_batch():
+    module = mx.mod.Module(S.tanh(S.Variable("x")), ["x"], None)
+    module.bind([("x", (4, 4))], inputs_need_grad=True)
+    module.init_params()
+    batch, head = mx.io.DataBatch([mx.nd.ones((4, 4))]), [mx.nd.ones((4, 4))]
+    for _ in range(3):
+        module.forward(batch)
+        module.backward(head)
+        module.backward(head)
+    assert module.get_input_grads()[0].asnumpy().max() == pytest.approx(1 - np.tanh(1) ** 2)
+    batch.data[0][:] = 2
+    with pytest.raises(StateError, match="x of the batch was changed since forward"):
+        module.backward(head)
+    module.forward(batch)
+    module.backward(head)
+    assert module.get_input_grads()[0].asnumpy().max() == pytest.approx(1 - np.tanh(2) ** 2, rel=1e-5)
+
+
 def test_release_gives_up_what_was_kept():
     executor = bound(TWICE, x=ONE)
     out = executor.forward(is_train=True)[0]

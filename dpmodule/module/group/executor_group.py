@@ -494,7 +494,7 @@ class DataParallelExecutorGroup:
         """Copy a batch into the executors' arrays as `load` does; return None if other shapes must be bound first."""
         whole = self.feed.whole(batch, train)
         if whole is not None:
-            in_place = self.execs[0].load(whole, borrow)
+            in_place = self.execs[0].load(whole, borrow, train)
             if in_place is not None:
                 self._label_order = None
                 return [in_place]
@@ -518,7 +518,7 @@ class DataParallelExecutorGroup:
         batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
         loaded = []
         for executor, inputs in zip(self.execs, feed.split(batch, train)):
-            in_place = executor.load(inputs, borrow)
+            in_place = executor.load(inputs, borrow, train)
             if in_place is None:
                 name = next(n for n, value in inputs.items() if value.shape != executor.input_array(n).shape)
                 given, bound = tuple(inputs[name].shape), executor.input_array(name).shape
