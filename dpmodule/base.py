@@ -36,45 +36,6 @@ import numpy as np
 
 from ._core import lazy
 
-__all__ = [
-    "ArgumentError",
-    "BoundsError",
-    "DTypeError",
-    "DeviceError",
-    "FileError",
-    "FileFormatError",
-    "LostWorkerError",
-    "MXNetError",
-    "MissingPackageError",
-    "NDArrayHandle",
-    "NodeError",
-    "NonFiniteError",
-    "NotImplementedForSymbol",
-    "NotSupportedError",
-    "NotSupportedForSparseNDArray",
-    "OpError",
-    "OutOfMemoryError",
-    "Shape",
-    "ShapeError",
-    "SignatureError",
-    "StateError",
-    "data_dir",
-    "data_dir_default",
-    "did_you_mean",
-    "dtype_code",
-    "dtype_from_code",
-    "dtype_name",
-    "integer_types",
-    "mx_real_t",
-    "np_dtype",
-    "numeric_types",
-    "plain",
-    "py_str",
-    "string_types",
-]
-
-lazy.publish(__name__, __all__)
-
 
 class MXNetError(RuntimeError):
     """Base of every error raised by this package."""
@@ -347,3 +308,15 @@ def py_str(value: bytes | str) -> str:
 def _as_list(obj: Any) -> list[Any]:
     """Return a sequence as a list, anything else as a list of one (MXNet's helper of this name)."""
     return list(obj) if isinstance(obj, Sequence) and not isinstance(obj, (str, bytes)) else [obj]
+
+
+__all__ = [
+    *lazy.own_names(vars()),
+    "NDArrayHandle",
+    "Shape",
+    "integer_types",
+    "mx_real_t",
+    "numeric_types",
+    "string_types",
+]
+lazy.publish(__name__, __all__)
