@@ -104,15 +104,11 @@ def multi_all_finite(a: Any) -> Tensors:
     return lambda *tensors: _all_finite(tensors)
 
 
-def _index_array_shape(a: Any, dims: tuple[int, ...]) -> Shape:
-    return (*dims, len(dims) if a.axes is None else len(a.axes))
-
-
 @pure(
     "_contrib_index_array",
     [arg("data")],
     {"axes": Attr(optional(shape), "axes whose indices are returned; None: all", None)},
-    infer=forward(_index_array_shape),
+    infer=forward(lambda a, dims: (*dims, len(dims) if a.axes is None else len(a.axes))),
     infer_type=typed(lambda a: "int64"),
     batch=NEVER,
 )

@@ -279,13 +279,9 @@ def dequantize(a: Any) -> Callable[..., torch.Tensor]:
 
     def dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
         check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
-        return _dequantize(data, low.detach(), high.detach())
+        return data.float() * (magnitude(low.detach(), high.detach()) / STEPS[name_of(data.dtype)])
 
     return dequantize
-
-
-def _dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    return data.float() * (magnitude(low, high) / STEPS[name_of(data.dtype)])
 
 
 @bound(
