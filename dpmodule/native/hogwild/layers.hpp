@@ -115,9 +115,7 @@ class Layer {
 
 using LayerPointer = std::unique_ptr<Layer>;
 
-// Each creates the layers of its file; returns nullptr for other steps.
-LayerPointer make_pointwise(const LayerSpec &spec);
-LayerPointer make_of_rows(const LayerSpec &spec);
-LayerPointer make_loss(const LayerSpec &spec);
+// Make the layer of a step; lookups in tables are made by `Net`.
+LayerPointer make_layer(const LayerSpec &spec);
 
 }  // namespace dpmodule::hogwild

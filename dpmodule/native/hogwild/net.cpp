@@ -138,9 +138,7 @@ LayerPointer Net::make(const LayerSpec &spec) {
         if (spec.reached) made->join(table(parameter), plan_.batch_size);
         return made;
     }
-    if (LayerPointer made = make_pointwise(spec)) return made;
-    if (LayerPointer made = make_of_rows(spec)) return made;
-    return make_loss(spec);
+    return make_layer(spec);
 }
 
 void Net::forward(BatchContext &context) {

@@ -1,4 +1,4 @@
-#include "tables.hpp"
+#include "net.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "text.hpp"
+#include "reader.hpp"
 
 #include <cerrno>
 #include <cstdio>
