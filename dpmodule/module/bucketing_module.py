@@ -6,7 +6,6 @@ import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from typing_extensions import override
@@ -59,7 +58,7 @@ _WORTH_RETURNING = 2**22
 
 def _of_current(name: str, doc: str | None = None) -> Any:
     """Return a property of the current bucket's module."""
-    return property(attrgetter(f"_curr_module.{name}"), doc=doc)
+    return property(lambda self: getattr(self._curr_module, name), doc=doc)
 
 
 def _by_current(method: _Method, stage: Stage = Stage.CREATED) -> _Method:
