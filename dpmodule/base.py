@@ -158,7 +158,7 @@ integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
 
 # position = MXNet's type number in .params files and in `__dtype__`
-_DTYPES = (
+DTYPES = (
     "float32",
     "float64",
     "float16",
@@ -173,7 +173,7 @@ _DTYPES = (
     "uint64",
     "bfloat16",
 )
-_CODES = {name: code for code, name in enumerate(_DTYPES)}
+_CODES = {name: code for code, name in enumerate(DTYPES)}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -200,7 +200,7 @@ def dtype_name(dtype: Any) -> str:
     except (SyntaxError, TypeError, ValueError):  # ValueError for tensors, SyntaxError for "(1,"
         name = text
     if name not in _CODES:
-        raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")
+        raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     return name
 
 
@@ -231,9 +231,9 @@ def dtype_from_code(code: int) -> str:
     Raises:
         DTypeError: there is no type with this number.
     """
-    if not 0 <= code < len(_DTYPES):
-        raise DTypeError(f"unknown type number {code}; expected 0 to {len(_DTYPES) - 1}")
-    return _DTYPES[code]
+    if not 0 <= code < len(DTYPES):
+        raise DTypeError(f"unknown type number {code}; expected 0 to {len(DTYPES) - 1}")
+    return DTYPES[code]
 
 
 def did_you_mean(
