@@ -95,6 +95,16 @@ struct LayerSpec {
     bool reached = false;  // the output has a gradient, or is a loss
 };
 
+// Load a row of a table into the cache.
+inline void prefetch(const float *at, std::int64_t width) noexcept {
+#if defined(__GNUC__)
+    constexpr std::int64_t line = 16;
+    for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(at + i);
+#else
+    (void)at, (void)width;
+#endif
+}
+
 class Layer {
   public:
     explicit Layer(const LayerSpec &spec) : inputs_(spec.inputs), output_(spec.output) {}

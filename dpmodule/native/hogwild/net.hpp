@@ -87,7 +87,7 @@ class LookupLayer final : public Layer {
     // Lines with fewer ids are too short for hardware prefetching; `ahead` lines are then prefetched.
     static constexpr int short_line = 8, ahead = 8;
 
-    void prefetch(const SlotBatch &slot, int line) const;
+    void prefetch_line(const SlotBatch &slot, int line) const;
     void take_rows(const SlotBatch &slot, int lines);
     void pool_line(const SlotBatch &slot, int line, float *to);
     void square_line(const SlotBatch &slot, int line, float *to) const;
