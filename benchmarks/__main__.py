@@ -16,7 +16,7 @@ Parts:
   passes     gain of every pass of the executor
   compile    Module(compile=True)
   ops        the 60 most used operators, against PyTorch and MXNet
-  operators  random layers and thirty networks, against PyTorch, ONNX Runtime and OpenVINO
+  operators  random layers and thirty networks, against PyTorch, ONNX Runtime, OpenVINO and JAX
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  automatic batching of single examples, against DyNet and hand-batched PyTorch
   hogwild    training from files, against PaddlePaddle
@@ -35,7 +35,8 @@ of every ratio of its time over ours must be at least 1. Between equal revisions
 rounds, one in 200 with 30: pass --rounds 30. Before anything is timed, all sides must compute the same results. Exit
 status 1: they do not, or a figure misses its target or contradicts a page (targets are not checked with --quick).
 
-ONNX Runtime predicts under "onnxruntime=PYTHON", or under this interpreter if it has it. Figures of fit, bucketing,
+ONNX Runtime, OpenVINO and JAX (with jaxonnxruntime) predict under "onnxruntime=PYTHON", "openvino=PYTHON" and
+"jax=PYTHON", or under this interpreter if it has them. Figures of fit, bucketing,
 kernels and autobatch are also kept in machines/, a file for each processor and setting, each a column in the tables.
 With --isa (sse41, avx2 or avx512: the largest instruction set of all sides) or --threads (1 or default: the default of
 each library; compares wall time, not for autobatch) only that column is written. Exit status 2: this processor does not

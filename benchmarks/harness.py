@@ -184,7 +184,7 @@ class Session:
 
     def python(self, package: str) -> str | None:
         """Return the interpreter of a package, or None."""
-        if package in ("onnxruntime", "openvino") and importlib.util.find_spec(package):
+        if package in ("onnxruntime", "openvino", "jax") and importlib.util.find_spec(package):
             # this interpreter may also have it
             return self.against.get(package, sys.executable)
         return self.against.get(package)
@@ -221,9 +221,9 @@ class Session:
         return max(count, self.rounds) if "before" in self.against else count
 
 
-PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "paddle", "onnxruntime", "openvino", "before")
+PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "paddle", "onnxruntime", "openvino", "jax", "before")
 """Packages to compare with, each with its interpreter; "before" is another revision of dpmodule."""
-UNLIMITED = ("dynet", "onnxruntime", "openvino")
+UNLIMITED = ("dynet", "onnxruntime", "openvino", "jax")
 """Packages that ignore limits of the instruction set."""
 _DISTRIBUTIONS = {"dynet": "dyNET", "paddle": "paddlepaddle"}
 """Names of distributions, if they differ from the package."""

@@ -1,4 +1,4 @@
-"""Random layers and thirty networks that nothing is tuned to, against torch, ONNX Runtime and OpenVINO."""
+"""Random layers and thirty networks that nothing is tuned to, against torch, ONNX Runtime, OpenVINO and JAX."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _ABOUT = """\
 Layers of 24 families, drawn by a new seed in every run, and thirty networks that nothing is tuned to, at batch 1, 8
 and 64. A cell is the time of the other over ours: above 1, ours is faster. Prediction by `Module.forward`, training
 steps by `forward`, `backward` and, for networks, `update`; torch runs eagerly in the usual layout and in
-channels_last, and `torch.compile` compiles each network once. Two further seeds draw layers only. With AVX2 and with
-default threads, layers and networks run against eager torch. MB is the most memory that a process holds for a case,
-weights included, above what it held before."""
+channels_last, and `torch.compile` compiles each network once. JAX runs the networks that `jaxonnxruntime` can read. Two
+further seeds draw layers only. With AVX2 and with default threads, layers and networks run against eager torch. MB is
+the most memory that a process holds for a case, weights included, above what it held before."""
 
 LAYERS, BATCHES = 120, (1, 8, 64)
+COMPILERS = ("compiled", "onnxruntime", "openvino", "jax")
 LONG_MS = 0.05
 """Layers that take torch less than this are judged by the overhead over torch."""
 WORST = 20
@@ -50,10 +51,10 @@ def run(session: Session) -> Section:
         if setting.problem():
             continue
         here = replace(session, setting=setting)
-        further = () if title else ("compiled", "onnxruntime", "openvino")
+        further = () if title else COMPILERS
         kinds = ("module", "executor", "torch", "channels_last", *further)
         with here.sides(**{kind: ("untuned", kind, seed) for kind in kinds}) as sides:
-            layers = {name: side for name, side in sides.items() if name not in ("channels_last", "compiled")}
+            layers = {n: side for n, side in sides.items() if n not in ("channels_last", "compiled", "jax")}
             _layers(here, layers, section, title)
             nets = {name: side for name, side in sides.items() if name != "executor"}
             _networks(here, nets, names, section, title)
@@ -68,7 +69,7 @@ def _measured(
 ) -> dict[str, Any]:
     """Prepare a case on every side, compare the outputs, and return its times by run and side."""
     known = {name: side.ask("prepare", case=what, batch=batch) for name, side in sides.items()}
-    outputs = {name: np.array(side.ask("output")) for name, side in sides.items()}
+    outputs = {name: np.array(side.ask("output")) for name, side in sides.items() if known[name]["runs"]}
     for name, found in outputs.items():
         if not np.allclose(
             found, outputs["torch"], rtol=2e-3, atol=2e-3 * max(1.0, np.abs(found[2:]).max(initial=0))
@@ -155,7 +156,7 @@ def _networks(
                 cells = {side: f"{times[side] / times['module']:.2f}" for side in times if side != "module"}
                 better = min(times["torch"], times["channels_last"]) / times["module"]
                 shares.setdefault(f"networks, {kind}, torch's better layout{setting}", []).append(better)
-                for side in ("compiled", "onnxruntime", "openvino"):
+                for side in COMPILERS:
                     if side in times:
                         shares.setdefault(f"networks, {kind}, {side}{setting}", []).append(
                             times[side] / times["module"]

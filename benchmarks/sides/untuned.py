@@ -1,8 +1,8 @@
 """A side of the comparison over random layers and many networks.
 
 Run as ``python -m benchmarks.sides.untuned KIND SEED``. KIND is "module" or "executor" of dpmodule, "torch" (the usual
-layout), "channels_last", "compiled" (`torch.compile`), or "onnxruntime" and "openvino", which run the
-file that dpmodule exports.
+layout), "channels_last", "compiled" (`torch.compile`), or "onnxruntime", "openvino" and "jax", which run the file that
+dpmodule exports.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..drawn_layers import describe, draw
@@ -144,7 +145,10 @@ def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, k
 
 
 def of_file(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind: str) -> Calls:
-    """Return the prediction of ONNX Runtime or OpenVINO, from the file that dpmodule exports."""
+    """Return the prediction of ONNX Runtime, OpenVINO or JAX, from the file that dpmodule exports.
+
+    Empty for JAX if its reader lacks an operator of the network.
+    """
     import dpmodule as mx
 
     symbol, arguments, states, names = imported(net, inputs)
@@ -156,26 +160,49 @@ def of_file(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, kind:
         mx.onnx.export_model(symbol, [arguments, states], shapes, types, path)
         one = os.environ.get(OWN_THREADS) != "default"
         if kind == "onnxruntime":
-            import onnxruntime
+            return _onnxruntime(Path(path).read_bytes(), values, one)
+        return (_jax if kind == "jax" else _openvino)(path, values, one)
 
-            session_options, file = onnxruntime.SessionOptions(), Path(path).read_bytes()
-            session_options.log_severity_level = 3
-            if one:
-                session_options.intra_op_num_threads = 1
 
-            @cache
-            def session() -> Any:
-                return onnxruntime.InferenceSession(file, session_options, providers=["CPUExecutionProvider"])
+def _onnxruntime(file: bytes, values: dict[str, Any], one: bool) -> Calls:
+    import onnxruntime
 
-            return {"predict": lambda: torch.from_numpy(session().run(None, values)[0])}
-        import openvino
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if one:
+        options.intra_op_num_threads = 1
 
-        core, options = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}  # its default may be bfloat16
-        if one:
-            options["INFERENCE_NUM_THREADS"] = "1"
-        compiled = core.compile_model(path, "CPU", options)
-        request = compiled.create_infer_request()
-        return {"predict": lambda: torch.from_numpy(request.infer(values, share_inputs=True)[0])}
+    @cache
+    def session() -> Any:
+        return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+    return {"predict": lambda: torch.from_numpy(session().run(None, values)[0])}
+
+
+def _openvino(path: str, values: dict[str, Any], one: bool) -> Calls:
+    import openvino
+
+    core, options = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}  # its default may be bfloat16
+    if one:
+        options["INFERENCE_NUM_THREADS"] = "1"
+    request = core.compile_model(path, "CPU", options).create_infer_request()
+    return {"predict": lambda: torch.from_numpy(request.infer(values, share_inputs=True)[0])}
+
+
+def _jax(path: str, values: dict[str, Any], one: bool) -> Calls:
+    if one:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    import jax
+    import onnx
+    from jaxonnxruntime import call_onnx
+
+    try:
+        function, weights = call_onnx.call_onnx_model(onnx.load(path), values)
+        run = jax.jit(function)
+        run(weights, values)
+    except (NotImplementedError, TypeError):  # its reader covers a part of ONNX
+        return {}
+    return {"predict": lambda: torch.from_numpy(np.array(run(weights, values)[0]))}
 
 
 class Side:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from .._core import torch_private
+from .._devices.device_transfer import send
 from .._devices.generators import generator
 from .._devices.malloc import raise_mmap_threshold
 from .._devices.single_thread import single_thread
@@ -45,7 +46,7 @@ from .recorded_run import (
     value_gradients,
     with_float_integers,
 )
-from .sparse_arrays import allocate_as, is_sparse, stored_bytes
+from .sparse_arrays import allocate_as, is_sparse, load_stored, stored_bytes
 from .subgraph_function import SubgraphFunction
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Executor:
         self._borrowed: dict[int, torch.Tensor] = {}
         self._random_states: Sequence[torch.Tensor] = []
         self._before: list[tuple[int, torch.Tensor]] = []
+        self._freed: dict[int, torch.Tensor] = {}  # outputs without memory
         self._released = False
 
     def __repr__(self) -> str:
@@ -252,6 +254,39 @@ class Executor:
             returns: as bound.
         """
         return self._arrays.args[name]
+
+    def load(self, inputs: Mapping[str, Any], borrow: bool) -> dict[str, Any] | None:
+        """Copy inputs into their arrays.
+
+        Args:
+            inputs: tensors, or records of sparse matrices and ragged arrays, by argument name.
+            borrow: do not copy tensors of the type and device of their arrays.
+
+        Returns:
+            The inputs that were not copied, for `run`; None if a shape differs from the bound one.
+
+        Shape:
+            inputs: each as bound.
+        """
+        arrays, in_place = self._arrays.args, {}
+        for name, value in inputs.items():
+            array = arrays[name]
+            if type(array) is not NDArray or not isinstance(value, torch.Tensor):
+                stored = load_stored(name, array, value, borrow)
+                if stored is not None:
+                    in_place[name] = stored
+                continue
+            own = array.raw
+            if value.shape != own.shape:
+                return None
+            if borrow and value.dtype == own.dtype and value.device == own.device:
+                in_place[name] = value
+            elif value is not own:
+                if own.is_cpu:
+                    own.copy_(value)
+                else:
+                    send(own, value)
+        return in_place
 
     def held_bytes(self) -> dict[str, int]:
         """Return the memory of the arrays in bytes: "arguments", "gradients", "states" and "outputs"."""
@@ -507,10 +542,13 @@ class Executor:
             frees: free large outputs first, so that new ones are computed in memory that is in the cache; if the run
                 fails, `outputs` are new arrays.
         """
-        for output in self._outputs if frees else ():
-            if output.raw.nbytes >= LARGE:
-                output.raw = nothing(output.raw)
-                self._released = True
+        if frees:
+            for i, output in enumerate(self._outputs):
+                if output.raw.nbytes >= LARGE:
+                    if i not in self._freed:
+                        self._freed[i] = nothing(output.raw)
+                    output.raw = self._freed[i]
+                    self._released = True
         before = torch.is_grad_enabled()
         torch_private.set_grad_enabled(recorded)
         try:

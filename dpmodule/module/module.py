@@ -72,6 +72,8 @@ __all__ = ["Module"]
 
 lazy.publish(__name__, __all__)
 
+_INITIALIZED = Stage.INITIALIZED  # Python 3.11 looks members up by a function
+
 
 def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
     """Describe inputs by examples; an input whose first axis differs from the first input's has no batch axis."""
@@ -968,35 +970,50 @@ class Module(CheckpointedModule):
                 )
             row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
-    @exclusive(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        group = self.group
-        if not group.feed.takes(data_batch):
-            self._rebind_for(data_batch)
-        if self._scale is not None:
-            self._scale.write(group.execs)
-        # only backward reads a batch again
-        group.forward(data_batch, is_train, borrow=not self.for_training)
+        if not self.in_use.acquire(blocking=False):  # `exclusive` takes longer
+            raise concurrent_use(self, "forward")
+        try:
+            train = self.for_training if is_train is None else bool(is_train)
+            # only backward reads a batch again
+            group, loaded = self._load(data_batch, "forward", train, borrow=not self.for_training)
+            group.run(train, loaded)
+        finally:
+            self.in_use.release()
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
-        if not self.in_use.acquire(blocking=False):  # see `update`
+        if not self.in_use.acquire(blocking=False):
             raise concurrent_use(self, "forward_backward")
         try:
-            group = self._group
-            if self._stage < Stage.INITIALIZED or group is None:
-                raise missing_call(self, "forward_backward")
+            group, loaded = self._load(data_batch, "forward_backward", True, borrow=True)
             listener = None
-            if not group.feed.takes(data_batch):
-                self._rebind_for(data_batch)
-            if self._scale is not None:
-                self._scale.write(group.execs)
             if self._is_announced:
                 self._is_announced = False
                 listener = self.updates.listener()
-            group.forward_backward(data_batch, listener)
+            group.step(loaded, listener)
         finally:
             self.in_use.release()
+
+    def _load(
+        self, batch: BatchLike, method: str, train: bool, borrow: bool
+    ) -> tuple[DataParallelExecutorGroup, list[dict[str, Any]]]:
+        """Copy a batch into the executors' arrays, binding again first if its shapes differ from the bound ones.
+
+        Returns:
+            The group of the executors, and the result of its `load`.
+        """
+        group = self._group
+        if group is None or self._stage < _INITIALIZED:
+            raise missing_call(self, method)
+        loaded = group.try_load(batch, train, borrow)
+        if loaded is None:
+            self._rebind_for(batch)
+            group = self.group
+            loaded = group.load(batch, train, borrow)
+        if self._scale is not None:
+            self._scale.write(group.execs)
+        return group, loaded
 
     @override
     def announce_update(self) -> None:
@@ -1007,9 +1024,8 @@ class Module(CheckpointedModule):
     @override
     @exclusive(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
-        if not self.group.feed.takes(data_batch):
-            self._rebind_for(data_batch)
-        self.group.forward(data_batch, False, borrow=True)
+        group, loaded = self._load(data_batch, "evaluate", False, borrow=True)
+        group.run(False, loaded)
 
     def _rebind_for(self, batch: Any) -> None:
         """Bind again for the shapes of a batch."""
@@ -1025,14 +1041,21 @@ class Module(CheckpointedModule):
         self.reshape(data, label)
 
     @override
-    @exclusive(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
-        self.group.backward(out_grads)
+        if not self.in_use.acquire(blocking=False):
+            raise concurrent_use(self, "backward")
+        try:
+            if self._group is None or self._stage < _INITIALIZED:
+                raise missing_call(self, "backward")
+            self._group.backward(out_grads)
+        finally:
+            self.in_use.release()
 
     @override
-    @needs(Stage.INITIALIZED)
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        return self.group.get_outputs(merge_multi_context)
+        if self._group is None or self._stage < _INITIALIZED:
+            raise missing_call(self, "get_outputs")
+        return self._group.get_outputs(merge_multi_context)
 
     @override
     def output_probes(self) -> list[list[torch.Tensor]]:

@@ -226,6 +226,35 @@ class BatchSplitter:
 
     # splitting
 
+    def whole(self, batch: BatchLike, needs_label: bool) -> dict[str, torch.Tensor] | None:
+        """Return the dense arrays of a batch by name if one context takes all of them as they are, else None.
+
+        Args:
+            needs_label: as in `split`.
+
+        Shape:
+            returns: any; this function does not compare shapes.
+        """
+        arrays, label = getattr(batch, "data", None), getattr(batch, "label", None)
+        if len(self._workload) > 1 or self.per_context or not isinstance(arrays, (list, tuple)):
+            return None
+        names, provided = self.data_names, getattr(batch, "provide_data", None)
+        if provided and [desc[0] for desc in provided] != names:
+            return None
+        if self.label_names and (needs_label or label):
+            provided = getattr(batch, "provide_label", None)
+            if provided and [desc[0] for desc in provided] != self.label_names:
+                return None
+            names, arrays = [*names, *self.label_names], [*arrays, *(label or ())]
+        if len(arrays) != len(names):
+            return None
+        found = {}
+        for name, array in zip(names, arrays):
+            if type(array) is not NDArray:
+                return None
+            found[name] = array.raw
+        return found
+
     def split(self, batch: BatchLike, needs_label: bool) -> list[dict[str, Any]]:
         """Return the inputs of every active context by name.
 
@@ -239,7 +268,7 @@ class BatchSplitter:
         """
         data: Any
         label: Any
-        if isinstance(batch, (list, tuple)) and is_batch_list(batch):
+        if is_batch_list(batch):
             parts: Any = batch
             data, label, is_split = [b.data for b in parts], [b.label for b in parts], True
             has_label = bool(parts) and bool(parts[0].label)

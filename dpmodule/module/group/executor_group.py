@@ -9,17 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..._core import lazy
-from ..._devices.device_transfer import send
 from ...base import ArgumentError, ShapeError, StateError
 from ...context import Context
 from ...executor import PLAIN, Executor, RunOptions, grad_reqs
 from ...executor.backward import Listener
-from ...executor.sparse_arrays import load_stored
 from ...graph import variable_dtype
 from ...io import DataDesc
 from ...ndarray import NDArray
 from ...ndarray.sparse_base import clear
-from ...ops.sparse import Sparse
 from ...params import ParamStore
 from ..mxnet_helpers import load_data as _load_data  # noqa: F401  old programs import these from here
 from ..mxnet_helpers import load_general as _load_general  # noqa: F401
@@ -493,65 +490,77 @@ class DataParallelExecutorGroup:
 
     # running
 
-    def _loaded(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
-        """Copy a batch into the executors' arrays; return, for each, the arrays to read in place instead."""
+    def try_load(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]] | None:
+        """Copy a batch into the executors' arrays as `load` does; return None if other shapes must be bound first."""
+        whole = self.feed.whole(batch, train)
+        if whole is not None:
+            in_place = self.execs[0].load(whole, borrow)
+            if in_place is not None:
+                self._label_order = None
+                return [in_place]
+        return self.load(batch, train, borrow) if self.feed.takes(batch) else None
+
+    def load(self, batch: BatchLike, train: bool, borrow: bool) -> list[dict[str, Any]]:
+        """Copy a batch into the executors' arrays.
+
+        Args:
+            train: True if a batch without label is an error.
+            borrow: read the batch's arrays in place if type and device match. They must not change before the next
+                backward.
+
+        Returns:
+            For each executor, the arrays to read in place instead.
+
+        Shape:
+            batch.data[i], batch.label[i]: the bound shapes.
+        """
         feed = self.feed
         batch, self._label_order = in_order(batch, feed.data_names, feed.label_names)
-        inputs_by_context = feed.split(batch, train)
-        borrowed = []
-        for executor, inputs in zip(self.execs, inputs_by_context):
-            in_place = {}
-            for name, tensor in inputs.items():
-                array = executor.input_array(name)
-                if type(array) is not NDArray or isinstance(tensor, Sparse):
-                    value = load_stored(name, array, tensor, borrow)
-                    if value is not None:
-                        in_place[name] = value
-                    continue
-                own = array.raw
-                if tensor.shape != own.shape:
-                    raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
-                if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
-                    in_place[name] = tensor
-                elif tensor is not own:
-                    send(own, tensor)
-            borrowed.append(in_place)
-        return borrowed
+        loaded = []
+        for executor, inputs in zip(self.execs, feed.split(batch, train)):
+            in_place = executor.load(inputs, borrow)
+            if in_place is None:
+                name = next(n for n, value in inputs.items() if value.shape != executor.input_array(n).shape)
+                given, bound = tuple(inputs[name].shape), executor.input_array(name).shape
+                raise ShapeError(f"{name} has shape {given}, expected {bound}")
+            loaded.append(in_place)
+        return loaded
 
-    def forward(self, data_batch: BatchLike, is_train: bool | None = None, borrow: bool = False) -> None:
+    def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         """Feed a batch and run forward on every context.
 
         Args:
             data_batch: `DataBatch`, an object with `data` and `label`, or a list of one per context. A batch whose
                 `provide_data` has the bound names in another order is matched by name.
             is_train: None = the `for_training` of bind.
-            borrow: read the batch's arrays in place if type and device match. They must not change before the next
-                backward.
 
         Shape:
             data_batch.data[i], data_batch.label[i]: the bound shapes.
         """
         train = self.for_training if is_train is None else bool(is_train)
-        loaded = self._loaded(data_batch, train, borrow)
+        self.run(train, self.load(data_batch, train, borrow=False))
+
+    def run(self, train: bool, loaded: Sequence[dict[str, Any]]) -> None:
+        """Run forward on every context.
+
+        Args:
+            loaded: from `load`.
+        """
         if len(loaded) == 1:
             self.execs[0].run(train, loaded[0])
         else:
             jobs = [partial(e.run, train, own) for e, own in zip(self.execs, loaded)]
             run_parallel(self.active_contexts, jobs)
 
-    def forward_backward(self, data_batch: BatchLike, listener: Listener | None = None) -> None:
-        """Feed a batch, run forward and backward on every context; the outputs must be losses.
+    def step(self, loaded: Sequence[dict[str, Any]], listener: Listener | None = None) -> None:
+        """Run forward and backward on every context; the outputs must be losses.
 
         Args:
-            data_batch: as in `forward`; its arrays are read in place and must not change during the call.
+            loaded: from `load`; arrays that are read in place must not change during the call.
             listener: called with the name and the tensor of each gradient when it is computed, on one context.
-
-        Shape:
-            data_batch.data[i], data_batch.label[i]: the bound shapes.
         """
         if not self.for_training:
             raise _bound_for_prediction("forward_backward")
-        loaded = self._loaded(data_batch, True, True)
         if len(loaded) == 1:
             self.execs[0].step(loaded[0], listener)
         else:
@@ -569,15 +578,16 @@ class DataParallelExecutorGroup:
         """
         if not self.for_training:
             raise _bound_for_prediction("backward")
-        if not all(executor.has_run for executor in self.execs):
-            raise StateError("backward: call forward(is_train=True) first")
+        for executor in self.execs:
+            if not executor.has_run:
+                raise StateError("backward: call forward(is_train=True) first")
+        if len(self.execs) == 1 and not self.per_context:
+            if not (out_grads is None or isinstance(out_grads, (NDArray, list, tuple))):
+                out_grads = list(out_grads)
+            self.execs[0].backward(out_grads)
+            return
         grads = self._split_out_grads(out_grads)
-        if len(grads) == 1:
-            self.execs[0].backward(grads[0])
-        else:
-            run_parallel(
-                self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)]
-            )
+        run_parallel(self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)])
 
     def _split_out_grads(self, out_grads: OutGrads) -> list[Any]:
         if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
@@ -585,8 +595,6 @@ class DataParallelExecutorGroup:
         if self.per_context:
             return list(out_grads)
         heads = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
-        if len(self.contexts) == 1:
-            return [heads]
         rows = list(zip(heads, self.output_layouts))
         return [
             [
