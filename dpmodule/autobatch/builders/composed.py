@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..arguments import TOO_LARGE, as_integer, sizes_of
-from ..collection import ParameterCollection, as_collection
+from ..collection import ParameterCollection
 from ..errors import ArgumentError, ForeignValueError, user_line, wrong_type
 from ..expression import Expression, as_list
 from ..functions.arithmetic import affine_transform, cmult, concatenate, logistic, tanh
@@ -53,8 +53,7 @@ class BiRNNBuilder(NetworkBuilder):
         rnn_builder_factory: Callable[..., RNNBuilder] | None,
         builder_layers: Sequence[tuple[RNNBuilder, RNNBuilder]] | None = None,
     ) -> None:
-        self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
-        self._model = as_collection(model, "model").add_subcollection("birnn")
+        super().__init__((num_layers, input_dim, hidden_dim, rnn_builder_factory, None), model, "birnn")
         if builder_layers is not None:
             self.builder_layers = [_pair(each) for each in as_list("builder_layers", builder_layers)]
             if not self.builder_layers:
@@ -187,8 +186,7 @@ class TreeLSTMBuilder(NetworkBuilder):
             raise ArgumentError(f"arity is {arity}, expected a positive integer (at {user_line()})")
         input_dim, hidden_dim = sizes_of((input_dim, hidden_dim))
         self.arity, self.hidden_dim = arity, hidden_dim
-        self.spec = (arity, input_dim, hidden_dim)
-        self._model = as_collection(model, "model").add_subcollection("tree-lstm-builder")
+        super().__init__((arity, input_dim, hidden_dim), model, "tree-lstm-builder")
         self._leaf = [self._model.add_parameters((hidden_dim, input_dim)) for _ in "iou"]
         self._inner = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in "iou"]
         self._forget = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in range(arity)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ... import native
 from ..arguments import TOO_LARGE, as_integer, below_one, flag
@@ -22,13 +22,21 @@ from .state import Layers, Mask, RNNState
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+B = TypeVar("B")
+
 
 class NetworkBuilder:
-    """Base of networks that are saved as the arguments of their constructor and a collection."""
+    """Base of networks that are saved as the arguments of their constructor and a collection.
 
-    spec: tuple[Any, ...]
-    """Arguments of the constructor, without the collection."""
-    _model: ParameterCollection
+    Args:
+        spec: arguments of the constructor, without the collection.
+        model: collection in which a subcollection for the parameters is made.
+        name: name of the subcollection.
+    """
+
+    def __init__(self, spec: tuple[Any, ...], model: ParameterCollection, name: str) -> None:
+        self.spec = spec
+        self._model = as_collection(model, "model").add_subcollection(name)
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Self:
@@ -42,14 +50,7 @@ class NetworkBuilder:
             ArgumentError: `spec` does not describe a network of this class.
             ForeignValueError: it is not a list.
         """
-        given = as_list("spec", spec)
-        try:
-            bound = inspect.signature(cls).bind(*given[:3], model, *given[3:])
-        except TypeError as failure:
-            raise ArgumentError(
-                f"spec is {spec!r}, which does not describe a {cls.__name__}: {failure} (at {user_line()})"
-            ) from None
-        return cls(*bound.args)
+        return _from_spec(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -87,8 +88,7 @@ class RNNBuilder(NetworkBuilder):
                 f" and below {TOO_LARGE} (at {user_line()})"
             )
         self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
-        self.spec = (layers, input_dim, hidden_dim)
-        self._model = as_collection(model, "model").add_subcollection(self.collection_name)
+        super().__init__((layers, input_dim, hidden_dim), model, self.collection_name)
         self._dropout = self._dropout_h = 0.0
         self._version = -1
         self._is_updated, self._is_cut = True, False
@@ -331,6 +331,17 @@ class RNNBuilder(NetworkBuilder):
         if not self._mask_batch:
             self.set_dropout_masks(shared.graph.dim(node_of(x)).batch)
         return self._masks
+
+
+def _from_spec(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
+    given = as_list("spec", spec)
+    try:
+        bound = inspect.signature(builder).bind(*given[:3], model, *given[3:])
+    except TypeError as failure:
+        raise ArgumentError(
+            f"spec is {spec!r}, which does not describe a {builder.__name__}: {failure} (at {user_line()})"
+        ) from None
+    return builder(*bound.args)
 
 
 def _mask(size: int, rate: float, batch_size: int) -> Expression | None:
