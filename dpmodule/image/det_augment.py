@@ -6,7 +6,6 @@ import logging
 import random
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
@@ -125,11 +124,10 @@ def _is_possible(owner: str, aspect_ratio_range: Any, area_range: Any, above: fl
         wrong = f"aspect_ratio_range is {aspect_ratio_range}"
     else:
         return True
-    warnings.warn(f"{owner} does nothing: {wrong}", stacklevel=4)
+    warnings.warn(f"{owner} does nothing: {wrong}", stacklevel=3)
     return False
 
 
-@dataclass(eq=False, repr=False)
 class DetRandomCropAug(DetAugmenter):
     """Crop at random, keeping enough of the objects.
 
@@ -141,17 +139,29 @@ class DetRandomCropAug(DetAugmenter):
         max_attempts: number of attempts.
     """
 
-    min_object_covered: float = 0.1
-    aspect_ratio_range: Any = (0.75, 1.33)
-    area_range: Any = (0.05, 1.0)
-    min_eject_coverage: float = 0.3
-    max_attempts: int = 50
-
-    def __post_init__(self) -> None:
-        self.aspect_ratio_range = _span("DetRandomCropAug", "aspect_ratio_range", self.aspect_ratio_range)
-        self.area_range = _span("DetRandomCropAug", "area_range", self.area_range)
-        super().__init__(**vars(self))
-        self.enabled = _is_possible("DetRandomCropAug", self.aspect_ratio_range, self.area_range, 0.0)
+    def __init__(
+        self,
+        min_object_covered: float = 0.1,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (0.05, 1.0),
+        min_eject_coverage: float = 0.3,
+        max_attempts: int = 50,
+    ) -> None:
+        aspect_ratio_range = _span("DetRandomCropAug", "aspect_ratio_range", aspect_ratio_range)
+        area_range = _span("DetRandomCropAug", "area_range", area_range)
+        super().__init__(
+            min_object_covered=min_object_covered,
+            aspect_ratio_range=aspect_ratio_range,
+            area_range=area_range,
+            min_eject_coverage=min_eject_coverage,
+            max_attempts=max_attempts,
+        )
+        self.min_object_covered = min_object_covered
+        self.min_eject_coverage = min_eject_coverage
+        self.max_attempts = max_attempts
+        self.aspect_ratio_range = aspect_ratio_range
+        self.area_range = area_range
+        self.enabled = _is_possible("DetRandomCropAug", aspect_ratio_range, area_range, 0.0)
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Return the changed image and its objects."""
@@ -222,7 +232,6 @@ class DetRandomCropAug(DetAugmenter):
         return out[kept] if kept.any() else None
 
 
-@dataclass(eq=False, repr=False)
 class DetRandomPadAug(DetAugmenter):
     """Place the image at a random position in a larger one.
 
@@ -233,18 +242,28 @@ class DetRandomPadAug(DetAugmenter):
         pad_val: color of the border, a number or one per channel.
     """
 
-    aspect_ratio_range: Any = (0.75, 1.33)
-    area_range: Any = (1.0, 3.0)
-    max_attempts: int = 50
-    pad_val: Any = (128, 128, 128)
-
-    def __post_init__(self) -> None:
-        self.aspect_ratio_range = _span("DetRandomPadAug", "aspect_ratio_range", self.aspect_ratio_range)
-        self.area_range = _span("DetRandomPadAug", "area_range", self.area_range)
-        if not isinstance(self.pad_val, (list, tuple)):
-            self.pad_val = (self.pad_val,) * 3
-        super().__init__(**vars(self))
-        self.enabled = _is_possible("DetRandomPadAug", self.aspect_ratio_range, self.area_range, 1.0)
+    def __init__(
+        self,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (1.0, 3.0),
+        max_attempts: int = 50,
+        pad_val: Any = (128, 128, 128),
+    ) -> None:
+        aspect_ratio_range = _span("DetRandomPadAug", "aspect_ratio_range", aspect_ratio_range)
+        area_range = _span("DetRandomPadAug", "area_range", area_range)
+        if not isinstance(pad_val, (list, tuple)):
+            pad_val = (pad_val,) * 3
+        super().__init__(
+            aspect_ratio_range=aspect_ratio_range,
+            area_range=area_range,
+            max_attempts=max_attempts,
+            pad_val=pad_val,
+        )
+        self.pad_val = pad_val
+        self.aspect_ratio_range = aspect_ratio_range
+        self.area_range = area_range
+        self.max_attempts = max_attempts
+        self.enabled = _is_possible("DetRandomPadAug", aspect_ratio_range, area_range, 1.0)
 
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Return the changed image and its objects."""
