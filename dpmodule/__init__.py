@@ -89,54 +89,22 @@ if TYPE_CHECKING:
     from .module import executor_manager
     from .monitor import Monitor
 
-_LATER = {
-    "autograd": "autograd",
-    "callback": "callback",
-    "checkpoint": "checkpoint",
-    "contrib": "contrib",
+_MOVED = {
     "engine": "executor.engine",
-    "executor": "executor",
     "executor_manager": "module.executor_manager",
-    "fluid": "fluid",
-    "gluon": "gluon",
-    "hogwild": "hogwild",
-    "image": "image",
     "img": "image",
     "init": "initializer",
-    "initializer": "initializer",
-    "interop": "interop",
-    "io": "io",
     "kv": "kvstore",
-    "kvstore": "kvstore",
-    "libinfo": "libinfo",
-    "lr_scheduler": "lr_scheduler",
-    "metric": "metric",
-    "misc": "misc",
     "mod": "module",
-    "model": "model",
-    "module": "module",
     "mon": "monitor",
-    "monitor": "monitor",
-    "onnx": "onnx",
-    "operator": "operator",
     "opt": "optimizer",
-    "optimizer": "optimizer",
-    "profiler": "profiler",
-    "random": "random",
-    "recordio": "recordio",
     "rnd": "random",
-    "rnn": "rnn",
-    "runtime": "runtime",
-    "streams": "streams",
-    "symbol_doc": "symbol_doc",
-    "test_utils": "test_utils",
-    "visualization": "visualization",
     "viz": "visualization",
 }
-"""Modules that are imported at their first use, since most programs do not need them; including short names."""
+"""Modules that are shown under short names."""
 
 _FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset", "monitor": "Monitor"}
-"""Space-separated names of the package that modules of `_LATER` define."""
+"""Space-separated names of the package that its modules define."""
 
 ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")
 
@@ -233,8 +201,8 @@ def __getattr__(name: str) -> Any:
     for home, names in _FROM_LATER.items():
         if name in names.split():
             return getattr(importlib.import_module(f".{home}", __name__), name)
-    if name in _LATER:
-        found = globals()[name] = importlib.import_module(f".{_LATER[name]}", __name__)
+    if name in __all__:  # a module, imported at its first use, since most programs do not need it
+        found = globals()[name] = importlib.import_module(f".{_MOVED.get(name, name)}", __name__)
         return found
     if name in {"np", "npx", "numpy", "numpy_extension"}:
         raise AttributeError(

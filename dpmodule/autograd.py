@@ -30,24 +30,6 @@ from .ops.attrs import to_text
 from .ops.spec import Env, Op, arg
 from .symbol import Symbol
 
-__all__ = [
-    "Function",
-    "backward",
-    "get_symbol",
-    "grad",
-    "is_recording",
-    "is_training",
-    "mark_variables",
-    "pause",
-    "predict_mode",
-    "record",
-    "set_recording",
-    "set_training",
-    "train_mode",
-]
-
-lazy.publish(__name__, __all__)
-
 
 class _FlagScope:
     """Context manager that sets the flags; it is reentrant."""
@@ -355,3 +337,7 @@ class Function:
             *output_grads: one array for each output, of its shape and dtype.
         """
         raise NotImplementedError
+
+
+__all__ = [*lazy.own_names(vars()), "is_recording", "is_training", "set_recording", "set_training"]
+lazy.publish(__name__, __all__)

@@ -36,45 +36,6 @@ import numpy as np
 
 from ._core import lazy
 
-__all__ = [
-    "ArgumentError",
-    "BoundsError",
-    "DTypeError",
-    "DeviceError",
-    "FileError",
-    "FileFormatError",
-    "LostWorkerError",
-    "MXNetError",
-    "MissingPackageError",
-    "NDArrayHandle",
-    "NodeError",
-    "NonFiniteError",
-    "NotImplementedForSymbol",
-    "NotSupportedError",
-    "NotSupportedForSparseNDArray",
-    "OpError",
-    "OutOfMemoryError",
-    "Shape",
-    "ShapeError",
-    "SignatureError",
-    "StateError",
-    "data_dir",
-    "data_dir_default",
-    "did_you_mean",
-    "dtype_code",
-    "dtype_from_code",
-    "dtype_name",
-    "integer_types",
-    "mx_real_t",
-    "np_dtype",
-    "numeric_types",
-    "plain",
-    "py_str",
-    "string_types",
-]
-
-lazy.publish(__name__, __all__)
-
 
 class MXNetError(RuntimeError):
     """Base of every error raised by this package."""
@@ -197,7 +158,7 @@ integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
 
 # position = MXNet's type number in .params files and in `__dtype__`
-_DTYPES = (
+DTYPES = (
     "float32",
     "float64",
     "float16",
@@ -212,7 +173,7 @@ _DTYPES = (
     "uint64",
     "bfloat16",
 )
-_CODES = {name: code for code, name in enumerate(_DTYPES)}
+_CODES = {name: code for code, name in enumerate(DTYPES)}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -239,7 +200,7 @@ def dtype_name(dtype: Any) -> str:
     except (SyntaxError, TypeError, ValueError):  # ValueError for tensors, SyntaxError for "(1,"
         name = text
     if name not in _CODES:
-        raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")
+        raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     return name
 
 
@@ -270,9 +231,9 @@ def dtype_from_code(code: int) -> str:
     Raises:
         DTypeError: there is no type with this number.
     """
-    if not 0 <= code < len(_DTYPES):
-        raise DTypeError(f"unknown type number {code}; expected 0 to {len(_DTYPES) - 1}")
-    return _DTYPES[code]
+    if not 0 <= code < len(DTYPES):
+        raise DTypeError(f"unknown type number {code}; expected 0 to {len(DTYPES) - 1}")
+    return DTYPES[code]
 
 
 def did_you_mean(
@@ -347,3 +308,15 @@ def py_str(value: bytes | str) -> str:
 def _as_list(obj: Any) -> list[Any]:
     """Return a sequence as a list, anything else as a list of one (MXNet's helper of this name)."""
     return list(obj) if isinstance(obj, Sequence) and not isinstance(obj, (str, bytes)) else [obj]
+
+
+__all__ = [
+    *lazy.own_names(vars()),
+    "NDArrayHandle",
+    "Shape",
+    "integer_types",
+    "mx_real_t",
+    "numeric_types",
+    "string_types",
+]
+lazy.publish(__name__, __all__)

@@ -15,18 +15,6 @@ import numpy as np
 from ._core import lazy
 from .base import ArgumentError
 
-__all__ = [
-    "CosineScheduler",
-    "FactorScheduler",
-    "LRScheduler",
-    "MultiFactorScheduler",
-    "OneCycle",
-    "PolyScheduler",
-    "ReduceOnPlateau",
-]
-
-lazy.publish(__name__, __all__)
-
 _WARMUP_MODES = ("linear", "constant")
 
 
@@ -456,3 +444,7 @@ class ReduceOnPlateau(LRScheduler):
             ArgumentError: no metric of that name is measured.
         """
         self.step(run.history[self.metric][-1])
+
+
+__all__ = lazy.own_names(vars())
+lazy.publish(__name__, __all__)

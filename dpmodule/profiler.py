@@ -28,26 +28,6 @@ import torch
 from ._core import lazy
 from .base import ArgumentError, StateError
 
-__all__ = [
-    "Counter",
-    "Domain",
-    "Event",
-    "Frame",
-    "Marker",
-    "Task",
-    "dump",
-    "dump_profile",
-    "dumps",
-    "pause",
-    "profiler_set_config",
-    "profiler_set_state",
-    "resume",
-    "set_config",
-    "set_state",
-]
-
-lazy.publish(__name__, __all__)
-
 _OPTIONS = frozenset(
     {
         "filename",
@@ -451,3 +431,7 @@ class Marker:
         """Record the present moment."""
         with torch.profiler.record_function(self._label):
             pass
+
+
+__all__ = lazy.own_names(vars())
+lazy.publish(__name__, __all__)

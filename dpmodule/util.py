@@ -18,31 +18,7 @@ from ._devices.precision import is_tf32, set_tf32
 from .base import ArgumentError, MXNetError
 from .context import Context, gpu_memory_info, num_gpus
 
-__all__ = [
-    "get_cuda_compute_capability",
-    "get_gpu_count",
-    "get_gpu_memory",
-    "getenv",
-    "is_np_array",
-    "is_np_shape",
-    "is_tf32",
-    "keep_large_blocks",
-    "np_array",
-    "np_shape",
-    "reset_np",
-    "set_module",
-    "set_np",
-    "set_np_shape",
-    "set_tf32",
-    "setenv",
-    "use_np",
-    "use_np_array",
-    "use_np_shape",
-]
-
-lazy.publish(__name__, __all__)
-
-F = TypeVar("F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def is_np_shape() -> bool:
@@ -88,7 +64,7 @@ class np_shape:
         mode.set_np_shape(self._outer.pop())
 
 
-def use_np_shape(func: F) -> F:
+def use_np_shape(func: _F) -> _F:
     """Decorate a function, or all methods and properties of a class, so that they run inside `np_shape`.
 
     Args:
@@ -100,7 +76,7 @@ def use_np_shape(func: F) -> F:
     return _inside(np_shape, "use_np_shape", func)
 
 
-def _inside(scope: Callable[[], AbstractContextManager[Any]], what: str, target: F) -> F:
+def _inside(scope: Callable[[], AbstractContextManager[Any]], what: str, target: _F) -> _F:
     """Return a function or class decorated to run inside a scope."""
     if isinstance(target, type):
         for name in {name for cls in target.__mro__[:-1] for name in vars(cls)}:
@@ -156,7 +132,7 @@ class np_array:
         return None
 
 
-def use_np_array(func: F) -> F:
+def use_np_array(func: _F) -> _F:
     """Decorate a function or class that needs `mx.np` arrays: calling it, or a method, raises, see `np_array`.
 
     Args:
@@ -168,7 +144,7 @@ def use_np_array(func: F) -> F:
     return _inside(np_array, "use_np_array", func)
 
 
-def use_np(func: F) -> F:
+def use_np(func: _F) -> _F:
     """Decorate a function or class that needs `mx.np` arrays and shapes: calling it, or a method, raises.
 
     Args:
@@ -199,14 +175,14 @@ def reset_np() -> None:
     mode.set_np_shape(False)
 
 
-def set_module(module: str | None) -> Callable[[F], F]:
+def set_module(module: str | None) -> Callable[[_F], _F]:
     """Return a decorator that writes `module` into ``__module__``; None leaves it.
 
     Args:
         module: such as ``"dpmodule"``.
     """
 
-    def decorate(func: F) -> F:
+    def decorate(func: _F) -> _F:
         if module is not None:
             func.__module__ = module
         return func
@@ -264,3 +240,7 @@ def setenv(name: str, value: str | None) -> None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = value
+
+
+__all__ = [*lazy.own_names(vars()), "is_tf32", "keep_large_blocks", "set_tf32"]
+lazy.publish(__name__, __all__)

@@ -25,7 +25,8 @@ class Module:
         names: full names of its imported, defined or assigned names.
         late: full names of its lazy imports.
         imports: full names of all its imports.
-        shown: names in its ``__all__``; with `lazy.public_names`, including those that it re-exports.
+        shown: names in its ``__all__``; with `lazy.public_names`, including those that it re-exports, with
+            `lazy.own_names`, including those that it defines.
         is_public: True if it calls `lazy.publish` or `lazy.attributes`.
     """
 
@@ -78,10 +79,11 @@ class Module:
         shown = self._values.get("__all__")
         if shown is not None:
             self.shown |= self._strings(shown)
-            if any(
-                isinstance(each, ast.Attribute) and each.attr == "public_names" for each in ast.walk(shown)
-            ):
+            called = {each.attr for each in ast.walk(shown) if isinstance(each, ast.Attribute)}
+            if "public_names" in called:
                 self.shown |= self._reexported
+            if "own_names" in called:
+                self.shown |= {name for name, full in self.names.items() if full == f"{self.name}.{name}"}
 
     def _read_call(self, call: ast.Call) -> None:
         """Record the effect of a call on the module, or its import by name."""

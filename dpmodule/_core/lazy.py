@@ -35,6 +35,20 @@ def public_names(names: Mapping[str, object]) -> list[str]:
     ]
 
 
+def own_names(names: Mapping[str, object]) -> list[str]:
+    """Return the ``__all__`` of a module that shows all functions and classes that it defines.
+
+    Args:
+        names: its ``vars()`` after all definitions.
+    """
+    owner = names["__name__"]
+    return [
+        name
+        for name, value in names.items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == owner
+    ]
+
+
 def attributes(
     owner: str,
     shown: list[str],

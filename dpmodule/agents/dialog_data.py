@@ -249,7 +249,7 @@ def _message(entry: Any, index: int) -> Message:
     if (
         isinstance(entry, str)
         or not isinstance(entry, (Mapping, tuple, list))
-        or not 1 <= len(entry) <= _max_fields(entry)
+        or not 1 <= len(entry) <= (len(entry) if isinstance(entry, Mapping) else len(_FIELDS))
     ):
         raise ArgumentError(
             f"example {index} of the data is {str(entry)[:80]!r}, expected up to five of (text, labels, reward, "
@@ -271,10 +271,6 @@ def _message(entry: Any, index: int) -> Message:
             f"example {index} of the data: the label {first[:80]!r} is not among its candidates"
         )
     return message
-
-
-def _max_fields(entry: Any) -> int:
-    return len(_FIELDS) if not isinstance(entry, Mapping) else len(entry)
 
 
 def _texts(value: Any, name: str, index: int) -> tuple[str, ...]:

@@ -267,13 +267,16 @@ class MultiAgentDialogWorld(World):
         for index, agent in enumerate(self.agents):
             act = self.acts[index] = validate(agent.act(), agent)
             try:
-                for other in self.agents:
-                    if other is not agent:
-                        other.observe(act)
+                self._pass_on(agent, act)
             except TypeError:
                 check_texts([act], agent)
                 raise
         self.update_counters()
+
+    def _pass_on(self, agent: Any, act: Any) -> None:
+        for other in self.agents:
+            if other is not agent:
+                other.observe(act)
 
 
 class ExecutableWorld(MultiAgentDialogWorld):
@@ -293,19 +296,12 @@ class ExecutableWorld(MultiAgentDialogWorld):
         """
         return None if act.get("id") == agent.getID() else act
 
-    def parley(self) -> None:
-        for index, agent in enumerate(self.agents):
-            act = self.acts[index] = validate(agent.act(), agent)
-            self.execute(agent, act)
-            try:
-                for other in self.agents:
-                    seen = self.observe(other, act)
-                    if seen is not None:
-                        other.observe(seen)
-            except TypeError:
-                check_texts([act], agent)
-                raise
-        self.update_counters()
+    def _pass_on(self, agent: Any, act: Any) -> None:
+        self.execute(agent, act)
+        for other in self.agents:
+            seen = self.observe(other, act)
+            if seen is not None:
+                other.observe(seen)
 
 
 class MultiWorld(World):

@@ -188,10 +188,6 @@ def _array(fname: str, name: str, line: bytes, d: tuple[int, ...], is_lookup: bo
     return numbers.reshape(d, order="F")
 
 
-def _is_below(name: str, key: str) -> bool:
-    return not text(key, "key") or name.startswith(key if key.endswith("/") else key + "/")
-
-
 def populate_collection(collection: Collection, fname: str, key: str) -> None:
     """Copy the entries below a name into a collection; see `ParameterCollection.populate`."""
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
@@ -199,7 +195,7 @@ def populate_collection(collection: Collection, fname: str, key: str) -> None:
         tuple[ParameterStorage, TextEntry]
     ] = []  # validate all entries before changing any parameter
     for entry in read(fname):
-        if not _is_below(entry.name, key):
+        if text(key, "key") and not entry.name.startswith(key if key.endswith("/") else key + "/"):
             continue
         target: Any = next(waiting[entry.is_lookup], None)
         if target is None:

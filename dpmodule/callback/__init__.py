@@ -7,7 +7,6 @@ is called at all these points. Lines are written to Python's root logger at leve
 from .._core import lazy
 from .base import BatchEndParam as BatchEndParam
 from .base import Callback as Callback
-from .base import as_list as as_list
 from .mxnet import LogValidationMetricsCallback as LogValidationMetricsCallback
 from .mxnet import ProgressBar as ProgressBar
 from .mxnet import Speedometer as Speedometer
@@ -23,17 +22,5 @@ _LATER = {
     "loggers": "CSVLogger LiveCurve TensorBoard",
 }
 
-__all__ = [
-    "BatchEndParam",
-    "Callback",
-    "LogValidationMetricsCallback",
-    "ProgressBar",
-    "Speedometer",
-    "TqdmBar",
-    "do_checkpoint",
-    "log_train_metric",
-    "module_checkpoint",
-    *lazy.modules_of(_LATER),
-]
-
+__all__ = [*lazy.public_names(vars()), *lazy.modules_of(_LATER)]
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, _LATER)

@@ -4,7 +4,6 @@ from .._core import lazy
 from .network import FORMATS as FORMATS
 from .network import LAST as LAST
 from .network import SYMBOL as SYMBOL
-from .network import Params as Params
 from .network import epochs as epochs
 from .network import files as files
 from .network import load_checkpoint as load_checkpoint
@@ -15,26 +14,8 @@ from .network import params_files as params_files
 from .network import run_file as run_file
 from .network import save_checkpoint as save_checkpoint
 from .network import saved_symbol as saved_symbol
-from .network import split_params as split_params
 from .network import states_file as states_file
 from .network import symbol_file as symbol_file
 
-__all__ = [
-    "FORMATS",
-    "LAST",
-    "SYMBOL",
-    "epochs",
-    "files",
-    "load_checkpoint",
-    "load_params",
-    "load_states",
-    "params_file",
-    "params_files",
-    "run_file",
-    "save_checkpoint",
-    "saved_symbol",
-    "states_file",
-    "symbol_file",
-]
-
+__all__ = lazy.public_names(vars())
 lazy.publish(__name__, __all__)

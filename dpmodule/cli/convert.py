@@ -41,7 +41,7 @@ def convert(args: argparse.Namespace) -> int:
     shapes = _shapes(model, args)
     print(
         f"read: {args.input} ({location.kind}), {len(model.net.graph.nodes)} nodes, "
-        f"{_num_parameters(model):,} parameters"
+        f"{sum(array.size for array in model.values.values()):,} parameters"
     )
     for name in model.inputs:
         print(f"input: {printable(name)} {shapes[name]}")
@@ -54,10 +54,6 @@ def _shapes(model: Model, args: argparse.Namespace) -> Shapes:
     """Return the shape of every argument: from the user, else from the model's files, else a common one."""
     given = {**model.shapes, **given_shapes(model.net, args.shape, model.values, 1)}
     return find_shapes(model.net, given, model.values)
-
-
-def _num_parameters(model: Model) -> int:
-    return sum(array.size for array in model.values.values())
 
 
 def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolerance: float) -> int:

@@ -24,7 +24,7 @@ from ..module import Module
 from ..ndarray import NDArray, safetensors
 from . import networks, saved_files
 from .check_program import check_program
-from .models import Model, ModelLocation, Shapes, find, is_pretrained, read
+from .models import Model, Shapes, find, is_pretrained, read
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 
@@ -156,7 +156,7 @@ def _has_graph(path: str) -> bool:
 def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> str:
     """Run a model, and return its description."""
     location = find(path)
-    model = _without_params(location) if location.is_graph else read(location)
+    model = Model(location, symbol.load(location.path), {}, {}) if location.is_graph else read(location)
     fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
     given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, model.values, 1)}
     shapes = find_shapes(model.net, given, model.values)
@@ -170,10 +170,6 @@ def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ..
     parameters = f"{count:,} parameters" if model.values else "no parameters, random ones"
     finite = f" ({bad} numbers not finite)" if bad else ""
     return f"{location.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
-
-
-def _without_params(location: ModelLocation) -> Model:
-    return Model(location, symbol.load(location.path), {}, {})
 
 
 _QUIET_LEVEL = "6"

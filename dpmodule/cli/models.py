@@ -260,9 +260,13 @@ def _read_pair(location: ModelLocation, graph: str | None, params: str | None) -
     return Model(location, net, arg_params, aux_params)
 
 
-def split_values(net: Symbol, values: Params) -> tuple[checkpoint.Params, checkpoint.Params, list[str]]:
+def split_values(
+    net: Symbol, values: Params
+) -> tuple[checkpoint.network.Params, checkpoint.network.Params, list[str]]:
     """Return the parameters and the auxiliary states of a network by name, and unknown names."""
-    return checkpoint.split_params(values, lambda: (net.list_arguments(), net.list_auxiliary_states()))
+    return checkpoint.network.split_params(
+        values, lambda: (net.list_arguments(), net.list_auxiliary_states())
+    )
 
 
 def _graph(location: ModelLocation, graph: str | None) -> Symbol:

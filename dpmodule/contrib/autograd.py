@@ -13,19 +13,6 @@ from ..autograd import mark_variables as mark_variables
 from ..base import ArgumentError
 from ..ndarray import NDArray, zeros_like
 
-__all__ = [
-    "backward",
-    "compute_gradient",
-    "grad",
-    "grad_and_loss",
-    "mark_variables",
-    "set_is_training",
-    "test_section",
-    "train_section",
-]
-
-lazy.publish(__name__, __all__)
-
 
 def set_is_training(is_train: bool) -> bool:
     """Start or stop recording in training mode, and return whether it was training before.
@@ -95,3 +82,7 @@ def grad(func: Callable[..., Any], argnum: int | Sequence[int] | None = None) ->
         return with_loss(*args)[0]
 
     return gradients
+
+
+__all__ = [*lazy.own_names(vars()), "backward", "mark_variables"]
+lazy.publish(__name__, __all__)

@@ -18,16 +18,6 @@ from .executor import check_initialized, runner_of
 from .program import Program, default_main_program
 from .variable import Data, ParamAttr, Parameter, Variable, declared_shape
 
-__all__ = [
-    "load_inference_model",
-    "load_params",
-    "load_persistables",
-    "save_inference_model",
-    "save_params",
-    "save_persistables",
-]
-
-lazy.publish(__name__, __all__)
 _FEED = "__feed__"
 _RAGGED = "101"
 
@@ -280,3 +270,7 @@ def load_persistables(
     path = states_file(prefix, 0)
     if program.optimizer is not None and os.path.exists(path):
         runner_of(program).load_states(read_committed(path))
+
+
+__all__ = lazy.own_names(vars())
+lazy.publish(__name__, __all__)

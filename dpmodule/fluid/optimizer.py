@@ -15,25 +15,6 @@ from ..base import ArgumentError
 from ..lr_scheduler import LRScheduler
 from .variable import L2Decay, Parameter, Variable
 
-__all__ = [
-    "SGD",
-    "Adagrad",
-    "AdagradOptimizer",
-    "Adam",
-    "AdamOptimizer",
-    "Ftrl",
-    "FtrlOptimizer",
-    "Momentum",
-    "MomentumOptimizer",
-    "Optimizer",
-    "RMSProp",
-    "RMSPropOptimizer",
-    "SGDOptimizer",
-    "Update",
-]
-
-lazy.publish(__name__, __all__)
-
 _TINY = 1e-8
 """Replaces 0 where MXNet would divide 0 by 0."""
 
@@ -275,3 +256,6 @@ def RMSProp(
 
 SGDOptimizer, MomentumOptimizer, AdagradOptimizer = SGD, Momentum, Adagrad
 AdamOptimizer, FtrlOptimizer, RMSPropOptimizer = Adam, Ftrl, RMSProp
+
+__all__ = lazy.own_names(vars())
+lazy.publish(__name__, __all__)

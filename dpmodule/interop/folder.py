@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .._files import Writer, naming_errors, read_committed, write_set
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError, MissingPackageError, dtype_name
-from ..checkpoint import split_params
+from ..checkpoint.network import split_params
 from ..graph.node import printable
 from ..io import DataDesc
 from ..libinfo import __version__

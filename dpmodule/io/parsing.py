@@ -310,7 +310,7 @@ def _libsvm(text: bytes | memoryview, columns: int) -> tuple[Array, ...]:
 def _libsvm_by_line(text: bytes, columns: int) -> tuple[Array, ...]:
     labels, lengths, values, column_numbers = [], [], [], []
     for number, line in enumerate(text.split(b"\n"), 1):
-        line = _QUERY.sub(_without_query, line.partition(b"#")[0])
+        line = _QUERY.sub(lambda match: match[1].ljust(len(match[0])), line.partition(b"#")[0])
         for position, word in enumerate(_WORD.finditer(line)):
             head, colon, tail = word[0].partition(b":")
             try:
@@ -333,11 +333,6 @@ def _libsvm_by_line(text: bytes, columns: int) -> tuple[Array, ...]:
             np.array(values, "f4"),
             np.array(column_numbers, "i8"),
         )
-
-
-def _without_query(match: re.Match[bytes]) -> bytes:
-    """Replace a query number by blanks, so that the following positions stay the same."""
-    return match[1].ljust(len(match[0]))
 
 
 def _bad_libsvm(

@@ -44,7 +44,9 @@ def wrap(value: Any, what: str) -> NDArray:
         return NDArray(value.detach(), Context(value.device))
     if isinstance(value, (list, tuple)) and value and all(map(_is_row, value)):
         return ragged_array(value)
-    if not is_array(value) and not _is_row_of_numbers(value):
+    if not is_array(value) and not (
+        isinstance(value, (list, tuple)) and value and all(isinstance(item, Number) for item in value)
+    ):
         advice = (
             "; a list holds one array for each input: pass numpy.array(list) for a single one"
             if isinstance(value, Number)
@@ -65,12 +67,6 @@ def wrap(value: Any, what: str) -> NDArray:
 def _is_row(value: Any) -> bool:
     """Return True if an item of a list is a row of a ragged array."""
     return isinstance(value, (list, tuple)) or (is_array(value) and bool(np.ndim(value)))
-
-
-def _is_row_of_numbers(value: Any) -> bool:
-    return (
-        isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, Number) for item in value)
-    )
 
 
 def _from_numpy(array: np.ndarray[Any, np.dtype[np.float32]]) -> torch.Tensor:

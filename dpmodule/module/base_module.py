@@ -378,7 +378,7 @@ class BaseModule:
         Raises:
             ArgumentError: the file holds arrays without names, or an array that is not in the network.
         """
-        from ..checkpoint import split_params  # few programs call this method
+        from ..checkpoint.network import split_params  # few programs call this method
         from ..ndarray import load
 
         named = load(fname)

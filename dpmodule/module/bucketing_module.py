@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import torch
 from typing_extensions import override
 
 from .._core import lazy
@@ -25,12 +25,10 @@ from .group.batch_splitter import describe
 from .lifecycle import Stage, needs
 from .module import Module
 from .mxnet_compat import BUCKETING_MODULE, also_named
-from .updates import Updates
 
 if TYPE_CHECKING:
     from ..executor.explanation import ExecutorExplanation
     from ..io import DataIter
-    from ..metric import EvalMetric
     from .class_labels import NetworkInputs
     from .types import (
         AmpLike,
@@ -40,14 +38,11 @@ if TYPE_CHECKING:
         CompressionLike,
         DynamicAxes,
         GroupContextsLike,
-        Labels,
         LoggerLike,
         MonitorLike,
-        OutGrads,
         PathLike,
         RowIdFunction,
         ShapesLike,
-        StatesLike,
     )
 
 __all__ = ["BucketingModule"]
@@ -55,8 +50,25 @@ __all__ = ["BucketingModule"]
 lazy.publish(__name__, __all__)
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
 _WORTH_RETURNING = 2**22
 """Smallest number of elements of a bucket's results for which its free memory is returned before another runs."""
+
+
+def _of_current(name: str, doc: str | None = None) -> Any:
+    """Return a property of the current bucket's module."""
+    return property(lambda self: getattr(self._curr_module, name), doc=doc)
+
+
+def _by_current(method: _Method, stage: Stage = Stage.CREATED) -> _Method:
+    """Return a method that the current bucket's module runs, once the stage is reached."""
+
+    @functools.wraps(method)
+    def run(self: BucketingModule, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._curr_module, method.__name__)(*args, **kwargs)
+
+    return needs(stage)(cast(_Method, run))
 
 
 @also_named(BUCKETING_MODULE)
@@ -155,45 +167,18 @@ class BucketingModule(BaseModule):
         """Key of the current bucket."""
         return self._key
 
-    @property
-    @override
-    def symbol(self) -> Any:
-        return self._curr_module.symbol
-
-    @property
-    @override
-    def data_names(self) -> list[str]:
-        return self._curr_module.data_names
-
-    @property
-    def label_names(self) -> list[str]:
-        """Names of the labels of the current bucket."""
-        return self._curr_module.label_names
+    symbol: Any = _of_current("symbol")
+    data_names: list[str] = _of_current("data_names")
+    label_names: list[str] = _of_current("label_names", "Names of the labels of the current bucket.")
+    output_names: list[str] = _of_current("output_names")
+    data_shapes: Any = _of_current("data_shapes")
+    label_shapes: Any = _of_current("label_shapes")
+    output_shapes: list[tuple[str, tuple[int, ...]]] = _of_current("output_shapes")
 
     @property
     @override
     def matches_by_name(self) -> bool:
         return True
-
-    @property
-    @override
-    def output_names(self) -> list[str]:
-        return self._curr_module.output_names
-
-    @property
-    @override
-    def data_shapes(self) -> Any:
-        return self._curr_module.data_shapes
-
-    @property
-    @override
-    def label_shapes(self) -> Any:
-        return self._curr_module.label_shapes
-
-    @property
-    @override
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        return self._curr_module.output_shapes
 
     # binding
 
@@ -392,10 +377,6 @@ class BucketingModule(BaseModule):
         self._reset_to_default_bucket()
         return changed
 
-    @override
-    def all_updates(self) -> list[Updates]:
-        return self._curr_module.all_updates()
-
     # computing
 
     @needs(Stage.INITIALIZED)
@@ -441,24 +422,6 @@ class BucketingModule(BaseModule):
             ) from error
 
     @override
-    @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: OutGrads = None) -> None:
-        self._curr_module.backward(out_grads)
-
-    @override
-    @needs(Stage.INITIALIZED)
-    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        return self._curr_module.get_outputs(merge_multi_context)
-
-    @override
-    def output_probes(self) -> list[list[torch.Tensor]]:
-        return self._curr_module.output_probes()
-
-    @override
-    def nonfinite_gradient(self) -> str | None:
-        return self._curr_module.nonfinite_gradient()
-
-    @override
     def network_inputs(self, data_batch: BatchLike) -> list[NetworkInputs]:
         inputs: list[NetworkInputs] = []
         self._compute_in_bucket(
@@ -466,47 +429,20 @@ class BucketingModule(BaseModule):
         )
         return inputs
 
-    @override
-    def first_nonfinite_node(self) -> str | None:
-        return self._curr_module.first_nonfinite_node()
-
-    @override
-    def has_overflow(self) -> bool:
-        return self._curr_module.has_overflow()
-
-    @override
-    def handle_overflow(self) -> bool:
-        return self._curr_module.handle_overflow()
-
-    @override
-    def loss_scales(self) -> list[Any]:
-        return self._curr_module.loss_scales()
-
-    @override
-    def restore_aux_states(self) -> None:
-        self._curr_module.restore_aux_states()
-
-    @override
-    @needs(Stage.INITIALIZED)
-    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        return self._curr_module.get_input_grads(merge_multi_context)
-
-    @override
-    @needs(Stage.INITIALIZED)
-    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        return self._curr_module.get_states(merge_multi_context)
-
-    @override
-    @needs(Stage.INITIALIZED)
-    def set_states(self, states: StatesLike = None, value: float | None = None) -> None:
-        self._curr_module.set_states(states, value)
-
-    @override
-    @needs(Stage.INITIALIZED)
-    def update_metric(
-        self, eval_metric: EvalMetric, labels: Labels, pre_sliced: bool = False, pad: int = 0
-    ) -> None:
-        self._curr_module.update_metric(eval_metric, labels, pre_sliced, pad)
+    all_updates = _by_current(BaseModule.all_updates)
+    backward = _by_current(BaseModule.backward, Stage.INITIALIZED)
+    get_outputs = _by_current(BaseModule.get_outputs, Stage.INITIALIZED)
+    output_probes = _by_current(BaseModule.output_probes)
+    nonfinite_gradient = _by_current(BaseModule.nonfinite_gradient)
+    first_nonfinite_node = _by_current(BaseModule.first_nonfinite_node)
+    has_overflow = _by_current(BaseModule.has_overflow)
+    handle_overflow = _by_current(BaseModule.handle_overflow)
+    loss_scales = _by_current(BaseModule.loss_scales)
+    restore_aux_states = _by_current(BaseModule.restore_aux_states)
+    get_input_grads = _by_current(BaseModule.get_input_grads, Stage.INITIALIZED)
+    get_states = _by_current(BaseModule.get_states, Stage.INITIALIZED)
+    set_states = _by_current(BaseModule.set_states, Stage.INITIALIZED)
+    update_metric = _by_current(BaseModule.update_metric, Stage.INITIALIZED)
 
     @needs(Stage.BOUND)
     def explain(

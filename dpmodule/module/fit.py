@@ -20,7 +20,8 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, BoundsError, NonFiniteError, StateError
-from ..callback import BatchEndParam, Callback, ProgressBar, Speedometer, TqdmBar, as_list
+from ..callback import BatchEndParam, Callback, ProgressBar, Speedometer, TqdmBar
+from ..callback.base import as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray

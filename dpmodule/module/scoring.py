@@ -11,7 +11,8 @@ import torch
 
 from .. import metric as metrics
 from ..base import ArgumentError, NonFiniteError
-from ..callback import BatchEndParam, as_list
+from ..callback import BatchEndParam
+from ..callback.base import as_list
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from ..ndarray.ragged import RaggedNDArray

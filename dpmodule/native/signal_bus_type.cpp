@@ -37,8 +37,6 @@ int bus_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     try {
         made->link = std::make_shared<BusLink>();
         made->bus = std::make_shared<SignalBus>(pipe ? SignalBus::Descriptor::pipe : SignalBus::Descriptor::best);
-    } catch (const std::system_error &error) {
-        return set_system_error(error), -1;
     } catch (...) {
         return set_current_exception(), -1;
     }
@@ -161,12 +159,10 @@ PyObject *bus_close(PyObject *self, PyObject *) {
 PyObject *bus_fileno(PyObject *self, PyObject *) {
     return PyLong_FromLong(as_bus(self)->bus ? as_bus(self)->bus->descriptor() : -1);
 }
-PyObject *bus_get_loop(PyObject *self, void *) { return Py_NewRef(as_bus(self)->loop ? as_bus(self)->loop : Py_None); }
 PyObject *bus_closed(PyObject *self, void *) {
     return PyBool_FromLong(!as_bus(self)->bus || as_bus(self)->bus->closed());
 }
 PyObject *bus_usable(PyObject *self, void *) { return PyBool_FromLong(as_bus(self)->usable()); }
-PyObject *bus_in_flight(PyObject *self, void *) { return PyLong_FromSsize_t(as_bus(self)->in_flight); }
 
 PyMethodDef bus_methods[] = {
     {"drain", bus_drain, METH_NOARGS, "Resolve the futures of all jobs that have ended."},
@@ -176,14 +172,15 @@ PyMethodDef bus_methods[] = {
 };
 
 PyGetSetDef bus_properties[] = {
-    {"loop", bus_get_loop, nullptr, "The event loop, None once closed.", nullptr},
     {"closed", bus_closed, nullptr, "True if the bus has been closed.", nullptr},
     {"usable", bus_usable, nullptr, "True if jobs may be sent: neither closed nor made before a fork.", nullptr},
-    {"in_flight", bus_in_flight, nullptr, "Number of jobs that were sent and are not resolved yet.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyMemberDef bus_members[] = {
+    {"loop", T_OBJECT, offsetof(SignalBusObject, loop), READONLY, "The event loop, None once closed."},
+    {"in_flight", T_PYSSIZET, offsetof(SignalBusObject, in_flight), READONLY,
+     "Number of jobs that were sent and are not resolved yet."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(SignalBusObject, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };

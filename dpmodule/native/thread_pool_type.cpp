@@ -44,8 +44,6 @@ int pool_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     try {
         made->name = name;
         made->pool = std::make_unique<ThreadPool>(threads, made->name);
-    } catch (const std::system_error &error) {
-        return set_system_error(error), -1;
     } catch (...) {
         return set_current_exception(), -1;
     }
@@ -78,8 +76,6 @@ bool usable(ThreadPoolObject *self) noexcept {
     if (self->pool) return true;
     try {
         self->pool = std::make_unique<ThreadPool>(self->threads, self->name);
-    } catch (const std::system_error &error) {
-        return set_system_error(error), false;
     } catch (...) {
         return set_current_exception(), false;
     }

@@ -119,13 +119,6 @@ def as_context(ctx: ContextLike | str | None) -> Context:
     return Context(match[1], int(match[2] or 0)).check()
 
 
-def _inputs_of(
-    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    """Sort arguments into positional inputs, named inputs and attributes."""
-    return split_call(op, args, kwargs, lambda value: isinstance(value, Handle))
-
-
 def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: dict[str, Any]) -> list[Any]:
     """Return the inputs in the operator's order."""
     if op.variadic is not None:
@@ -169,7 +162,7 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | N
     """
     out = kwargs.get("out")
     rest = {k: v for k, v in kwargs.items() if k not in _EXTRA}
-    positional, named, attributes = _inputs_of(op, args, rest)
+    positional, named, attributes = split_call(op, args, rest, lambda value: isinstance(value, Handle))
     ctx = attributes.pop("ctx", None) if kwargs.get("ctx") is None else kwargs["ctx"]
     if op.read_attrs is None:  # attributes that a symbol only stores have no effect here
         attributes = {

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from ..types import ContextLike, DTypeLike, Number, ShapeLike
     from .ndarray import NDArray
 
-__all__ = [
-    "exponential",
-    "gamma",
-    "generalized_negative_binomial",
-    "multinomial",
-    "negative_binomial",
-    "normal",
-    "poisson",
-    "randint",
-    "randn",
-    "shuffle",
-    "uniform",
-]
 
 Param: TypeAlias = "NDArray | Number"
 """A parameter of a distribution."""
@@ -270,6 +257,7 @@ def shuffle(data: NDArray, **kwargs: Any) -> Any:
     return op_function("_shuffle")(data, **kwargs)
 
 
+__all__ = lazy.own_names(vars())
 __getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

@@ -17,7 +17,7 @@ from .attrs import integer, shape
 from .dtypes import name_of, torch_dtype
 from .registry import op
 from .shapes import unify
-from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, Variadic, numbered
+from .spec import Attr, Env, Onnx, Shapes, Types, Variadic, numbered
 
 _COUNTS = {
     "num_args": Attr(integer(low=1), "number of inputs and subgraphs"),
@@ -144,7 +144,6 @@ def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -
     infer_type=_infer_foreach_type,
     stateful=True,
     num_subgraphs=1,
-    batch=NEVER,
     onnx=Onnx("Scan", builder="foreach"),
 )
 def foreach(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
@@ -231,7 +230,6 @@ def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     needs_shapes=True,
     stateful=True,
     num_subgraphs=2,
-    batch=NEVER,
     onnx=Onnx("Loop", builder="while_loop"),
 )
 def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
@@ -324,7 +322,6 @@ def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     infer_type=_infer_cond_type,
     stateful=True,
     num_subgraphs=3,
-    batch=NEVER,
     onnx=Onnx("If", builder="cond"),
 )
 def cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:

@@ -5,26 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ..base import DTypeError
+from ..base import DTYPES, DTypeError
 
 HALF = (torch.float16, torch.bfloat16)
 """16-bit floating types, for which torch lacks some kernels."""
 
-_TORCH = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "uint8": torch.uint8,
-    "int8": torch.int8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "bool": torch.bool,
-    "uint16": torch.uint16,
-    "uint32": torch.uint32,
-    "uint64": torch.uint64,
-}
+_TORCH: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
 _NAMES = {value: key for key, value in _TORCH.items()}
 
 

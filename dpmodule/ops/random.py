@@ -150,7 +150,6 @@ def _declare_random(short: str, distribution: _Distribution) -> None:
         infer_type=typed(lambda a: a.dtype or "float32"),
         random=True,
         needs_shapes=True,
-        batch=NEVER,
         onnx=Onnx(builder="draw"),
     )(run)
 
@@ -242,7 +241,6 @@ for _short, _one in _TABLE.items():
     infer_type=typed(lambda a: a.dtype or "int32"),
     random=True,
     needs_shapes=True,
-    batch=NEVER,
     onnx=Onnx(builder="randint"),
 )
 def randint(a: Any, env: Env) -> torch.Tensor:
@@ -365,7 +363,6 @@ def _first_occurrence(drawn: torch.Tensor) -> torch.Tensor:
     infer_type=lambda a, ins, outs: ([], ["int64", "int64"]),
     random=True,
     needs_shapes=True,
-    batch=NEVER,
     onnx=Onnx(builder="zipfian"),
 )
 def sample_unique_zipfian(a: Any, env: Env) -> tuple[torch.Tensor, torch.Tensor]:

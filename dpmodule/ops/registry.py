@@ -15,7 +15,7 @@ import torch
 
 from .._core.lazy import modules_of
 from ..base import OpError, did_you_mean
-from .spec import REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
+from .spec import NEVER, REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
 
@@ -105,14 +105,21 @@ def op(
             ``env.memo`` between calls of an executor), num_subgraphs (number of subgraphs of a node, stored in the
             last field, ``bodies``, of the attributes), read_attrs (custom parser of the attributes, which then may
             have any name), needs_head (function of the attributes, True if backward needs the outputs' gradients),
-            differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER),
-            accepts_any (it has attributes, but accepts and stores any other keyword, too), onnx (default: the builder
-            in `dpmodule.onnx.to_onnx` with the operator's name, without ``_`` and ``_contrib_``), classes (``(a,
-            *shapes of the inputs) -> ClassLabels`` of the second input; None if it contains no class numbers).
+            differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER;
+            the default without inputs, with state or with subgraphs), accepts_any (it has attributes, but accepts and
+            stores any other keyword, too), onnx (default: the builder in `dpmodule.onnx.to_onnx` with the operator's
+            name, without ``_`` and ``_contrib_``), classes (``(a, *shapes of the inputs) -> ClassLabels`` of the second
+            input; None if it contains no class numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
         fields.setdefault("onnx", Onnx(builder=name.lstrip("_").removeprefix("contrib_")))
+        if (
+            fields.get("stateful")
+            or fields.get("num_subgraphs")
+            or (inputs == () and "variadic" not in fields)
+        ):
+            fields.setdefault("batch", NEVER)
         attributes = dict(attrs or {})
         record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
         loss = None

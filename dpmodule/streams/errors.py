@@ -28,25 +28,6 @@ from ..native.errors import FunctorError as FunctorError
 from ..native.errors import LoopClosedError as LoopClosedError
 from ..native.errors import PoolClosedError as PoolClosedError
 
-__all__ = [
-    "FunctorError",
-    "LoopClosedError",
-    "PipeBroken",
-    "PipeClosed",
-    "PipeTimeout",
-    "PoolClosedError",
-    "RemoteTraceback",
-    "StreamStopped",
-    "StructureError",
-    "UnpicklableError",
-    "WorkerDied",
-    "WorkerError",
-    "WorkerStuck",
-    "refused",
-]
-
-lazy.publish(__name__, __all__)
-
 
 def refused(what: str, error: OSError) -> FileError:
     """Return the error for a system call that failed, usually for lack of descriptors or memory."""
@@ -119,3 +100,7 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return f"\n\n{self.text}"
+
+
+__all__ = [*lazy.own_names(vars()), "FunctorError", "LoopClosedError", "PoolClosedError"]
+lazy.publish(__name__, __all__)

@@ -68,11 +68,6 @@ def outline(value: Any) -> Outline:
     return parts(value)[0]
 
 
-def same_outline(first: Any, second: Any) -> bool:
-    """Return True if two nested structures differ at most in their tensors."""
-    return bool(outline(first) == outline(second))
-
-
 class _StructureWalk:
     """A traversal of a structure that collects its tensors."""
 

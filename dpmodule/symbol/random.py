@@ -20,19 +20,6 @@ from .symbol import Symbol, op_function
 if TYPE_CHECKING:
     from ..types import DTypeLike, Number, ShapeLike
 
-__all__ = [
-    "exponential",
-    "gamma",
-    "generalized_negative_binomial",
-    "multinomial",
-    "negative_binomial",
-    "normal",
-    "poisson",
-    "randint",
-    "randn",
-    "shuffle",
-    "uniform",
-]
 
 Param: TypeAlias = "Symbol | Number"
 """A parameter of a distribution."""
@@ -200,6 +187,7 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
     return op_function("_shuffle")(data, **kwargs)
 
 
+__all__ = lazy.own_names(vars())
 __getattr__, __dir__ = lazy.attributes(
     __name__, __all__, otherwise=partial(op_function_in, "random"), operators=partial(names_in, "random")
 )

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..arguments import TOO_LARGE, as_integer, sizes_of
-from ..collection import ParameterCollection, as_collection
+from ..collection import ParameterCollection
 from ..errors import ArgumentError, ForeignValueError, user_line, wrong_type
 from ..expression import Expression, as_list
 from ..functions.arithmetic import affine_transform, cmult, concatenate, logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
-from .rnn import RNNBuilder, builder_from_spec
+from .rnn import NetworkBuilder, RNNBuilder
 from .state import RNNState
 
 
-class BiRNNBuilder:
+class BiRNNBuilder(NetworkBuilder):
     """A bidirectional network: each layer is a pair of networks that reads both outputs of the layer below.
 
     Shape:
@@ -53,8 +53,7 @@ class BiRNNBuilder:
         rnn_builder_factory: Callable[..., RNNBuilder] | None,
         builder_layers: Sequence[tuple[RNNBuilder, RNNBuilder]] | None = None,
     ) -> None:
-        self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
-        self._model = as_collection(model, "model").add_subcollection("birnn")
+        super().__init__((num_layers, input_dim, hidden_dim, rnn_builder_factory, None), model, "birnn")
         if builder_layers is not None:
             self.builder_layers = [_pair(each) for each in as_list("builder_layers", builder_layers)]
             if not self.builder_layers:
@@ -76,28 +75,6 @@ class BiRNNBuilder:
             size = hidden_dim if layer else input_dim
             pair = tuple(rnn_builder_factory(1, size, hidden_dim // 2, self._model) for _ in "fb")
             self.builder_layers.append(_pair(pair))
-
-    @classmethod
-    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
-        """Create a network from the `spec` of another network.
-
-        Args:
-            spec: the other network's `spec`.
-            model: collection that gets the parameters.
-
-        Raises:
-            ArgumentError: `spec` does not describe a network of this class.
-            ForeignValueError: it is not a list.
-        """
-        return builder_from_spec(cls, spec, model)
-
-    def whoami(self) -> str:
-        """Return the name of the class."""
-        return "BiRNNBuilder"
-
-    def param_collection(self) -> ParameterCollection:
-        """Return the collection of the parameters."""
-        return self._model
 
     def set_dropout(self, p: float) -> None:
         """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`.
@@ -173,7 +150,7 @@ TreeState = tuple[Expression, Expression]
 """Output and memory of a node of a tree."""
 
 
-class TreeLSTMBuilder:
+class TreeLSTMBuilder(NetworkBuilder):
     """A tree LSTM, computed from the leaves up, with one forget gate per child.
 
     Shape:
@@ -209,35 +186,12 @@ class TreeLSTMBuilder:
             raise ArgumentError(f"arity is {arity}, expected a positive integer (at {user_line()})")
         input_dim, hidden_dim = sizes_of((input_dim, hidden_dim))
         self.arity, self.hidden_dim = arity, hidden_dim
-        self.spec = (arity, input_dim, hidden_dim)
-        self._model = as_collection(model, "model").add_subcollection("tree-lstm-builder")
+        super().__init__((arity, input_dim, hidden_dim), model, "tree-lstm-builder")
         self._leaf = [self._model.add_parameters((hidden_dim, input_dim)) for _ in "iou"]
         self._inner = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in "iou"]
         self._forget = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in range(arity)]
         self._bias = [self._model.add_parameters((hidden_dim,), ConstInitializer(0.0)) for _ in "iou"]
         self._forget_bias = self._model.add_parameters((hidden_dim,), ConstInitializer(1.0))
-
-    @classmethod
-    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> TreeLSTMBuilder:
-        """Create a network from the `spec` of another network.
-
-        Args:
-            spec: the other network's `spec`.
-            model: collection that gets the parameters.
-
-        Raises:
-            ArgumentError: `spec` does not describe a network of this class.
-            ForeignValueError: it is not a list.
-        """
-        return builder_from_spec(cls, spec, model)
-
-    def whoami(self) -> str:
-        """Return the name of the class."""
-        return "TreeLSTMBuilder"
-
-    def param_collection(self) -> ParameterCollection:
-        """Return the collection of the parameters."""
-        return self._model
 
     def _gates(
         self, weights: Sequence[Parameters], x: Expression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ... import native
 from ..arguments import TOO_LARGE, as_integer, below_one, flag
@@ -19,10 +19,49 @@ from ..parameters import Parameters
 from ..session import state as shared
 from .state import Layers, Mask, RNNState
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 B = TypeVar("B")
 
 
-class RNNBuilder:
+class NetworkBuilder:
+    """Base of networks that are saved as the arguments of their constructor and a collection.
+
+    Args:
+        spec: arguments of the constructor, without the collection.
+        model: collection in which a subcollection for the parameters is made.
+        name: name of the subcollection.
+    """
+
+    def __init__(self, spec: tuple[Any, ...], model: ParameterCollection, name: str) -> None:
+        self.spec = spec
+        self._model = as_collection(model, "model").add_subcollection(name)
+
+    @classmethod
+    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Self:
+        """Create a network from the `spec` of another network.
+
+        Args:
+            spec: the other network's `spec`.
+            model: collection that gets the parameters.
+
+        Raises:
+            ArgumentError: `spec` does not describe a network of this class.
+            ForeignValueError: it is not a list.
+        """
+        return _from_spec(cls, spec, model)
+
+    def whoami(self) -> str:
+        """Return the name of the class."""
+        return type(self).__name__
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+
+class RNNBuilder(NetworkBuilder):
     """A recurrent network of several layers.
 
     Subclasses define `_add_layer`, which creates parameters, and `cell`.
@@ -49,8 +88,7 @@ class RNNBuilder:
                 f" and below {TOO_LARGE} (at {user_line()})"
             )
         self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
-        self.spec: tuple[Any, ...] = (layers, input_dim, hidden_dim)
-        self._model = as_collection(model, "model").add_subcollection(self.collection_name)
+        super().__init__((layers, input_dim, hidden_dim), model, self.collection_name)
         self._dropout = self._dropout_h = 0.0
         self._version = -1
         self._is_updated, self._is_cut = True, False
@@ -100,19 +138,6 @@ class RNNBuilder:
             The new state: (output,) or (output, memory).
         """
         raise NotImplementedError(f"{type(self).__name__} does not define cell")
-
-    @classmethod
-    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> RNNBuilder:
-        """Create a network from the `spec` of another network."""
-        return builder_from_spec(cls, spec, model)
-
-    def whoami(self) -> str:
-        """Return the name of the class."""
-        return type(self).__name__
-
-    def param_collection(self) -> ParameterCollection:
-        """Return the collection of the parameters."""
-        return self._model
 
     def get_parameters(self) -> list[list[Parameters]]:
         """Return the parameters of every layer.
@@ -308,8 +333,7 @@ class RNNBuilder:
         return self._masks
 
 
-def builder_from_spec(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
-    """Create a network from the `spec` of another network of its class."""
+def _from_spec(builder: Callable[..., B], spec: Sequence[Any], model: ParameterCollection) -> B:
     given = as_list("spec", spec)
     try:
         bound = inspect.signature(builder).bind(*given[:3], model, *given[3:])

@@ -104,18 +104,6 @@ def _to_batch_grad(call: BatchCall, g: Tensor, *xs: Tensor) -> Grads:
     return list(torch.split(g, [dim.batch for dim in call.dims], 1))
 
 
-def _to_batch_many_shape(attrs: Attrs, dims: Dims) -> Dim:
-    return Dim(dims[0].d, dims[0].batch * attrs[0])
-
-
-def _to_batch_many(call: BatchCall, x: Tensor) -> Tensor:
-    return x.reshape(call.count, call.out.batch, *call.out.d)
-
-
-def _to_batch_many_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [g.reshape(x.shape)]
-
-
 def _backwards(x: Tensor) -> Tensor:
     """Reverse the dimensions, so that row-major order becomes DyNet's column-major order."""
     return x.permute(0, 1, *range(x.dim() - 1, 1, -1))
@@ -204,9 +192,9 @@ TO_BATCH = declare(
 )
 TO_BATCH_MANY = declare(
     "concatenate_to_batch_many",
-    _to_batch_many_shape,
-    _to_batch_many,
-    _to_batch_many_grad,
+    lambda attrs, dims: Dim(dims[0].d, dims[0].batch * attrs[0]),
+    lambda call, x: x.reshape(call.count, call.out.batch, *call.out.d),
+    lambda call, g, x: [g.reshape(x.shape)],
     many=True,
     kernel=plain("concat", -1),
 )

@@ -129,10 +129,6 @@ def _noise(call: BatchCall, x: Tensor) -> Tensor:
     return x + torch.empty_like(x).normal_(0.0, call.attrs[0], generator=call.generator)
 
 
-def _noise_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return [g]
-
-
 def _declare_noisy(name: str, run: Run, grad: Run = _masked_grad, shape: ShapeRule = same_shape) -> Operation:
     return declare(name, shape, run, grad, random=True, expand=True, kernel=drawn(name))
 
@@ -141,7 +137,7 @@ DROPOUT = _declare_noisy("dropout", _dropout)
 DROPOUT_DIM = _declare_noisy("dropout_dim", _dropout_dim, shape=_dim_shape)
 DROPOUT_BATCH = _declare_noisy("dropout_batch", _dropout_batch)
 BLOCK_DROPOUT = _declare_noisy("block_dropout", _block)
-NOISE = _declare_noisy("noise", _noise, _noise_grad)
+NOISE = _declare_noisy("noise", _noise, lambda call, g, x: [g])
 
 
 _tanh_back = torch.ops.aten.tanh_backward.grad_input

@@ -256,10 +256,6 @@ def _inverse_shape(attrs: Attrs, dims: Dims) -> Dim:
     return _square("inverse", attrs, dims)
 
 
-def _logdet_shape(attrs: Attrs, dims: Dims) -> Dim:
-    return scalar(_square("logdet", attrs, dims).batch)
-
-
 def _inverse(call: BatchCall, x: Tensor) -> Tensor:
     try:
         answer: Tensor = torch.linalg.inv(x)
@@ -332,7 +328,7 @@ DOT = declare(
     "dot_product", equal("dot_product", "both operands", True), _dot, _dot_grad, kernel=plain("dot")
 )
 INVERSE = declare("inverse", _inverse_shape, _inverse, kernel=plain("inverse"))
-LOGDET = declare("logdet", _logdet_shape, _logdet)
+LOGDET = declare("logdet", lambda attrs, dims: scalar(_square("logdet", attrs, dims).batch), _logdet)
 TRACE = declare(
     "trace_of_product", equal("trace_of_product", "both matrices", True), _dot, _dot_grad, kernel=plain("dot")
 )

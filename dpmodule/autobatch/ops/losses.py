@@ -281,10 +281,6 @@ def _huber(difference: Tensor, bound: float) -> Tensor:
     return torch.where(size < bound, size.square() / 2, bound * (size - bound / 2))
 
 
-def _log_loss(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
-    return -_total(torch.xlogy(y, x) + torch.xlogy(1 - y, 1 - x))
-
-
 def _log_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
     dx = torch.where(y == 1, -1 / x, torch.where(y == 0, 1 / (1 - x), (x - y) / (x * (1 - x))))
     dy = torch.log1p(-x) - torch.log(x)
@@ -358,7 +354,7 @@ HUBER = _distance(
 BINARY_LOG = declare(
     "binary_log_loss",
     equal("binary_log_loss", "both operands", True),
-    _log_loss,
+    lambda call, x, y: -_total(torch.xlogy(y, x) + torch.xlogy(1 - y, 1 - x)),
     _log_grad,
     kernel=_log_kernel,
 )

@@ -27,28 +27,10 @@ from ...symbol.mixed_precision import (
     HalfRules,
 )
 
-__all__ = [
-    "convert_bucketing_module",
-    "convert_model",
-    "convert_symbol",
-    "init",
-    "init_trainer",
-    "list_conditional_fp32_ops",
-    "list_fp32_ops",
-    "list_loss_output_functions",
-    "list_lp16_ops",
-    "list_widest_type_cast",
-    "scale_loss",
-    "unscale",
-]
-
-lazy.publish(__name__, __all__)
-
-
 _TARGETS = ("float16", "bfloat16")
 
 
-def check_dtype(target_dtype: str) -> str:
+def _check_dtype(target_dtype: str) -> str:
     """Return a 16-bit type; raise for others."""
     if target_dtype not in _TARGETS:
         raise ArgumentError(f"target_dtype is {target_dtype!r}, expected one of {', '.join(_TARGETS)}")
@@ -61,7 +43,7 @@ def list_lp16_ops(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    check_dtype(target_dtype)
+    _check_dtype(target_dtype)
     return list(LP16)
 
 
@@ -71,7 +53,7 @@ def list_fp32_ops(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    check_dtype(target_dtype)
+    _check_dtype(target_dtype)
     return list(FP32)
 
 
@@ -81,7 +63,7 @@ def list_conditional_fp32_ops(target_dtype: str = "float16") -> list[tuple[str, 
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    check_dtype(target_dtype)
+    _check_dtype(target_dtype)
     return [(op, key, list(values)) for op, key, values in CONDITIONAL_FP32]
 
 
@@ -91,7 +73,7 @@ def list_widest_type_cast(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    check_dtype(target_dtype)
+    _check_dtype(target_dtype)
     return list(WIDEST)
 
 
@@ -101,7 +83,7 @@ def list_loss_output_functions(target_dtype: str = "float16") -> list[str]:
     Args:
         target_dtype: ``"float16"`` or ``"bfloat16"``; the list is the same for both.
     """
-    check_dtype(target_dtype)
+    _check_dtype(target_dtype)
     return list(LOSSES)
 
 
@@ -134,14 +116,14 @@ def convert_symbol(
     """
     if not isinstance(sym, Symbol):
         raise ArgumentError(f"sym is {type(sym).__name__}, expected a Symbol")
-    check_dtype(target_dtype)
+    _check_dtype(target_dtype)
     unknown = sorted(set(excluded_sym_names or ()) - {node.name for node in sym.graph.nodes})
     if unknown:
         raise ArgumentError(f"excluded_sym_names has {', '.join(unknown)}, which the network does not have")
     converter = HalfConverter(
         target_dtype,
-        operator_names("target_dtype_ops", target_dtype_ops, LP16),
-        operator_names("fp32_ops", fp32_ops, FP32),
+        _operator_names("target_dtype_ops", target_dtype_ops, LP16),
+        _operator_names("fp32_ops", fp32_ops, FP32),
         CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
         set(excluded_sym_names or ()),
     )
@@ -153,7 +135,7 @@ def convert_symbol(
     return Symbol(heads)
 
 
-def operator_names(argument: str, names: Sequence[str] | None, default: Sequence[str]) -> set[str]:
+def _operator_names(argument: str, names: Sequence[str] | None, default: Sequence[str]) -> set[str]:
     """Return the registry names of an argument's operators, those of `default` for None."""
     for name in names or ():
         if find(name) is None:
@@ -256,9 +238,9 @@ def init(
     Source: MXNet 1.9.1 `contrib.amp.init`, which patches the operator functions instead.
     """
     rules = HalfRules(
-        check_dtype(target_dtype),
-        sorted(operator_names("target_precision_ops", target_precision_ops, LP16)),
-        sorted(operator_names("fp32_ops", fp32_ops, FP32)),
+        _check_dtype(target_dtype),
+        sorted(_operator_names("target_precision_ops", target_precision_ops, LP16)),
+        sorted(_operator_names("fp32_ops", fp32_ops, FP32)),
         CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
     )
     set_default_rules(rules)
@@ -349,3 +331,7 @@ def _scale_of(trainer: Any, what: str) -> LossScale:
     if not isinstance(scale, LossScale):
         raise StateError(f"{what}: call init_trainer() with this {type(trainer).__name__} first")
     return scale
+
+
+__all__ = lazy.own_names(vars())
+lazy.publish(__name__, __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,18 +26,7 @@ __all__ = ["SVRGModule"]
 lazy.publish(__name__, __all__)
 
 
-_BASE_ARGUMENTS = (
-    "rescale_grad",
-    "param_idx2name",
-    "wd",
-    "clip_gradient",
-    "learning_rate",
-    "lr_scheduler",
-    "sym",
-    "begin_num_update",
-    "multi_precision",
-    "param_dict",
-)
+_BASE_ARGUMENTS = inspect.signature(opt.Optimizer).parameters
 
 
 @opt.register

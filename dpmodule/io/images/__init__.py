@@ -1,21 +1,8 @@
 """Iterators over image records."""
 
-from __future__ import annotations
-
-from .iterators import (
-    ImageDetRecordIter,
-    ImageRecordInt8Iter,
-    ImageRecordIter,
-    ImageRecordIter_v1,
-    ImageRecordUInt8Iter,
-    ImageRecordUInt8Iter_v1,
-)
-
-__all__ = [
-    "ImageDetRecordIter",
-    "ImageRecordInt8Iter",
-    "ImageRecordIter",
-    "ImageRecordIter_v1",
-    "ImageRecordUInt8Iter",
-    "ImageRecordUInt8Iter_v1",
-]
+from .iterators import ImageDetRecordIter as ImageDetRecordIter
+from .iterators import ImageRecordInt8Iter as ImageRecordInt8Iter
+from .iterators import ImageRecordIter as ImageRecordIter
+from .iterators import ImageRecordIter_v1 as ImageRecordIter_v1
+from .iterators import ImageRecordUInt8Iter as ImageRecordUInt8Iter
+from .iterators import ImageRecordUInt8Iter_v1 as ImageRecordUInt8Iter_v1

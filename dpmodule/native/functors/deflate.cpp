@@ -35,41 +35,30 @@ void check_start(int code) {
     if (code != z_ok) throw Error(Kind::functor, "zlib failed to start with code " + std::to_string(code));
 }
 
-class Compress final : public Ready<Bytes> {
-  public:
-    Compress(Bytes input, int window, int level) : input_(std::move(input)), window_(window), level_(level) {}
-
-  private:
-    Bytes work() const override {
-        const Zlib &z = *zlib();
-        Stream stream(z.deflate_end);
-        check_start(
-            z.deflate_init(&stream, level_, z_deflated, window_, 8, z_default_strategy, z.version(), sizeof(ZStream)));
-        Array<unsigned char> output;
-        output.reserve(z.deflate_bound(&stream, input_.size));
-        const unsigned char *at = input_.begin();
-        int code = z_ok;
-        while (code != z_stream_end) {
-            if (output.room() == output.size()) output.grow(output.size() / 2 + 64);
-            const unsigned given = cut(static_cast<std::size_t>(input_.end() - at));
-            const unsigned room = cut(output.room() - output.size());
-            stream.next_in = at;
-            stream.avail_in = given;
-            stream.next_out = output.data() + output.size();
-            stream.avail_out = room;
-            code = z.deflate(&stream, at + given == input_.end() ? z_finish : z_no_flush);
-            if (code != z_ok && code != z_stream_end && code != z_buffer_error) check_start(code);
-            at += given - stream.avail_in;
-            output.resize(output.size() + (room - stream.avail_out));
-        }
-        return output.release();
+Bytes deflate(const Bytes &input, int window, int level) {
+    const Zlib &z = *zlib();
+    Stream stream(z.deflate_end);
+    check_start(
+        z.deflate_init(&stream, level, z_deflated, window, 8, z_default_strategy, z.version(), sizeof(ZStream)));
+    Array<unsigned char> output;
+    output.reserve(z.deflate_bound(&stream, input.size));
+    const unsigned char *at = input.begin();
+    int code = z_ok;
+    while (code != z_stream_end) {
+        if (output.room() == output.size()) output.grow(output.size() / 2 + 64);
+        const unsigned given = cut(static_cast<std::size_t>(input.end() - at));
+        const unsigned room = cut(output.room() - output.size());
+        stream.next_in = at;
+        stream.avail_in = given;
+        stream.next_out = output.data() + output.size();
+        stream.avail_out = room;
+        code = z.deflate(&stream, at + given == input.end() ? z_finish : z_no_flush);
+        if (code != z_ok && code != z_stream_end && code != z_buffer_error) check_start(code);
+        at += given - stream.avail_in;
+        output.resize(output.size() + (room - stream.avail_out));
     }
-
-    PyObject *to_python(const Bytes &made) const override { return make_handle(made); }
-
-    const Bytes input_;
-    const int window_, level_;
-};
+    return output.release();
+}
 
 // Decompressor of one input; messages count bytes from its beginning.
 class Inflater {
@@ -155,41 +144,25 @@ class Inflater {
     Array<unsigned char> output_;
 };
 
-class Decompress final : public Ready<Bytes> {
-  public:
-    Decompress(Bytes input, std::string format, std::size_t most)
-        : input_(std::move(input)), format_(std::move(format)), most_(most) {}
-
-  private:
-    Bytes work() const override { return Inflater(input_, format_, most_).run(); }
-    PyObject *to_python(const Bytes &made) const override { return make_handle(made); }
-
-    const Bytes input_;
-    const std::string format_;
-    const std::size_t most_;
-};
-
 PyObject *compress(PyObject *, PyObject *args) {
     PyObject *data;
     const char *format;
     int level;
-    if (!PyArg_ParseTuple(args, "Osi", &data, &format, &level)) return nullptr;
+    Bytes input;
+    if (!PyArg_ParseTuple(args, "Osi", &data, &format, &level) || !bytes_of_any(data, input)) return nullptr;
     const std::string_view name(format);
     const int window = name == "gzip" ? window_of_gzip : name == "zlib" ? window_of_zlib : window_of_raw;
-    Bytes input;
-    if (!bytes_of_any(data, input)) return nullptr;
-    return ready_from([&] { return std::make_shared<Compress>(std::move(input), window, level); });
+    return ready_from([=] { return deflate(input, window, level); }, make_handle);
 }
 
 PyObject *decompress(PyObject *, PyObject *args) {
     PyObject *data;
     const char *format;
     Py_ssize_t most;  // -1: no limit
-    if (!PyArg_ParseTuple(args, "Osn", &data, &format, &most)) return nullptr;
-    const std::size_t limit = most < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(most);
     Bytes input;
-    if (!bytes_of_any(data, input)) return nullptr;
-    return ready_from([&] { return std::make_shared<Decompress>(std::move(input), format, limit); });
+    if (!PyArg_ParseTuple(args, "Osn", &data, &format, &most) || !bytes_of_any(data, input)) return nullptr;
+    const std::size_t limit = most < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(most);
+    return ready_from([=, format = std::string(format)] { return Inflater(input, format, limit).run(); }, make_handle);
 }
 
 PyObject *zlib_version(PyObject *, PyObject *) {
@@ -198,8 +171,10 @@ PyObject *zlib_version(PyObject *, PyObject *) {
 }
 
 PyMethodDef deflate_functions[] = {
-    {"compress", compress, METH_VARARGS, "compress(data, format, level): a functor; only with a zlib_version()."},
-    {"decompress", decompress, METH_VARARGS, "decompress(data, format, most): a functor; only with a zlib_version()."},
+    {"compress", guard<compress>, METH_VARARGS,
+     "compress(data, format, level): a functor; only with a zlib_version()."},
+    {"decompress", guard<decompress>, METH_VARARGS,
+     "decompress(data, format, most): a functor; only with a zlib_version()."},
     {"zlib_version", zlib_version, METH_NOARGS, "Return the version of libz, or None if there is none."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -203,13 +203,7 @@ const char *MultiSlotParser::parse_slot(const char *at, const char *limit, std::
         }
         column.dim = count;
     }
-    if (slot.is_float) {
-        at =
-            slot.is_used ? read_floats<true>(stop, limit, index, count) : read_floats<false>(stop, limit, index, count);
-    } else {
-        at = slot.is_used ? read_integers<true>(stop, limit, index, count)
-                          : read_integers<false>(stop, limit, index, count);
-    }
+    at = read_values(stop, limit, index, count);
     if (slot.is_used) {
         const std::size_t size = slot.is_float ? column.floats.size() : column.integers.size();
         column.offsets.push(static_cast<std::int64_t>(size));
@@ -217,30 +211,18 @@ const char *MultiSlotParser::parse_slot(const char *at, const char *limit, std::
     return at;
 }
 
-template <bool used>
-const char *MultiSlotParser::read_integers(const char *at, const char *limit, std::size_t index, std::uint64_t count) {
-    auto &values = columns_[index].integers;
+const char *MultiSlotParser::read_values(const char *at, const char *limit, std::size_t index, std::uint64_t count) {
+    const Slot &slot = slots_[index];
+    Column &column = columns_[index];
     for (std::uint64_t i = 0; i < count; ++i) {
         at = skip_blanks(at);
-        std::uint64_t value;
-        const char *stop = read_unsigned(at, limit, value);
-        if (!stop || !ends_number(*stop)) fail_value(index, i + 1, count, at);
-        if (used) values.push(static_cast<std::int64_t>(value));
-        at = stop;
-    }
-    return at;
-}
-
-template <bool used>
-const char *MultiSlotParser::read_floats(const char *at, const char *limit, std::size_t index, std::uint64_t count) {
-    auto &values = columns_[index].floats;
-    for (std::uint64_t i = 0; i < count; ++i) {
-        at = skip_blanks(at);
-        double value;
-        const char *stop = read_double(at, limit, value);
-        const float rounded = stop ? static_cast<float>(value) : 0.0f;
+        std::uint64_t whole = 0;
+        double real = 0;
+        const char *stop = slot.is_float ? read_double(at, limit, real) : read_unsigned(at, limit, whole);
+        const float rounded = static_cast<float>(real);
         if (!stop || !ends_number(*stop) || std::isinf(rounded)) fail_value(index, i + 1, count, at);
-        if (used) values.push(rounded);
+        if (slot.is_used && slot.is_float) column.floats.push(rounded);
+        else if (slot.is_used) column.integers.push(static_cast<std::int64_t>(whole));
         at = stop;
     }
     return at;

@@ -132,10 +132,7 @@ class MultiSlotParser {
     // Parse any line. Throws Error if it is invalid.
     void parse_line(const char *at, const char *limit);
     const char *parse_slot(const char *at, const char *limit, std::size_t index);
-    template <bool used>
-    const char *read_integers(const char *at, const char *limit, std::size_t index, std::uint64_t count);
-    template <bool used>
-    const char *read_floats(const char *at, const char *limit, std::size_t index, std::uint64_t count);
+    const char *read_values(const char *at, const char *limit, std::size_t index, std::uint64_t count);
     [[noreturn]] void fail(std::size_t index, const std::string &place, const char *at, const char *expected) const;
     [[noreturn]] void fail_value(std::size_t index, std::uint64_t which, std::uint64_t count, const char *at) const;
     std::string where() const;

@@ -13,43 +13,26 @@ struct Parsed {
     std::vector<std::pair<Bytes, Bytes>> columns;  // values and offsets of the used slots
 };
 
-class MultiSlot final : public Ready<Parsed> {
-  public:
-    MultiSlot(Bytes text, std::vector<Slot> slots, std::string source, std::uint64_t first_line, bool final,
-              MultiSlotParser::Lenience lenience, PyObject *finish)
-        : Ready(finish), text_(std::move(text)), slots_(std::move(slots)), source_(std::move(source)),
-          first_line_(first_line), final_(final), lenience_(lenience) {}
-
-  private:
-    Parsed work() const override {
-        MultiSlotParser parser(slots_, source_, first_line_, lenience_);
-        parser.parse(reinterpret_cast<const char *>(text_.begin()), text_.size, final_);
-        Parsed parsed{parser.lines(), parser.consumed(), parser.bad_lines(), parser.passed().release(), {}};
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
-            if (!slots_[i].is_used) continue;
-            Column &column = parser.columns()[i];
-            Bytes values = slots_[i].is_float ? column.floats.release() : column.integers.release();
-            parsed.columns.emplace_back(std::move(values), column.offsets.release());
-        }
-        return parsed;
+Parsed parse_slots(const Bytes &text, const std::vector<Slot> &slots, MultiSlotParser parser, bool final) {
+    parser.parse(reinterpret_cast<const char *>(text.begin()), text.size, final);
+    Parsed parsed{parser.lines(), parser.consumed(), parser.bad_lines(), parser.passed().release(), {}};
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+        if (!slots[i].is_used) continue;
+        Column &column = parser.columns()[i];
+        Bytes values = slots[i].is_float ? column.floats.release() : column.integers.release();
+        parsed.columns.emplace_back(std::move(values), column.offsets.release());
     }
+    return parsed;
+}
 
-    // (lines, consumed, [values, offsets, values, offsets, ...], bad lines, skipped lines)
-    PyObject *to_python(const Parsed &made) const override {
-        PyObject *list = list_of(2 * made.columns.size(), [&](std::size_t i) {
-            const auto &[values, offsets] = made.columns[i / 2];
-            return make_memory(i % 2 ? offsets : values);
-        });
-        return Py_BuildValue("nnNnN", made.lines, made.consumed, list, made.bad_lines, make_memory(made.passed));
-    }
-
-    const Bytes text_;
-    const std::vector<Slot> slots_;
-    const std::string source_;
-    const std::uint64_t first_line_;
-    const bool final_;
-    const MultiSlotParser::Lenience lenience_;
-};
+// (lines, consumed, [values, offsets, values, offsets, ...], bad lines, skipped lines)
+PyObject *parsed_to_python(const Parsed &made) {
+    PyObject *list = list_of(2 * made.columns.size(), [&](std::size_t i) {
+        const auto &[values, offsets] = made.columns[i / 2];
+        return make_memory(i % 2 ? offsets : values);
+    });
+    return Py_BuildValue("nnNnN", made.lines, made.consumed, list, made.bad_lines, make_memory(made.passed));
+}
 
 // Read slots from tuples (name, is_float, is_dense, is_used, width).
 bool read_slots(PyObject *list, std::vector<Slot> &slots) {
@@ -73,17 +56,19 @@ PyObject *make_multislot(PyObject *, PyObject *args) {
                           &skip_bad, &finish)) {
         return nullptr;
     }
-    return ready_from([&]() -> std::shared_ptr<Functor> {
-        Bytes text;
-        std::vector<Slot> slots;
-        if (!bytes_of_any(data, text) || !read_slots(list, slots)) return nullptr;
-        return std::make_shared<MultiSlot>(std::move(text), std::move(slots), source, first_line, final != 0,
-                                           MultiSlotParser::Lenience{skip_blank != 0, skip_bad != 0}, finish);
-    });
+    Bytes text;
+    std::vector<Slot> slots;
+    if (!bytes_of_any(data, text) || !read_slots(list, slots)) return nullptr;
+    const MultiSlotParser::Lenience lenience{skip_blank != 0, skip_bad != 0};
+    return ready_from(
+        [text, slots = std::move(slots), source = std::string(source), first_line, final, lenience] {
+            return parse_slots(text, slots, MultiSlotParser(slots, source, first_line, lenience), final != 0);
+        },
+        parsed_to_python, finish);
 }
 
 PyMethodDef multislot_functions[] = {
-    {"multislot", make_multislot, METH_VARARGS,
+    {"multislot", guard<make_multislot>, METH_VARARGS,
      "multislot(data, slots, source, first_line, final, skip_blank, skip_bad, finish): a functor."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -7,8 +7,6 @@
 namespace dpmodule {
 
 // Return at most 40 bytes in quotes, with unprintable ones as \xNN.
-std::string quoted(const char *begin, const char *end);
-
 inline std::string quoted(const char *begin, const char *end) {
     constexpr std::ptrdiff_t most = 40;
     const bool cut = end - begin > most;

@@ -104,21 +104,16 @@ class Callback final : public Functor {
     PyObject *result_ = nullptr, *error_ = nullptr;  // read and written with the GIL
 };
 
-PyObject *make_callback(PyObject *, PyObject *function) {
-    return ready_from([=] { return std::make_shared<Callback>(function); });
-}
+PyObject *make_callback(PyObject *, PyObject *function) { return make_ready(std::make_shared<Callback>(function)); }
 
 PyMethodDef callback_functions[] = {
-    {"callback", make_callback, METH_O, "callback(function): a functor that calls a function of Python."},
+    {"callback", guard<make_callback>, METH_O, "callback(function): a functor that calls a function of Python."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-PyObject *make_ready(std::shared_ptr<Functor> functor) noexcept {
-    if (!functor) return nullptr;  // an exception is set
-    return make_functor(ready_type, std::move(functor));
-}
+PyObject *make_ready(std::shared_ptr<Functor> functor) noexcept { return make_functor(ready_type, std::move(functor)); }
 
 PyObject *make_memory(Bytes bytes) noexcept {
     PyObject *self = memory_type->tp_alloc(memory_type, 0);

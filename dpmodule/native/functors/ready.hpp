@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "dpmodule/functor.h"
@@ -10,60 +11,57 @@
 
 namespace dpmodule {
 
-// Functor whose work is a pure function of its constructor's arguments. Two calls may run concurrently, since their
-// results are equal.
-template <typename Result>
-class Ready : public Functor {
+// Functor from a pure function, which runs without the GIL, and the conversion of its result to a new reference, or to
+// nullptr with an exception. Two calls may run concurrently, since their results are equal.
+template <class Work, class Convert>
+class Ready final : public Functor {
   public:
     // `finish`, unless nullptr or None, converts the result's Python object to the returned one.
-    explicit Ready(PyObject *finish = nullptr) : finish_(finish && finish != Py_None ? keep(finish) : nullptr) {}
+    Ready(Work work, Convert to_python, PyObject *finish)
+        : work_(std::move(work)), to_python_(to_python), finish_(finish && finish != Py_None ? keep(finish) : nullptr) {
+    }
 
-    void operator()() final {
-        auto made = std::make_shared<const Result>(work());
+    void operator()() override {
+        auto made = std::make_shared<const Result>(work_());
         std::lock_guard<std::mutex> guard(mutex_);
         made_.swap(made);  // the old result is destroyed after unlocking: it may need the GIL
     }
 
-    bool reentrant() const noexcept final { return true; }
+    bool reentrant() const noexcept override { return true; }
 
-    PyObject *result() final {
+    PyObject *result() override {
         std::shared_ptr<const Result> made;
         {
             std::lock_guard<std::mutex> guard(mutex_);
             made = made_;
         }
-        PyObject *object = to_python(*made);
+        PyObject *object = to_python_(*made);
         if (!object || !finish_) return object;
         PyObject *finished = PyObject_CallOneArg(finish_.get(), object);
         Py_DECREF(object);
         return finished;
     }
 
-  protected:
-    virtual Result work() const = 0;  // without the GIL
-    virtual PyObject *
-    to_python(const Result &made) const = 0;  // with the GIL: a new reference, or nullptr and an exception
-
   private:
-    std::shared_ptr<PyObject> finish_;
+    using Result = std::invoke_result_t<const Work &>;
+
+    const Work work_;
+    const Convert to_python_;
+    const std::shared_ptr<PyObject> finish_;
     std::mutex mutex_;
     std::shared_ptr<const Result> made_;
 };
 
-// Make the Python object of a functor: a new reference, or nullptr with an exception, also for an empty pointer.
+// Make the Python object of a functor: a new reference, or nullptr with an exception.
 PyObject *make_ready(std::shared_ptr<Functor> functor) noexcept;
 
 // Make a Python object with a writable buffer over bytes whose owner permits writing.
 PyObject *make_memory(Bytes bytes) noexcept;
 
-// Make the Python object of the functor returned by `make()`; C++ exceptions become Python exceptions.
-template <typename Make>
-PyObject *ready_from(Make make) noexcept {
-    try {
-        return make_ready(make());
-    } catch (...) {
-        return set_current_exception();
-    }
+// Make the Python object of a `Ready`.
+template <class Work, class Convert>
+PyObject *ready_from(Work work, Convert to_python, PyObject *finish = nullptr) {
+    return make_ready(std::make_shared<Ready<Work, Convert>>(std::move(work), to_python, finish));
 }
 
 }  // namespace dpmodule

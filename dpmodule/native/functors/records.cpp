@@ -123,39 +123,28 @@ class RecordParser {
     ParsedRecords result_;
 };
 
-class Records final : public Ready<ParsedRecords> {
-  public:
-    Records(Bytes data, std::string source, std::uint64_t offset, bool final, PyObject *finish)
-        : Ready(finish), data_(std::move(data)), source_(std::move(source)), offset_(offset), final_(final) {}
-
-  private:
-    ParsedRecords work() const override { return RecordParser(data_, source_, offset_, final_).run(); }
-
-    // (records, consumed)
-    PyObject *to_python(const ParsedRecords &made) const override {
-        PyObject *list = list_of(made.records.size(), [&](std::size_t i) { return make_handle(made.records[i]); });
-        return list ? Py_BuildValue("Nn", list, made.consumed) : nullptr;
-    }
-
-    const Bytes data_;
-    const std::string source_;
-    const std::uint64_t offset_;
-    const bool final_;
-};
+// (records, consumed)
+PyObject *records_to_python(const ParsedRecords &made) {
+    PyObject *list = list_of(made.records.size(), [&](std::size_t i) { return make_handle(made.records[i]); });
+    return list ? Py_BuildValue("Nn", list, made.consumed) : nullptr;
+}
 
 PyObject *make_records(PyObject *, PyObject *args) {
     PyObject *data, *finish;
     const char *source;
     unsigned long long offset;
     int final;
-    if (!PyArg_ParseTuple(args, "OsKpO", &data, &source, &offset, &final, &finish)) return nullptr;
     Bytes bytes;
-    if (!bytes_of_any(data, bytes)) return nullptr;
-    return ready_from([&] { return std::make_shared<Records>(std::move(bytes), source, offset, final != 0, finish); });
+    if (!PyArg_ParseTuple(args, "OsKpO", &data, &source, &offset, &final, &finish) || !bytes_of_any(data, bytes)) {
+        return nullptr;
+    }
+    return ready_from([bytes, source = std::string(source), offset,
+                       final] { return RecordParser(bytes, source, offset, final != 0).run(); },
+                      records_to_python, finish);
 }
 
 PyMethodDef records_functions[] = {
-    {"records", make_records, METH_VARARGS, "records(data, source, offset, final, finish): a functor."},
+    {"records", guard<make_records>, METH_VARARGS, "records(data, source, offset, final, finish): a functor."},
     {nullptr, nullptr, 0, nullptr},
 };
 

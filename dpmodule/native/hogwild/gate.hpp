@@ -13,14 +13,14 @@ class Gate {
   public:
     explicit Gate(std::int64_t allowed) : allowed_(allowed) {}
 
-    // Called by a worker: wait until the gate is open, then enter.
-    void enter() {
+    // Called by a worker, by std::lock_guard: wait until the gate is open, then enter; leave.
+    void lock() {
         std::unique_lock<std::mutex> lock(mutex_);
         changed_.wait(lock, [&] { return closed_ == 0 && allowed_ != 0; });
         if (allowed_ > 0) --allowed_;
         ++inside_;
     }
-    void leave() noexcept {
+    void unlock() noexcept {
         std::lock_guard<std::mutex> lock(mutex_);
         --inside_;
         changed_.notify_all();
@@ -63,18 +63,6 @@ class Gate {
     int closed_ = 0, inside_ = 0;
     std::int64_t allowed_;
     bool over_ = false;
-};
-
-// RAII guard of a batch inside the gate.
-class BatchGuard {
-  public:
-    explicit BatchGuard(Gate &gate) : gate_(gate) { gate_.enter(); }
-    ~BatchGuard() { gate_.leave(); }
-    BatchGuard(const BatchGuard &) = delete;
-    BatchGuard &operator=(const BatchGuard &) = delete;
-
-  private:
-    Gate &gate_;
 };
 
 // A sum that one thread updates and others may read.

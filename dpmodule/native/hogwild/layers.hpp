@@ -95,6 +95,16 @@ struct LayerSpec {
     bool reached = false;  // the output has a gradient, or is a loss
 };
 
+// Load a row of a table into the cache.
+inline void prefetch(const float *at, std::int64_t width) noexcept {
+#if defined(__GNUC__)
+    constexpr std::int64_t line = 16;
+    for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(at + i);
+#else
+    (void)at, (void)width;
+#endif
+}
+
 class Layer {
   public:
     explicit Layer(const LayerSpec &spec) : inputs_(spec.inputs), output_(spec.output) {}
@@ -115,9 +125,7 @@ class Layer {
 
 using LayerPointer = std::unique_ptr<Layer>;
 
-// Each creates the layers of its file; returns nullptr for other steps.
-LayerPointer make_pointwise(const LayerSpec &spec);
-LayerPointer make_of_rows(const LayerSpec &spec);
-LayerPointer make_loss(const LayerSpec &spec);
+// Make the layer of a step; lookups in tables are made by `Net`.
+LayerPointer make_layer(const LayerSpec &spec);
 
 }  // namespace dpmodule::hogwild

@@ -30,15 +30,6 @@ std::size_t differentiable(const Step &step) {
 
 bool is_lookup(StepKind kind) { return kind == StepKind::Pool || kind == StepKind::Lookup; }
 
-void prefetch(const float *at, std::size_t width) {
-#if defined(__GNUC__)
-    constexpr std::size_t line = 16;
-    for (std::size_t i = 0; i < width; i += line) __builtin_prefetch(at + i, 1);
-#else
-    (void)at, (void)width;
-#endif
-}
-
 }  // namespace
 
 Net::Net(const Plan &plan)
@@ -138,9 +129,7 @@ LayerPointer Net::make(const LayerSpec &spec) {
         if (spec.reached) made->join(table(parameter), plan_.batch_size);
         return made;
     }
-    if (LayerPointer made = make_pointwise(spec)) return made;
-    if (LayerPointer made = make_of_rows(spec)) return made;
-    return make_loss(spec);
+    return make_layer(spec);
 }
 
 void Net::forward(BatchContext &context) {
@@ -197,8 +186,8 @@ void Net::update_table(TableGradient &table, const Batch &batch, const vector::U
         const std::vector<int> &rows = table.rows();
         if (++done + ahead < rows.size()) {
             const std::int64_t next = rows[done + ahead] * parameter.width;
-            prefetch(parameter.weight + next, width);
-            for (int i = 0; i < states; ++i) prefetch(parameter.states[i] + next, width);
+            prefetch(parameter.weight + next, parameter.width);
+            for (int i = 0; i < states; ++i) prefetch(parameter.states[i] + next, parameter.width);
         }
         update(row, gradient);
     });

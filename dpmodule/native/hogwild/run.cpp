@@ -1,10 +1,6 @@
 #include "run.hpp"
 
 #include <chrono>
-#include <stdexcept>
-#include <system_error>
-
-#include "errors.hpp"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -12,14 +8,6 @@
 
 namespace dpmodule::hogwild {
 namespace {
-
-struct NonFinite : std::runtime_error {
-    NonFinite(const std::string &text, std::string in, std::uint64_t number)
-        : std::runtime_error(text), file(std::move(in)), batch(number) {}
-
-    const std::string file;
-    const std::uint64_t batch;
-};
 
 // Trains on consecutive batches.
 class Trainer {
@@ -121,27 +109,6 @@ class Marker {
     const Part *part_ = nullptr;
 };
 
-// Call inside a catch block.
-Failure current_failure() {
-    Failure found;
-    found.is_set = true;
-    try {
-        throw;
-    } catch (const NonFinite &error) {
-        found.is_non_finite = true;
-        found.file = error.file;
-        found.batch = error.batch;
-        found.text = error.what();
-    } catch (const std::system_error &error) {
-        found.is_system = true;
-        found.code = error.code().value();
-        found.text = error.what();
-    } catch (...) {
-        found.kind = describe_current_exception(found.text);
-    }
-    return found;
-}
-
 // Request huge pages for existing memory. Rows of large tables are read in random order, and with 4 KiB pages most
 // reads need a page table walk, a fifth of the total time. Systems without support ignore the request.
 void use_huge_pages(void *memory, std::size_t size) noexcept {
@@ -214,7 +181,7 @@ void Run::work(int worker) noexcept {
     try {
         train(worker);
     } catch (...) {
-        fail(current_failure());
+        fail(std::current_exception());
     }
     std::lock_guard<std::mutex> lock(mutex_);
     --alive_;
@@ -234,7 +201,7 @@ void Run::train(int worker) {
             break;
         }
         {
-            BatchGuard pass(gate_);
+            std::lock_guard<Gate> inside(gate_);
             trainer.step(batch);
             marker.note(batch);
         }
@@ -261,10 +228,10 @@ void Run::prepare_tables(int worker) const noexcept {
     }
 }
 
-void Run::fail(Failure failure) noexcept {
+void Run::fail(std::exception_ptr failure) noexcept {
     stop();
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!failure_.is_set) failure_ = std::move(failure);
+    if (!failure_) failure_ = std::move(failure);
 }
 
 }  // namespace dpmodule::hogwild

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "gate.hpp"
@@ -61,13 +63,13 @@ struct WorkerProgress {
     Recorder recorder;
 };
 
-// The first failure of a run.
-struct Failure {
-    bool is_set = false, is_system = false, is_non_finite = false;
-    Kind kind = Kind::functor;
-    int code = 0;
-    std::string text, file;  // file and batch of non-finite values
-    std::uint64_t batch = 0;
+// NaN or infinity in a batch, which has changed no parameters.
+struct NonFinite : std::runtime_error {
+    NonFinite(const std::string &text, std::string in, std::uint64_t number)
+        : std::runtime_error(text), file(std::move(in)), batch(number) {}
+
+    const std::string file;
+    const std::uint64_t batch;
 };
 
 class Run {
@@ -93,7 +95,7 @@ class Run {
     void pause() { gate_.close(); }
     void resume() noexcept { gate_.open(); }
 
-    const Failure &failure() const { return failure_; }  // after the end
+    std::exception_ptr failure() const { return failure_; }  // the first one, after the end
     std::uint64_t updates() const { return updates_.load(); }
     WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
     const std::vector<Part> &parts() const { return queue_.parts; }
@@ -104,7 +106,7 @@ class Run {
     void work(int worker) noexcept;
     void train(int worker);
     void prepare_tables(int worker) const noexcept;
-    void fail(Failure failure) noexcept;
+    void fail(std::exception_ptr failure) noexcept;
 
     const Plan plan_;
     const RunOptions options_;
@@ -116,7 +118,7 @@ class Run {
     std::mutex mutex_;
     std::condition_variable ended_;
     int alive_ = 0;
-    Failure failure_;
+    std::exception_ptr failure_;
     std::vector<std::thread> threads_;
 };
 

@@ -2,7 +2,6 @@
 // is released while waiting for the workers.
 #include <algorithm>
 #include <cstring>
-#include <system_error>
 
 #include "errors.hpp"
 #include "kernels/update_python.hpp"
@@ -139,8 +138,6 @@ bool read_plan(PyObject *given, Plan &plan) {
            read_each(watched, plan.watched, read_int);
 }
 
-bool read_parts(PyObject *given, std::vector<Part> &parts) { return read_each(given, parts, read_part); }
-
 struct RunObject {
     PyObject_HEAD std::unique_ptr<Run> run;
 };
@@ -196,20 +193,17 @@ PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
     options.updates = updates;
     options.marks = reinterpret_cast<std::int64_t *>(static_cast<std::uintptr_t>(marks));
     options.allowed = allowed;
+    PyObject *self = nullptr;
     try {
-        if (!read_plan(given_plan, plan) || !read_parts(given_parts, parts)) return nullptr;
-        PyObject *self = type->tp_alloc(type, 0);
+        if (!read_plan(given_plan, plan) || !read_each(given_parts, parts, read_part)) return nullptr;
+        self = type->tp_alloc(type, 0);
         if (!self) return nullptr;
         auto &run = reinterpret_cast<RunObject *>(self)->run;
         new (&run) std::unique_ptr<Run>();
-        try {
-            run = std::make_unique<Run>(std::move(plan), std::move(parts), std::move(options));
-        } catch (...) {
-            Py_DECREF(self);
-            throw;
-        }
+        run = std::make_unique<Run>(std::move(plan), std::move(parts), std::move(options));
         return self;
     } catch (...) {
+        Py_XDECREF(self);
         return set_current_exception();
     }
 }
@@ -260,17 +254,24 @@ PyObject *run_allow(PyObject *self, PyObject *batches) {
 }
 
 PyObject *run_raise_failure(PyObject *self, PyObject *) {
-    const Failure &failure = run_of(self).failure();
-    if (!failure.is_set) Py_RETURN_NONE;
-    if (failure.is_non_finite) return set_named_error("dpmodule.base", "NonFiniteError", failure.text.c_str());
-    if (failure.is_system)
-        return set_system_error(std::system_error(failure.code, std::generic_category(), failure.text));
-    return set_error(failure.kind, failure.text.c_str());
+    try {
+        if (run_of(self).failure()) std::rethrow_exception(run_of(self).failure());
+    } catch (const NonFinite &error) {
+        return set_named_error("dpmodule.base", "NonFiniteError", error.what());
+    } catch (...) {
+        return set_current_exception();
+    }
+    Py_RETURN_NONE;
 }
 
 PyObject *run_failed_at(PyObject *self, PyObject *) {
-    const Failure &failure = run_of(self).failure();
-    return Py_BuildValue("(yK)", failure.file.c_str(), static_cast<unsigned long long>(failure.batch));
+    try {
+        if (run_of(self).failure()) std::rethrow_exception(run_of(self).failure());
+    } catch (const NonFinite &error) {
+        return Py_BuildValue("(yK)", error.file.c_str(), static_cast<unsigned long long>(error.batch));
+    } catch (...) {
+    }
+    Py_RETURN_NONE;
 }
 
 PyObject *run_updates(PyObject *self, PyObject *) { return PyLong_FromUnsignedLongLong(run_of(self).updates()); }

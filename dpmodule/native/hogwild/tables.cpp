@@ -1,4 +1,4 @@
-#include "tables.hpp"
+#include "net.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -158,21 +158,14 @@ void LookupLayer::forward(BatchContext &context) {
     if (pool_ == Pool::None) return take_rows(slot, context.batch.lines);
     const bool are_short = slot.end(context.batch.lines - 1) < short_line * context.batch.lines;
     for (int line = 0; line < context.batch.lines; ++line) {
-        if (are_short && line + ahead < context.batch.lines) prefetch(slot, line + ahead);
+        if (are_short && line + ahead < context.batch.lines) prefetch_line(slot, line + ahead);
         pool_line(slot, line, output_.data + static_cast<std::ptrdiff_t>(line) * width_);
     }
 }
 
-void LookupLayer::prefetch(const SlotBatch &slot, int line) const {
-#if defined(__GNUC__)
-    constexpr int step = 16;
-    for (int i = slot.begin(line); i < slot.end(line); ++i) {
-        const float *at = row(slot.ids[static_cast<std::size_t>(i)]);
-        for (int j = 0; j < width_; j += step) __builtin_prefetch(at + j);
-    }
-#else
-    (void)slot, (void)line;
-#endif
+void LookupLayer::prefetch_line(const SlotBatch &slot, int line) const {
+    for (int i = slot.begin(line); i < slot.end(line); ++i)
+        prefetch(row(slot.ids[static_cast<std::size_t>(i)]), width_);
 }
 
 void LookupLayer::take_rows(const SlotBatch &slot, int lines) {

@@ -1,4 +1,4 @@
-#include "text.hpp"
+#include "reader.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -16,30 +16,23 @@ namespace {
 
 class PlainBytes final : public ByteSource {
   public:
-    PlainBytes(const std::string &path, std::int64_t begin) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
+    PlainBytes(const std::string &path, std::int64_t begin)
+        : path_(path), file_(std::fopen(path.c_str(), "rb"), std::fclose) {
         if (!file_) fail_reading(path_);
-        std::setvbuf(file_, nullptr, _IONBF, 0);
-        if (begin > 0 && std::fseek(file_, static_cast<long>(begin), SEEK_SET) != 0) fail_and_close();
+        std::setvbuf(file_.get(), nullptr, _IONBF, 0);
+        if (begin > 0 && std::fseek(file_.get(), static_cast<long>(begin), SEEK_SET) != 0) fail_reading(path_);
     }
-    ~PlainBytes() override { std::fclose(file_); }
 
     std::size_t read(char *to, std::size_t size) override {
         errno = 0;
-        const std::size_t found = std::fread(to, 1, size, file_);
-        if (found == 0 && std::ferror(file_)) fail_reading(path_);
+        const std::size_t found = std::fread(to, 1, size, file_.get());
+        if (found == 0 && std::ferror(file_.get())) fail_reading(path_);
         return found;
     }
 
   private:
-    [[noreturn]] void fail_and_close() {
-        const int code = errno;
-        std::fclose(file_);
-        errno = code;
-        fail_reading(path_);
-    }
-
     const std::string path_;
-    std::FILE *file_;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_;
 };
 
 // Concatenated gzip members.

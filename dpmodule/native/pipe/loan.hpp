@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "pipe/control.hpp"
-#include "pipe/dlpack.hpp"
 #include "pipe/outline.hpp"
+#include "pipe/tensors.hpp"
 
 namespace dpmodule::pipe {
 

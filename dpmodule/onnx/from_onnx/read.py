@@ -47,29 +47,20 @@ def read_model(file: str | os.PathLike[str]) -> Any:
 # arrays of an ONNX file as torch tensors, external ones included
 
 DTYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "int32",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    8: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "int64",
-    13: "int64",
-    16: "bfloat16",
-    17: "float32",
-    18: "float32",
-    19: "float32",
-    20: "float32",
-    21: "uint8",
-    22: "int8",
-    23: "float32",
-    25: "uint8",
-    26: "int8",
+    code: dtype
+    for dtype, codes in {
+        "float32": (1, 17, 18, 19, 20, 23),
+        "uint8": (2, 21, 25),
+        "int8": (3, 22, 26),
+        "int32": (4, 6),
+        "int16": (5,),
+        "int64": (7, 8, 12, 13),
+        "bool": (9,),
+        "float16": (10,),
+        "float64": (11,),
+        "bfloat16": (16,),
+    }.items()
+    for code in codes
 }
 """ONNX's code of an element type, and the type in which operators compute. Unsigned integers above 8 bits become signed
 ones of twice the size (64 bits keep their bits), since torch cannot compute with them; floats of 8 bits or fewer become

@@ -259,13 +259,8 @@ def linalg_gelqf(c: OperatorCall) -> tuple[Value, Value]:
     """Factors L and Q, by reflections."""
     rank, size, length = len(c.shapes[0]), _elimination_size(c, -2), c.length(-1)
     upper, turn = _reflections(_flipped(term(c, 0, "float64"), rank), rank, size, length)
-    output = _flipped(_triangle_of(upper, size), rank)
+    output = _flipped(_triangle(upper.slice(-2, 0, size), size, False), rank)
     return result(turn.slice(-2, 0, size)), result(output, 1)
-
-
-def _triangle_of(upper: Value, size: int) -> Value:
-    """Return the square part of the reduced matrices, with zeros below the diagonal."""
-    return _triangle(upper.slice(-2, 0, size), size, False)
 
 
 TABLE: dict[str, Builder] = {

@@ -43,16 +43,12 @@ def _number(c: OperatorCall, dtype: str) -> float:
     return c.a.scalar if "float" in dtype else pointwise.to_integer(c.a.scalar)
 
 
-def _whole_type(c: OperatorCall, operator: str) -> str:
-    return computed_in(operator, c.opset, _common_type(c))
-
-
 def divide(c: OperatorCall) -> Value:
     """Div; integers are truncated, and give 0 if the divisor is 0."""
     if "float" in _common_type(c):
         left, right = _operands(c, _common_type(c))
         return result(left / right)
-    left, right = _operands(c, computed_in("Where", c.opset, _whole_type(c, "Div")))
+    left, right = _operands(c, computed_in("Where", c.opset, computed_in("Div", c.opset, _common_type(c))))
     zero = right.equals(0)
     return result(zero.choose(0, left / zero.choose(1, right)))
 

@@ -75,14 +75,6 @@ def _draw_normal(c: OperatorCall, mean: Value, deviation: Value) -> Value:
     return _random(c, "RandomNormal", c.out_shapes[0]) * deviation + mean
 
 
-def _draw_uniform(c: OperatorCall, low: Value, high: Value) -> Value:
-    return _uniform(c) * (high - low) + low
-
-
-def _draw_exponential(c: OperatorCall, rate: Value) -> Value:
-    return -(1 - _uniform(c)).then("Log") / rate
-
-
 def _draw_gamma(c: OperatorCall, alpha: Value, beta: Value) -> Value:
     """Draw by rejection, with all tries in one step.
 
@@ -103,9 +95,9 @@ def _draw_gamma(c: OperatorCall, alpha: Value, beta: Value) -> Value:
 
 
 _SAMPLERS: dict[str, tuple[tuple[str, ...], Callable[..., Value]]] = {
-    "uniform": (("low", "high"), _draw_uniform),
+    "uniform": (("low", "high"), lambda c, low, high: _uniform(c) * (high - low) + low),
     "normal": (("loc", "scale"), _draw_normal),
-    "exponential": (("lam",), _draw_exponential),
+    "exponential": (("lam",), lambda c, rate: -(1 - _uniform(c)).then("Log") / rate),
     "gamma": (("alpha", "beta"), _draw_gamma),
 }
 """Parameter names and sampling function of each distribution."""

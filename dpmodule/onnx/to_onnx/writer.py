@@ -8,20 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-CODES = {
-    "float32": onnx.TensorProto.FLOAT,
-    "float64": onnx.TensorProto.DOUBLE,
-    "float16": onnx.TensorProto.FLOAT16,
-    "bfloat16": onnx.TensorProto.BFLOAT16,
-    "uint8": onnx.TensorProto.UINT8,
-    "int8": onnx.TensorProto.INT8,
-    "uint16": onnx.TensorProto.UINT16,
-    "int16": onnx.TensorProto.INT16,
-    "uint32": onnx.TensorProto.UINT32,
-    "int32": onnx.TensorProto.INT32,
-    "uint64": onnx.TensorProto.UINT64,
-    "int64": onnx.TensorProto.INT64,
-    "bool": onnx.TensorProto.BOOL,
+from ...base import DTYPES
+
+CODES: dict[str, int] = {
+    dtype: onnx.TensorProto.DataType.Value(
+        {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())
+    )
+    for dtype in DTYPES
 }
 
 

@@ -74,7 +74,6 @@ def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     infer=_infer_zeros,
     infer_type=_zeros_types,
     needs_shapes=True,
-    batch=NEVER,
     onnx=Onnx(builder="filled"),
 )
 def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:

@@ -125,7 +125,6 @@ def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_arange,
     infer_type=_TYPE,
     needs_shapes=True,
-    batch=NEVER,
     onnx=Onnx(builder="constant"),
 )
 def arange(a: Any, env: Env) -> torch.Tensor:
@@ -168,7 +167,6 @@ def arange(a: Any, env: Env) -> torch.Tensor:
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.num,), "a linspace and the required shape")]),
     infer_type=_TYPE,
-    batch=NEVER,
     onnx=Onnx(builder="constant"),
 )
 def linspace(a: Any, env: Env) -> torch.Tensor:
@@ -196,7 +194,6 @@ def linspace(a: Any, env: Env) -> torch.Tensor:
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.N, a.M or a.N), "an eye and the required shape")]),
     infer_type=_TYPE,
-    batch=NEVER,
     onnx=Onnx(builder="constant"),
 )
 def eye(a: Any, env: Env) -> torch.Tensor:

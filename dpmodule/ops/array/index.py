@@ -99,10 +99,6 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, index], [output_shape(outs[0], kept if a.keepdims else short)]
 
 
-def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> ClassLabels | None:
-    return None if a.mode == "wrap" else ClassLabels(data[_pick_axis(a, len(data))])
-
-
 @bound(
     "pick",
     [arg("data"), arg("index")],
@@ -113,7 +109,7 @@ def _pick_classes(a: Any, data: tuple[int, ...], index: tuple[int, ...]) -> Clas
     },
     aliases=("choose_element_0index",),
     infer=_infer_pick,
-    classes=_pick_classes,
+    classes=lambda a, data, index: None if a.mode == "wrap" else ClassLabels(data[_pick_axis(a, len(data))]),
     infer_type=first_type("float32"),
 )
 def pick(a: Any) -> Binary:

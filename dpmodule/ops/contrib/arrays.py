@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from ..registry import bound, pure
 from ..shapes import first_type, forward, normal_axis, output_shape, typed, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, Variadic, arg
 
+_pure, _bound = partial(pure, batch=NEVER), partial(bound, batch=NEVER)
+
 Tensors = Callable[..., torch.Tensor]
 
 
@@ -23,7 +26,7 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [both, both], [()]
 
 
-@pure(
+@_pure(
     "_contrib_allclose",
     [arg("a"), arg("b")],
     {
@@ -33,7 +36,6 @@ def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     },
     infer=_infer_allclose,
     infer_type=typed(lambda a: "uint8"),
-    batch=NEVER,
 )
 def allclose(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return 1 if ``|a - b| <= atol + rtol * |b|`` everywhere, else 0. No gradient.
@@ -60,13 +62,12 @@ def _infer_one_number(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 _INIT = Attr(boolean, "accepted; the result never depends on the old value of `out`", True)
 
 
-@bound(
+@_bound(
     "all_finite",
     [arg("data")],
     {"init_output": _INIT},
     infer=_infer_one_number,
     infer_type=typed(lambda a: "float32"),
-    batch=NEVER,
 )
 def all_finite(a: Any) -> Tensors:
     """Return 1 if all elements are finite, else 0. No gradient.
@@ -80,7 +81,7 @@ def all_finite(a: Any) -> Tensors:
     return lambda data: _all_finite((data,))
 
 
-@bound(
+@_bound(
     "multi_all_finite",
     attrs={
         "num_arrays": Attr(integer(low=1), "number of inputs; set by the call", 1),
@@ -89,7 +90,6 @@ def all_finite(a: Any) -> Tensors:
     variadic=Variadic("array_", "num_arrays"),
     infer=_infer_one_number,
     infer_type=typed(lambda a: "float32"),
-    batch=NEVER,
     onnx=Onnx(builder="all_finite"),
 )
 def multi_all_finite(a: Any) -> Tensors:
@@ -104,17 +104,12 @@ def multi_all_finite(a: Any) -> Tensors:
     return lambda *tensors: _all_finite(tensors)
 
 
-def _index_array_shape(a: Any, dims: tuple[int, ...]) -> Shape:
-    return (*dims, len(dims) if a.axes is None else len(a.axes))
-
-
-@pure(
+@_pure(
     "_contrib_index_array",
     [arg("data")],
     {"axes": Attr(optional(shape), "axes whose indices are returned; None: all", None)},
-    infer=forward(_index_array_shape),
+    infer=forward(lambda a, dims: (*dims, len(dims) if a.axes is None else len(a.axes))),
     infer_type=typed(lambda a: "int64"),
-    batch=NEVER,
 )
 def index_array(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return each element's indices along the axes. No gradient.
@@ -138,7 +133,7 @@ def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     return dims if a.axis is None else (dims[normal_axis(a.axis, len(dims))],)
 
 
-@pure(
+@_pure(
     "_contrib_arange_like",
     [arg("data")],
     {
@@ -149,7 +144,6 @@ def _arange_like_shape(a: Any, dims: tuple[int, ...]) -> Shape:
         "axis": Attr(optional(integer()), "axis whose length is used; None: the whole shape", None),
     },
     infer=forward(_arange_like_shape),
-    batch=NEVER,
 )
 def arange_like(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return evenly spaced values in the shape of an array or along one of its axes. No gradient.
@@ -184,12 +178,11 @@ def _index_copy_types(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     return [dtype, ins[1] or "float32", dtype], [dtype]
 
 
-@pure(
+@_pure(
     "_contrib_index_copy",
     [arg("old_tensor"), arg("index_vector"), arg("new_tensor")],
     infer=_infer_index_copy,
     infer_type=_index_copy_types,
-    batch=NEVER,
 )
 def index_copy(a: Any, old: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
     """Return an array with some of its rows replaced.
@@ -226,13 +219,12 @@ def _infer_boolean_mask(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, index], outs
 
 
-@bound(
+@_bound(
     "_contrib_boolean_mask",
     [arg("data"), arg("index")],
     {"axis": Attr(integer(), "axis of the rows; only 0", 0)},
     infer=_infer_boolean_mask,
     infer_type=first_type(),
-    batch=NEVER,
     onnx=Onnx("Compress", const={"axis": 0}, builder="boolean_mask"),
 )
 def boolean_mask(a: Any) -> Tensors:
@@ -265,13 +257,12 @@ def _getnnz_shape(a: Any, dims: tuple[int, ...]) -> Shape:
     return (1,) if a.axis is None else (dims[1 - normal_axis(a.axis, 2)],)
 
 
-@pure(
+@_pure(
     "_contrib_getnnz",
     [arg("data")],
     {"axis": Attr(optional(integer()), "0 counts each column, 1 each row, None all", None)},
     infer=forward(_getnnz_shape),
     infer_type=typed(lambda a: "int64"),
-    batch=NEVER,
 )
 def getnnz(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Count the stored elements of a CSR matrix, or the nonzero elements of a dense one. No gradient.
@@ -293,12 +284,11 @@ def _edge_id_shape(a: Any, data: tuple[int, ...], u: tuple[int, ...], v: tuple[i
     return u
 
 
-@pure(
+@_pure(
     "_contrib_edge_id",
     [arg("data"), arg("u"), arg("v")],
     infer=forward(_edge_id_shape),
     infer_type=first_type("int64"),
-    batch=NEVER,
 )
 def edge_id(a: Any, data: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Return the elements of a graph's CSR matrix at pairs of nodes, or -1 if none is stored. No gradient.

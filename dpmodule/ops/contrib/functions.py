@@ -220,10 +220,6 @@ def hawkesll(a: Any, lda: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor,
     return _log_likelihood(lda, alpha, beta, state, lags, kinds, lengths, end)
 
 
-def _ones_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return torch.ones_like(x)
-
-
 _DOC = """{sentence}, and pass the gradient through unchanged.
 
 Shape:
@@ -244,7 +240,7 @@ for _name, _function, _sentence, _onnx in (
 ):
     declare(
         _name,
-        with_gradient(_function, _ones_gradient),
+        with_gradient(_function, lambda x, y: torch.ones_like(x)),
         [arg("data", ROWS)],
         doc=_DOC.format(sentence=_sentence, name=_name),
         aliases=(f"_sparse_{_name}",),

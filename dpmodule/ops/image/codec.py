@@ -259,7 +259,6 @@ def cvimdecode(a: Any, env: Env, buf: torch.Tensor) -> torch.Tensor:
     {"filename": Attr(string, "path of the image file"), **_FLAG},
     infer=_unknown_shape,
     infer_type=_bytes_type,
-    batch=NEVER,
     onnx=Onnx(missing="reads a file"),
 )
 def cvimread(a: Any, env: Env) -> torch.Tensor:

@@ -112,75 +112,47 @@ def declare_pair(function: Binary, sentence: str, equal: Names, broadcast: Names
     )
 
 
-_ARITHMETIC: tuple[tuple[Binary, str, Names, Names, Onnx], ...] = (
+for _name, _word, _function, _sentence, _onnx in (
+    ("add", "plus", torch.add, "Add two arrays", Onnx("Add")),
+    ("sub", "minus", torch.sub, "Subtract the second array from the first", Onnx("Sub")),
+    ("mul", "mul", torch.mul, "Multiply two arrays", Onnx("Mul")),
     (
-        torch.add,
-        "Add two arrays",
-        ("elemwise_add", "_Plus", "_add", "_plus", "_sparse_elemwise_add"),
-        ("broadcast_add", "broadcast_plus", "_sparse_broadcast_add", "_sparse_broadcast_plus"),
-        Onnx("Add"),
-    ),
-    (
-        torch.sub,
-        "Subtract the second array from the first",
-        ("elemwise_sub", "_Minus", "_minus", "_sub", "_sparse_elemwise_sub"),
-        ("broadcast_sub", "broadcast_minus", "_sparse_broadcast_sub", "_sparse_broadcast_minus"),
-        Onnx("Sub"),
-    ),
-    (
-        torch.mul,
-        "Multiply two arrays",
-        ("elemwise_mul", "_Mul", "_mul", "_sparse_elemwise_mul"),
-        ("broadcast_mul", "_sparse_broadcast_mul"),
-        Onnx("Mul"),
-    ),
-    (
+        "div",
+        "div",
         divide,
         "Divide the first array by the second (integers are truncated)",
-        ("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"),
-        ("broadcast_div", "_sparse_broadcast_div"),
         Onnx("Div", builder="divide"),
     ),
+):
+    _words = tuple(dict.fromkeys((_name, _word)))
+    declare_pair(
+        _function,
+        _sentence,
+        (
+            f"elemwise_{_name}",
+            f"_{_word.title()}",
+            *(f"_{each}" for each in _words),
+            f"_sparse_elemwise_{_name}",
+        ),
+        tuple(f"{kind}_{each}" for kind in ("broadcast", "_sparse_broadcast") for each in _words),
+        _onnx,
+    )
+
+_TIE = "(if both are equal the gradient goes to the first)"
+
+for _name, _function, _sentence, _onnx in (
     (
+        "mod",
         modulo,
         "Return the remainder with the sign of the divisor, as Python's %, and 0 for a divisor of 0",
-        ("_mod", "_Mod"),
-        ("broadcast_mod",),
         Onnx(builder="mod"),
     ),
-    (
-        power,
-        "Raise the first array to the power of the second",
-        ("_power", "_Power"),
-        ("broadcast_power",),
-        Onnx("Pow", builder="power"),
-    ),
-    (
-        maximum,
-        "Return the maximum of two arrays (if both are equal the gradient goes to the first)",
-        ("_maximum", "_Maximum"),
-        ("broadcast_maximum",),
-        Onnx("Max"),
-    ),
-    (
-        minimum,
-        "Return the minimum of two arrays (if both are equal the gradient goes to the first)",
-        ("_minimum", "_Minimum"),
-        ("broadcast_minimum",),
-        Onnx("Min"),
-    ),
-    (
-        hypot,
-        "Return the hypotenuse sqrt(lhs^2 + rhs^2)",
-        ("_hypot", "_Hypot"),
-        ("broadcast_hypot",),
-        Onnx(builder="hypot"),
-    ),
-)
-"""Function, first sentence, names for equal shapes, names for broadcasting, ONNX operator."""
-
-for _row in _ARITHMETIC:
-    declare_pair(*_row)
+    ("power", power, "Raise the first array to the power of the second", Onnx("Pow", builder="power")),
+    ("maximum", maximum, f"Return the maximum of two arrays {_TIE}", Onnx("Max")),
+    ("minimum", minimum, f"Return the minimum of two arrays {_TIE}", Onnx("Min")),
+    ("hypot", hypot, "Return the hypotenuse sqrt(lhs^2 + rhs^2)", Onnx(builder="hypot")),
+):
+    declare_pair(_function, _sentence, (f"_{_name}", f"_{_name.title()}"), (f"broadcast_{_name}",), _onnx)
 
 
 Comparison = Callable[..., torch.Tensor]
@@ -203,59 +175,24 @@ def in_operand_type(compare: Comparison) -> Comparison:
     return run
 
 
-COMPARISONS: dict[str, tuple[Comparison, str, str, Onnx]] = {
-    "equal": (torch.eq, "Equal", "both are equal", Onnx("Equal", builder="compare")),
-    "not_equal": (
-        torch.ne,
-        "Not_Equal",
-        "they differ",
-        Onnx("Equal", builder="not_equal"),
-    ),
-    "greater": (
-        torch.gt,
-        "Greater",
-        "the first is greater",
-        Onnx("Greater", builder="compare"),
-    ),
-    "greater_equal": (
-        torch.ge,
-        "Greater_Equal",
-        "the first is greater or equal",
-        Onnx("GreaterOrEqual", builder="compare"),
-    ),
-    "lesser": (torch.lt, "Lesser", "the first is smaller", Onnx("Less", builder="compare")),
-    "lesser_equal": (
-        torch.le,
-        "Lesser_Equal",
-        "the first is smaller or equal",
-        Onnx("LessOrEqual", builder="compare"),
-    ),
-    "logical_and": (
-        torch.logical_and,
-        "Logical_And",
-        "neither is 0",
-        Onnx("And", builder="logic"),
-    ),
-    "logical_or": (
-        torch.logical_or,
-        "Logical_Or",
-        "one of them is not 0",
-        Onnx("Or", builder="logic"),
-    ),
-    "logical_xor": (
-        torch.logical_xor,
-        "Logical_Xor",
-        "exactly one of them is not 0",
-        Onnx("Xor", builder="logic"),
-    ),
+COMPARISONS: dict[str, tuple[Comparison, str, Onnx]] = {
+    "equal": (torch.eq, "both are equal", Onnx("Equal", builder="compare")),
+    "not_equal": (torch.ne, "they differ", Onnx("Equal", builder="not_equal")),
+    "greater": (torch.gt, "the first is greater", Onnx("Greater", builder="compare")),
+    "greater_equal": (torch.ge, "the first is greater or equal", Onnx("GreaterOrEqual", builder="compare")),
+    "lesser": (torch.lt, "the first is smaller", Onnx("Less", builder="compare")),
+    "lesser_equal": (torch.le, "the first is smaller or equal", Onnx("LessOrEqual", builder="compare")),
+    "logical_and": (torch.logical_and, "neither is 0", Onnx("And", builder="logic")),
+    "logical_or": (torch.logical_or, "one of them is not 0", Onnx("Or", builder="logic")),
+    "logical_xor": (torch.logical_xor, "exactly one of them is not 0", Onnx("Xor", builder="logic")),
 }
-"""Name: function, spelling of the alias, condition for the docstring, ONNX operator."""
+"""Name: function, condition for the docstring, ONNX operator."""
 
-for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
+for _word, (_test, _holds, _onnx) in COMPARISONS.items():
     declare_pair(
         in_operand_type(_test),
         f"Return 1 if {_holds}, else 0, in the dtype of the operands and without a gradient",
-        (f"_{_word}", f"_{_alias}"),
+        (f"_{_word}", f"_{_word.title()}"),
         (f"broadcast_{_word}",),
         _onnx,
     )
@@ -295,72 +232,58 @@ def _one_sided_clamp(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
 
 _DROP = ("is_int",)
 
-_SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
-    "plus": (torch.add, "Plus", "Add a number to each element", Onnx("Add", scalar="last", drop=_DROP)),
-    "minus": (
-        torch.sub,
-        "Minus",
-        "Subtract a number from each element",
-        Onnx("Sub", scalar="last", drop=_DROP),
-    ),
+_SCALAR: dict[str, tuple[Scalar, str, Onnx]] = {
+    "plus": (torch.add, "Add a number to each element", Onnx("Add", scalar="last", drop=_DROP)),
+    "minus": (torch.sub, "Subtract a number from each element", Onnx("Sub", scalar="last", drop=_DROP)),
     "rminus": (
         lambda x, s: s - x,
-        "RMinus",
         "Subtract each element from a number",
         Onnx("Sub", scalar="first", drop=_DROP),
     ),
-    "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
+    "mul": (torch.mul, "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
     "div": (
         lambda x, s: x / s if x.is_floating_point() else divide(x, tensor_like(x, s)),
-        "Div",
         "Divide each element by a number (integers are truncated, and division by 0 gives 0)",
         Onnx("Div", scalar="last", builder="divide"),
     ),
     "rdiv": (
         lambda x, s: divide(tensor_like(x, s), x),
-        "RDiv",
         "Divide a number by each element (integers are truncated)",
         Onnx("Div", scalar="first", builder="divide"),
     ),
     "mod": (
         lambda x, s: torch.remainder(x, s) if s else torch.zeros_like(x),
-        "Mod",
         "Return the remainder of division by a number, with its sign; 0 for division by 0",
         Onnx("Mod", scalar="last", builder="mod"),
     ),
     "rmod": (
         lambda x, s: modulo(tensor_like(x, s), x),
-        "RMod",
         "Return the remainder of a number divided by each element, with the element's sign; 0 for division by 0",
         Onnx("Mod", scalar="first", builder="mod"),
     ),
-    "power": (_power, "Power", "Raise each element to a power", Onnx("Pow", scalar="last", builder="power")),
+    "power": (_power, "Raise each element to a power", Onnx("Pow", scalar="last", builder="power")),
     "rpower": (
         _rpower,
-        "RPower",
         "Raise a number to the power of each element",
         Onnx("Pow", scalar="first", builder="power"),
     ),
     "maximum": (
         _one_sided_clamp("min", in_operand_type(torch.ge)),
-        "Maximum",
         "Return the maximum of each element and a number (the gradient is 1 if both are equal)",
         Onnx("Max", scalar="last", drop=_DROP),
     ),
     "minimum": (
         _one_sided_clamp("max", in_operand_type(torch.le)),
-        "Minimum",
         "Return the minimum of each element and a number (the gradient is 1 if both are equal)",
         Onnx("Min", scalar="last", drop=_DROP),
     ),
     "hypot": (
         lambda x, s: hypot(x, tensor_like(x, s)),
-        "Hypot",
         "Return sqrt(data^2 + scalar^2)",
         Onnx(scalar="last", builder="hypot"),
     ),
 }
-"""Name: function of array and number, spelling of the alias, first sentence, ONNX operator."""
+"""Name: function of array and number, first sentence, ONNX operator; names with "r" take the number first."""
 
 
 def _attrs() -> dict[str, Attr]:
@@ -409,12 +332,13 @@ Source: MXNet 1.9.1 `{name}`.
     )
 
 
-for _word, (_function, _alias, _sentence, _onnx) in _SCALAR.items():
-    _declare(f"_{_word}_scalar", f"_{_alias}Scalar", _function, _sentence, _onnx)
-for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
+for _word, (_scalar, _sentence, _onnx) in _SCALAR.items():
+    _title = f"R{_word[1:].title()}" if _word.startswith("r") else _word.title()
+    _declare(f"_{_word}_scalar", f"_{_title}Scalar", _scalar, _sentence, _onnx)
+for _word, (_test, _holds, _onnx) in COMPARISONS.items():
     _declare(
         f"_{_word}_scalar",
-        f"_{_alias.replace('_', '')}Scalar",
+        f"_{_word.title().replace('_', '')}Scalar",
         (_logic if _word.startswith("logical") else in_operand_type)(_test),
         f"Return 1 if {_holds}, else 0, with the array first and the number second",
         _onnx,

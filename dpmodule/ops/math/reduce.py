@@ -79,10 +79,6 @@ def _max(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
     return _extreme(x, dims, keep, True)
 
 
-def _min(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
-    return _extreme(x, dims, keep, False)
-
-
 _AXIS = Attr(optional(ints), "axes to reduce; None or () means all", None)
 _KEEP = Attr(boolean, "keep reduced axes with size 1", False)
 _EXCLUDE = Attr(boolean, "reduce all axes except the given ones", False)
@@ -100,7 +96,7 @@ _REDUCTIONS: dict[str, tuple[Reduction, str, tuple[str, ...], Onnx]] = {
         Onnx(builder="reduce_max"),
     ),
     "min": (
-        _min,
+        lambda x, dims, keep: _extreme(x, dims, keep, False),
         "Return the minimum along axes (all elements equal to it get the gradient)",
         ("min_axis",),
         Onnx(builder="reduce_min"),
@@ -262,16 +258,12 @@ def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: torch.argmax(x, 1).to(x.dtype)
 
 
-def _moments_shapes(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return [_reduced_shape(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2
-
-
 @bound(
     "moments",
     [arg("data")],
     {"axes": Attr(optional(ints), "axes to reduce; None means all", None), "keepdims": _KEEP},
     outputs=("output0", "output1"),
-    infer=from_data(_moments_shapes),
+    infer=from_data(lambda a, data: [_reduced_shape(data, _axes(a.axes, False, len(data)), a.keepdims)] * 2),
 )
 def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Return mean and population variance along axes.

@@ -77,14 +77,9 @@ def makediag(a: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.diag_embed(x, offset)
 
 
-def _offset_and_side(a: Any) -> tuple[int, bool]:
-    """Return the offset, and True for the lower triangle; `lower` is only used if the offset is 0."""
-    return a.offset, a.offset < 0 or (a.offset == 0 and a.lower)
-
-
 def _triangle_index(size: int, a: Any, device: torch.device) -> torch.Tensor:
     """Return rows and columns of the triangle's elements: lower ones by row, upper ones by column."""
-    offset, lower = _offset_and_side(a)
+    offset, lower = a.offset, a.offset < 0 or (a.offset == 0 and a.lower)
     positions = torch.tril_indices(size, size, -abs(offset), device=device)
     return positions if lower else positions.flip(0)
 

@@ -10,13 +10,14 @@ import torch
 from ...base import OpError, Shape
 from ..attrs import boolean
 from ..dtypes import name_of
-from ..registry import bound, get
+from ..registry import get
 from ..shapes import unify
-from ..spec import NEVER, Attr, Input, Shapes, Types, arg, aux
+from ..spec import Attr, Input, Shapes, Types, arg, aux
 from .integer_ranges import (
     CALIBRATED,
     RANGE_SHAPE,
     STEPS,
+    bound,
     check_calibration,
     check_types,
     float_like,
@@ -62,7 +63,6 @@ def _concat_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Type
     outputs=OUTPUTS,
     infer=_infer_concat,
     infer_type=_concat_types,
-    batch=NEVER,
 )
 def quantized_concat(a: Any) -> Callable[..., Triple]:
     """Concatenate arrays of 8-bit numbers along an axis, rescaled to a common range; no gradient.
@@ -118,7 +118,6 @@ def _add_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     outputs=OUTPUTS,
     infer=_infer_pair,
     infer_type=_add_types,
-    batch=NEVER,
 )
 def quantized_elemwise_add(a: Any) -> Callable[..., Triple]:
     """Add 8-bit numbers with different ranges; no gradient.
@@ -170,7 +169,6 @@ def _mul_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     outputs=lambda a: ("output",) if a.enable_float_output else OUTPUTS,
     infer=_infer_pair,
     infer_type=_mul_types,
-    batch=NEVER,
 )
 def quantized_elemwise_mul(a: Any) -> Callable[..., Any]:
     """Multiply 8-bit numbers element by element; no gradient.
@@ -222,7 +220,6 @@ def _infer_norm(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     outputs=OUTPUTS,
     infer=_infer_norm,
     infer_type=lambda a, ins, outs: ([ins[0] or "int8", *["float32"] * 6], ["int8", "float32", "float32"]),
-    batch=NEVER,
 )
 def quantized_batch_norm(a: Any) -> Callable[..., Triple]:
     """Normalize channels of 8-bit numbers by the moving statistics; no gradient.

@@ -8,17 +8,21 @@ some places.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..._devices.device_transfer import tensor_like
 from ...base import DTypeError, OpError, Shape
+from .. import registry
 from ..attrs import choice, integer, optional, real
 from ..dtypes import name_of, torch_dtype
-from ..registry import bound
 from ..shapes import unify
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
+
+bound = partial(registry.bound, batch=NEVER)
+"""Declare a quantized operator."""
 
 MAX_VALUE = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
 """Maximum of each type: the number of steps of products and of `_contrib_quantize`."""
@@ -132,7 +136,6 @@ def _quantize_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Ty
     outputs=_THREE,
     infer=_infer,
     infer_type=_quantize_types,
-    batch=NEVER,
     onnx=Onnx("QuantizeLinear", builder="quantize"),
 )
 def quantize(a: Any) -> Callable[..., Triple]:
@@ -180,7 +183,6 @@ def _out_type(a: Any) -> str:
     outputs=_THREE,
     infer=_infer,
     infer_type=lambda a, ins, outs: ([ins[0] or "float32"], [_out_type(a), "float32", "float32"]),
-    batch=NEVER,
     onnx=Onnx("QuantizeLinear", builder="quantize_v2"),
 )
 def quantize_v2(a: Any) -> Callable[..., Triple]:
@@ -226,7 +228,6 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
     outputs=("output", "scale", "shift"),
     infer=_infer,
     infer_type=lambda a, ins, outs: ([ins[0] or "float32"], ["uint8", "float32", "float32"]),
-    batch=NEVER,
     onnx=Onnx("QuantizeLinear", builder="quantize_asym"),
 )
 def quantize_asym(a: Any) -> Callable[..., Triple]:
@@ -263,7 +264,6 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
     {"out_type": Attr(choice("float32"), "type of the result", "float32")},
     infer=_infer,
     infer_type=lambda a, ins, outs: ([ins[0], "float32", "float32"], ["float32"]),
-    batch=NEVER,
     onnx=Onnx("DequantizeLinear", builder="dequantize"),
 )
 def dequantize(a: Any) -> Callable[..., torch.Tensor]:
@@ -279,13 +279,9 @@ def dequantize(a: Any) -> Callable[..., torch.Tensor]:
 
     def dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
         check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
-        return _dequantize(data, low.detach(), high.detach())
+        return data.float() * (magnitude(low.detach(), high.detach()) / STEPS[name_of(data.dtype)])
 
     return dequantize
-
-
-def _dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    return data.float() * (magnitude(low, high) / STEPS[name_of(data.dtype)])
 
 
 @bound(
@@ -298,7 +294,6 @@ def _dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> to
         ["int32", "float32", "float32"],
         [_out_type(a), "float32", "float32"],
     ),
-    batch=NEVER,
 )
 def requantize(a: Any) -> Callable[..., Triple]:
     """Requantize 32-bit sums to 8 bits over a calibrated range or the data's; no gradient.
@@ -381,7 +376,6 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
     outputs=("threshold", "divergence"),
     infer=_infer_threshold,
     infer_type=lambda a, ins, outs: (["float32", "float32"], ["float32", "float32"]),
-    batch=NEVER,
     onnx=Onnx(missing="calibration runs before a model is quantized, not inside it"),
 )
 def calibrate_entropy(a: Any) -> Callable[..., Pair]:

@@ -12,9 +12,18 @@ import torch
 
 from ...base import OpError, Shape
 from ..dtypes import name_of
-from ..registry import bound, get
-from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
-from .integer_ranges import RANGE_SHAPE, STEPS, check_types, magnitude, product_range, quotient, round_to
+from ..registry import get
+from ..spec import Attr, Input, Onnx, Shapes, Types, arg
+from .integer_ranges import (
+    RANGE_SHAPE,
+    STEPS,
+    bound,
+    check_types,
+    magnitude,
+    product_range,
+    quotient,
+    round_to,
+)
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -89,7 +98,6 @@ def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]
     outputs=OUTPUTS,
     infer=_infer_like("FullyConnected", _linear_count),
     infer_type=_layer_types,
-    batch=NEVER,
     onnx=Onnx("MatMulInteger", builder="quantized_fully_connected"),
 )
 def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
@@ -126,7 +134,6 @@ def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
     outputs=OUTPUTS,
     infer=_infer_like("Convolution", _linear_count),
     infer_type=_layer_types,
-    batch=NEVER,
     onnx=Onnx("ConvInteger", builder="quantized_conv"),
 )
 def quantized_conv(a: Any) -> Callable[..., Triple]:
@@ -175,7 +182,6 @@ _ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
     outputs=OUTPUTS,
     infer=_infer_like("Pooling", lambda a: 1),
     infer_type=_same_range_types,
-    batch=NEVER,
 )
 def quantized_pooling(a: Any) -> Callable[..., Triple]:
     """Return the maximum or average of each window of 8-bit numbers; no gradient.
@@ -210,7 +216,6 @@ def quantized_pooling(a: Any) -> Callable[..., Triple]:
     outputs=OUTPUTS,
     infer=_infer_like("Activation", lambda a: 1),
     infer_type=_same_range_types,
-    batch=NEVER,
     onnx=Onnx("Relu", builder="quantized_act"),
 )
 def quantized_act(a: Any) -> Callable[..., Triple]:
@@ -243,7 +248,6 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     outputs=OUTPUTS,
     infer=_infer_like("Flatten", lambda a: 1),
     infer_type=_same_range_types,
-    batch=NEVER,
     onnx=Onnx("Flatten", builder="quantized_flatten"),
 )
 def quantized_flatten(a: Any) -> Callable[..., Triple]:
@@ -276,7 +280,6 @@ def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     outputs=OUTPUTS,
     infer=_infer_like("Embedding", lambda a: 2),
     infer_type=_embedding_types,
-    batch=NEVER,
     onnx=Onnx("Gather", builder="quantized_embedding"),
 )
 def quantized_embedding(a: Any) -> Callable[..., Triple]:

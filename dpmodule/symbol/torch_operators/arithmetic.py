@@ -262,8 +262,11 @@ def _clamp_max(b: SymbolBuilder, value: TorchValue, high: Operand) -> Any:
 
 # functions of one operand
 
-_UNARY = {
-    "abs": "abs",
+_UNARY = """
+    abs ceil cos cosh erf erfinv exp expm1 floor log log10 log1p log2 negative reciprocal relu rsqrt
+    sigmoid sign sin sinh sqrt square tan tanh trunc
+"""
+_RENAMED_UNARY = {
     "absolute": "abs",
     "acos": "arccos",
     "acosh": "arccosh",
@@ -271,40 +274,16 @@ _UNARY = {
     "asinh": "arcsinh",
     "atan": "arctan",
     "atanh": "arctanh",
-    "ceil": "ceil",
-    "cos": "cos",
-    "cosh": "cosh",
     "deg2rad": "radians",
-    "erf": "erf",
-    "erfinv": "erfinv",
-    "exp": "exp",
-    "expm1": "expm1",
     "fix": "trunc",
-    "floor": "floor",
     "lgamma": "gammaln",
-    "log": "log",
-    "log10": "log10",
-    "log1p": "log1p",
-    "log2": "log2",
     "neg": "negative",
-    "negative": "negative",
     "rad2deg": "degrees",
-    "reciprocal": "reciprocal",
-    "relu": "relu",
     "round.default": "rint",
-    "rsqrt": "rsqrt",
     "sgn": "sign",
-    "sigmoid": "sigmoid",
-    "sign": "sign",
-    "sin": "sin",
-    "sinh": "sinh",
     "special_expit": "sigmoid",
-    "sqrt": "sqrt",
-    "square": "square",
-    "tan": "tan",
-    "tanh": "tanh",
-    "trunc": "trunc",
 }
+"""Functions of one name in torch and here, and others by torch's name."""
 
 
 def _unary(name: str) -> Any:
@@ -314,7 +293,7 @@ def _unary(name: str) -> Any:
     return translate
 
 
-for _name, _element in _UNARY.items():
+for _name, _element in {**{name: name for name in _UNARY.split()}, **_RENAMED_UNARY}.items():
     TABLE[_name] = _unary(_element)
 
 

@@ -96,21 +96,13 @@ def _transposed(
 
 
 @translates("convolution")
-def _any_convolution(
-    b: SymbolBuilder,
-    value: TorchValue,
-    weight: TorchValue,
-    bias: TorchValue | None,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    transposed: bool,
-    output_padding: Ints,
-    groups: int,
-) -> Any:
+def _any_convolution(b: SymbolBuilder, *arguments: Any) -> Any:
+    *given, dilation, transposed, output_padding, groups = arguments
     if transposed:
-        return _transposed(b, value, weight, bias, stride, padding, output_padding, groups, dilation)
-    return _convolution(b, value, weight, bias, stride, padding, dilation, groups)
+        given += [output_padding, groups, dilation]
+        return _transposed(b, *given)
+    given += [dilation, groups]
+    return _convolution(b, *given)
 
 
 # pooling
@@ -299,17 +291,9 @@ def _native_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
 
 
 @translates("_native_batch_norm_legit_no_training")
-def _predicting_batch_norm(
-    b: SymbolBuilder,
-    value: TorchValue,
-    weight: TorchValue | None,
-    bias: TorchValue | None,
-    mean: TorchValue,
-    var: TorchValue,
-    momentum: float,
-    eps: float,
-) -> list[Any]:
-    return [_batch_norm(b, value, weight, bias, mean, var, False, momentum, eps), None, None]
+def _predicting_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
+    given = (*arguments[:5], False, *arguments[5:])  # not training
+    return [_batch_norm(b, *given), None, None]
 
 
 @translates("layer_norm")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmodule.ops.math.binary import _ARITHMETIC, _SCALAR, COMPARISONS
+from dpmodule.ops.math.binary import _SCALAR, COMPARISONS
 from dpmodule.ops.math.unary import _ELEMENTWISE
 from helpers.onnx_runs import check_op, check_sizes
 
@@ -11,6 +11,8 @@ FLOATS = [-np.inf, -7.5, -2.5, -1.5, -1, -0.5, -0.0, 0.0, 0.3, 0.5, 1, 1.5, 2.5,
 WHOLE = [-7, -3, -2, -1, 0, 1, 2, 3, 4, 7]
 TYPES = ["float16", "float32", "float64", "int8", "uint8", "int32", "int64"]
 BOTH = [True, False]
+
+ARITHMETIC = "elemwise_add elemwise_sub elemwise_mul elemwise_div _mod _power _maximum _minimum _hypot"
 
 # of whole numbers these are infinite or not numbers somewhere, which no integer is
 NOT_WHOLE = "log log10 log2 log1p sqrt rsqrt rcbrt reciprocal gamma gammaln"
@@ -48,13 +50,13 @@ def test_functions_of_one_array(dtype):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_arithmetic_of_two_arrays(dtype):
     left, right = pairs(numbers(dtype))
-    for _, _, names, _, _ in _ARITHMETIC:
+    for name in ARITHMETIC.split():
         kept = np.ones(len(left), bool)
-        if names[0] == "_hypot":
+        if name == "_hypot":
             kept = ~(np.isinf(left) & np.isnan(right) | np.isnan(left) & np.isinf(right))
-        elif names[0] == "_power" and "int" in dtype:
+        elif name == "_power" and "int" in dtype:
             kept = ~((left == 0) & (right.astype("int64") < 0))
-        check_op(names[0], left[kept], right[kept], **close(dtype))
+        check_op(name, left[kept], right[kept], **close(dtype))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
