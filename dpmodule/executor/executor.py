@@ -110,6 +110,7 @@ class Executor:
         if self.context.torch_device.type == "cpu":
             raise_mmap_threshold(4 * self.size)
         self._backward = Backward(arrays, self.size)
+        self._has_integer_heads = self._backward.dense_only and _any_integers([o.raw for o in self._outputs])
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
         self._frozen = {
             arrays.slots[name]
@@ -722,7 +723,7 @@ class Executor:
         if (
             backward.integers
             or out_grads is not None
-            and backward.dense_only
+            and self._has_integer_heads
             and _any_integers(out_grad_tensors)
         ):
             with self._repeating(run.prepared.program):
