@@ -45,6 +45,7 @@ struct Group {
 };
 
 Step step_of(int sig, const Signature &s);
+inline bool is_sum(const Signature &s) { return s.op == Op::Binary && s.kind == static_cast<int>(Binary::Add); }
 
 class Groups {
   public:
