@@ -55,6 +55,33 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
     assert loss.value() == value
 
 
+def test_operands_read_beside_their_concatenation():
+    collection, w = weights()
+    wide = collection.parameters_from_numpy(np.linspace(-0.5, 0.5, 18).reshape(3, 6))
+    narrow = collection.parameters_from_numpy(np.linspace(0.1, 0.9, 9).reshape(3, 3))
+    given = [(dy.tanh(w * float(n)), dy.sin(w * float(n))) for n in range(1, 6)]
+    joined = [dy.concatenate(pair) for pair in given]
+    losses = [
+        dy.sum_elems(
+            dy.cmult(dy.tanh(wide * both), dy.logistic(narrow * left)) + dy.cmult(dy.exp(wide * both), right)
+        )
+        for both, (left, right) in zip(joined, given)
+    ]
+    dy.esum(losses).backward()
+    for n, (both, pair) in enumerate(zip(joined, given), 1):
+        left, right = (
+            torch.tensor(value, dtype=torch.float64, requires_grad=True)
+            for value in (np.tanh(START * n), np.sin(START * n))
+        )
+        whole = torch.cat([left, right])
+        whole.retain_grad()
+        first, second = (torch.tensor(each.as_array(), dtype=torch.float64) for each in (wide, narrow))
+        products = first @ whole
+        (torch.tanh(products) * torch.sigmoid(second @ left) + torch.exp(products) * right).sum().backward()
+        for found, wanted in ((both, whole), (pair[0], left), (pair[1], right)):
+            np.testing.assert_allclose(found.gradient(), wanted.grad.numpy(), rtol=1e-5)
+
+
 CHANGES = {
     "update": lambda collection, w: dy.SimpleSGDTrainer(collection).update(),
     "update_subset": lambda collection, w: dy.SimpleSGDTrainer(collection).update_subset([0], []),

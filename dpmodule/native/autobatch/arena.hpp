@@ -29,8 +29,8 @@ class Arena {
     std::size_t bytes() const;
 
   private:
-    static constexpr std::size_t line = 16;  // floats in a cache line
-    static constexpr std::align_val_t alignment{4096};  // a page
+    static constexpr std::size_t line = 16;               // floats in a cache line
+    static constexpr std::align_val_t alignment{4096};    // a page
     static constexpr std::size_t smallest = 1 << 14;      // floats in the first chunk
     static constexpr std::size_t largest_step = 1 << 22;  // chunks double up to this size
 
