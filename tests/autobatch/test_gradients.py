@@ -57,29 +57,28 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
 
 def test_operands_read_beside_their_concatenation():
     collection, w = weights()
-    wide = collection.parameters_from_numpy(np.linspace(-0.5, 0.5, 18).reshape(3, 6))
-    narrow = collection.parameters_from_numpy(np.linspace(0.1, 0.9, 9).reshape(3, 3))
-    given = [(dy.tanh(w * float(n)), dy.sin(w * float(n))) for n in range(1, 6)]
-    joined = [dy.concatenate(pair) for pair in given]
+    wide = np.linspace(-0.5, 0.5, 18, dtype=np.float32).reshape(3, 6)
+    narrow = np.linspace(0.1, 0.9, 9, dtype=np.float32).reshape(3, 3)
+    first, second = (collection.parameters_from_numpy(each) for each in (wide, narrow))
+    made = [dy.tanh(w * float(n)) for n in range(5)]
+    places = [(0, 3), (1, 0), (4, 1), (2, 4)]  # not evenly spaced
+    joined = [dy.concatenate([made[left], made[right]]) for left, right in places]
     losses = [
         dy.sum_elems(
-            dy.cmult(dy.tanh(wide * both), dy.logistic(narrow * left)) + dy.cmult(dy.exp(wide * both), right)
+            dy.cmult(dy.tanh(first * both), dy.logistic(second * made[left]))
+            + dy.cmult(both[3:], made[right])
         )
-        for both, (left, right) in zip(joined, given)
+        for both, (left, right) in zip(joined, places)
     ]
     dy.esum(losses).backward()
-    for n, (both, pair) in enumerate(zip(joined, given), 1):
-        left, right = (
-            torch.tensor(value, dtype=torch.float64, requires_grad=True)
-            for value in (np.tanh(START * n), np.sin(START * n))
-        )
-        whole = torch.cat([left, right])
-        whole.retain_grad()
-        first, second = (torch.tensor(each.as_array(), dtype=torch.float64) for each in (wide, narrow))
-        products = first @ whole
-        (torch.tanh(products) * torch.sigmoid(second @ left) + torch.exp(products) * right).sum().backward()
-        for found, wanted in ((both, whole), (pair[0], left), (pair[1], right)):
-            np.testing.assert_allclose(found.gradient(), wanted.grad.numpy(), rtol=1e-5)
+    kept = [torch.tensor(np.tanh(START * n), dtype=torch.float32, requires_grad=True) for n in range(5)]
+    whole = [torch.cat([kept[left], kept[right]]) for left, right in places]
+    for both, (left, right) in zip(whole, places):
+        both.retain_grad()
+        gates = torch.tanh(torch.tensor(wide) @ both) * torch.sigmoid(torch.tensor(narrow) @ kept[left])
+        (gates + both[3:] * kept[right]).sum().backward()
+    for found, wanted in zip(made + joined, kept + whole):
+        np.testing.assert_allclose(found.gradient(), wanted.grad.numpy(), rtol=1e-5)
 
 
 CHANGES = {
