@@ -55,6 +55,32 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
     assert loss.value() == value
 
 
+def test_operands_read_beside_their_concatenation():
+    collection, w = weights()
+    wide = np.linspace(-0.5, 0.5, 18, dtype=np.float32).reshape(3, 6)
+    narrow = np.linspace(0.1, 0.9, 9, dtype=np.float32).reshape(3, 3)
+    first, second = (collection.parameters_from_numpy(each) for each in (wide, narrow))
+    made = [dy.tanh(w * float(n)) for n in range(5)]
+    places = [(0, 3), (1, 0), (4, 1), (2, 4)]  # not evenly spaced
+    joined = [dy.concatenate([made[left], made[right]]) for left, right in places]
+    losses = [
+        dy.sum_elems(
+            dy.cmult(dy.tanh(first * both), dy.logistic(second * made[left]))
+            + dy.cmult(both[3:], made[right])
+        )
+        for both, (left, right) in zip(joined, places)
+    ]
+    dy.esum(losses).backward()
+    kept = [torch.tensor(np.tanh(START * n), dtype=torch.float32, requires_grad=True) for n in range(5)]
+    whole = [torch.cat([kept[left], kept[right]]) for left, right in places]
+    for both, (left, right) in zip(whole, places):
+        both.retain_grad()
+        gates = torch.tanh(torch.tensor(wide) @ both) * torch.sigmoid(torch.tensor(narrow) @ kept[left])
+        (gates + both[3:] * kept[right]).sum().backward()
+    for found, wanted in zip(made + joined, kept + whole):
+        np.testing.assert_allclose(found.gradient(), wanted.grad.numpy(), rtol=1e-5)
+
+
 CHANGES = {
     "update": lambda collection, w: dy.SimpleSGDTrainer(collection).update(),
     "update_subset": lambda collection, w: dy.SimpleSGDTrainer(collection).update_subset([0], []),

@@ -58,6 +58,7 @@ void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &te
         else if (run.recurrent && owner >= 0) inside = plan.runs[plan.instances[owner].run].component == run.component;
     }
     term.x = as_block(graph.value, nodes, run.rows, term.width, false);
+    if (!term.x.at && (inside || !run.recurrent)) term.x = run.joined[term.column].first;
     if (term.x.at) {
         term.read = inside || !run.recurrent ? Read::Direct : Read::Ahead;
         return;
@@ -169,7 +170,7 @@ void Affine::backward(Workspace &space, const Run &run, int first, int count, Bl
         }
         const int *nodes = run.nodes(term.column) + first;
         if (!any_grad(space.graph, nodes, count)) continue;
-        const Block dx = as_target(space.graph, nodes, count, term.width);
+        const Block dx = as_target(space.graph, run, term.column, first, count, term.width);
         if (dx.at) {
             multiply(space, term, false, run.rows, count, rows, dx, nullptr, true);
             continue;

@@ -1,6 +1,10 @@
 // Memory for values and gradients: allocated in order, released together, never moved.
 #pragma once
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <new>
 #include <cstddef>
 #include <memory>
@@ -25,8 +29,8 @@ class Arena {
     std::size_t bytes() const;
 
   private:
-    static constexpr std::size_t line = 16;  // floats in a cache line
-    static constexpr std::align_val_t alignment{line * sizeof(float)};
+    static constexpr std::size_t line = 16;               // floats in a cache line
+    static constexpr std::align_val_t alignment{4096};    // a page
     static constexpr std::size_t smallest = 1 << 14;      // floats in the first chunk
     static constexpr std::size_t largest_step = 1 << 22;  // chunks double up to this size
 
@@ -63,6 +67,10 @@ inline void Arena::grow(std::size_t count) {
     if (size > largest_step) size = largest_step;
     if (size < count) size = count;
     void *memory = ::operator new(size * sizeof(float), alignment);
+#ifdef MADV_HUGEPAGE
+    // so that fewer addresses are translated; without effect if it fails
+    if (size >= largest_step / 8) madvise(memory, size * sizeof(float), MADV_HUGEPAGE);
+#endif
     chunks_.push_back({std::unique_ptr<float, Free>(static_cast<float *>(memory)), size});
     used_ = 0;
 }

@@ -96,29 +96,26 @@ class Builder {
 
   private:
     // Cache of recently used signatures.
-    struct Key {
-        std::array<int, 6> of;
-        bool operator==(const Key &other) const { return of == other.of; }
-    };
     struct Entry {
-        Key key{{-1, 0, 0, 0, 0, 0}};
+        std::uint64_t a = 0, b = 0, c = 0;
         int sig = -1;
     };
+    // In registers: a processor waits if it reads two numbers together that were written one by one.
+    static std::uint64_t pair(int low, int high) {
+        return static_cast<std::uint64_t>(high) << 32 | static_cast<std::uint32_t>(low);
+    }
     template <class F>
-    int signature(const Key &key, F make) {
+    int signature(std::array<int, 6> key, F make) {
+        const std::uint64_t a = pair(key[0], key[1]), b = pair(key[2], key[3]), c = pair(key[4], key[5]);
         // independent products, since a hash of one number after the other would take longer than the search
-        std::uint64_t pairs[3], h;
-        std::memcpy(pairs, key.of.data(), sizeof pairs);
-        h = pairs[0] * 0x9e3779b97f4a7c15ull + pairs[1] * 0xff51afd7ed558ccdull + pairs[2] * 0xc4ceb9fe1a85ec53ull;
-        h >>= 54;
+        const auto h = (a * 0x9e3779b97f4a7c15ull + b * 0xff51afd7ed558ccdull + c * 0xc4ceb9fe1a85ec53ull) >> 54;
         // colliding entries would evict each other, so the next slots are tried, too
         constexpr std::uint32_t tries = 4;
         for (std::uint32_t i = 0; i < tries; i++) {
             Entry &entry = recent_[(h + i) % recent_.size()];
-            if (entry.key == key) return entry.sig;
+            if (entry.a == a && entry.b == b && entry.c == c && entry.sig >= 0) return entry.sig;
             if (entry.sig >= 0 && i + 1 < tries) continue;
-            entry.sig = graph_.signatures.add(make());
-            entry.key = key;
+            entry = {a, b, c, graph_.signatures.add(make())};
             return entry.sig;
         }
         return -1;  // not reached

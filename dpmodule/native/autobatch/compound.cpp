@@ -3,8 +3,6 @@
 namespace dpmodule::autobatch {
 namespace {
 
-bool is_sum(const Signature &s) { return s.op == Op::Binary && s.kind == static_cast<int>(Binary::Add); }
-
 bool fits(const Signature &s) {
     return !s.is_matrix && (s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary);
 }

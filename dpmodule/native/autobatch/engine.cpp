@@ -237,11 +237,13 @@ bool Engine::add_gradient(int node, float *sum) const {
     return found;
 }
 
-bool Engine::is_repeated(int node) {
+bool Engine::is_shared(int node) {
     const int whole = graph.is_memory(node) ? node - 1 : node;
     const Segment *segment = segment_of(whole);
     const int owner = segment ? segment->plan.owner(whole) : -1;
-    return owner >= 0 && segment->plan.instances[owner].repeats;
+    if (owner < 0) return false;
+    const Instance &instance = segment->plan.instances[owner];
+    return instance.repeats || segment->plan.runs[instance.run].shared;
 }
 
 void Engine::keep_drawn() {

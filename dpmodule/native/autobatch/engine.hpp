@@ -25,7 +25,7 @@ class Engine {
     void backward(int node, bool full);
     // Add the gradient of a node, after `backward`, to `to`; false if it is not kept.
     bool add_gradient(int node, float *sum) const;
-    bool is_repeated(int node);  // true if several equal nodes share one value and gradient
+    bool is_shared(int node);  // true if its gradient contains parts of other nodes
     void renew();
     int computed() const { return computed_; }
     bool busy() const { return busy_; }  // computing; callbacks must not use the engine

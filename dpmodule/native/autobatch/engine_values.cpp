@@ -79,7 +79,7 @@ bool keeps_gradient(Machine &machine, PyObject *number) {
     const Graph &graph = machine.engine.graph;
     const Op op = graph.signature(node).op;
     return !graph.is_fused(node) && (op != Op::View || graph.is_memory(node)) && op != Op::Lookup &&
-           !machine.engine.is_repeated(node);
+           !machine.engine.is_shared(node);
 }
 
 PyObject *dim(Machine &machine, PyObject *number) {

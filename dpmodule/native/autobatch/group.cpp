@@ -189,6 +189,13 @@ void Groups::place(Group &group) const {
         }
         const bool lasting = step.kind == Step::Kind::Affine || multiplied[i];
         step.grad_home = lasting ? Step::Home::Kept : Step::Home::Scratch;
+        if (user && user->kind == Step::Kind::Op && is_sum(signatures_[user->sig]) &&
+            !(lasting && user->grad_home == Step::Home::Scratch)) {
+            // the gradient of a sum is that of its terms
+            step.grad_home = user->grad_home;
+            step.grad_at = user->grad_at;
+            continue;
+        }
         int &grads = lasting ? group.grad_kept : group.grad_scratch;
         step.grad_at = grads;
         grads += step.width;

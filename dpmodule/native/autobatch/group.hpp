@@ -4,6 +4,7 @@
 // for each occurrence; the rest is in scratch space of one batch.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "graph.hpp"
@@ -45,6 +46,7 @@ struct Group {
 };
 
 Step step_of(int sig, const Signature &s);
+inline bool is_sum(const Signature &s) { return s.op == Op::Binary && s.kind == static_cast<int>(Binary::Add); }
 
 class Groups {
   public:
@@ -69,7 +71,7 @@ class Groups {
     const Signatures &signatures_;
     Interner numbers_;
     std::vector<Group> all_;
-    std::vector<Entry> recent_ = std::vector<Entry>(1024);  // for one or two arguments, the hot case
+    std::array<Entry, 1024> recent_;  // for one or two arguments, the hot case
 };
 
 // A step of a recurrent network as one node (compound.cpp): its operations are added once to placeholders of its

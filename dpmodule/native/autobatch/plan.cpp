@@ -218,6 +218,28 @@ class Planner {
                 for (int k = 0; k < columns; k++) run.column[k * rows + row] = plan_.outside[instance.first + k];
             }
         }
+        for (Run &run : plan_.runs) find_joined(run);
+    }
+
+    // A row that reads a concatenation, and its operands as well, finds the operands there side by side.
+    void find_joined(Run &run) {
+        const int columns = run.rows ? static_cast<int>(run.column.size()) / run.rows : 0;
+        run.joined.resize(columns);
+        for (int c = 0; c < columns; c++) {
+            const int first = module_tensor(run.nodes(c)[0]);
+            if (first < 0) continue;
+            Run &whole = plan_.runs[plan_.instances[first].run];
+            const Signature &s = graph_.signatures[groups_[whole.group].sig];
+            bool same = s.op == Op::Concat && whole.rows == run.rows && manner_.batched;
+            for (int i = 0; i < run.rows && same; i++) same = module_tensor(run.nodes(c)[i]) == whole.order[i];
+            for (int k = 0, at = 0; k < s.nargs && same; at += s.widths[k++]) {
+                for (int j = 0; j < columns; j++) {
+                    if (!std::equal(run.nodes(j), run.nodes(j) + run.rows, whole.nodes(k))) continue;
+                    run.joined[j] = {{whole.value + at, s.row()}, {whole.grad + at, s.row()}};
+                    whole.shared = true;
+                }
+            }
+        }
     }
 
     // Inputs, parameters and lookups are read in place; views point into their argument, and equal nodes share memory.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "graph.hpp"
@@ -33,6 +34,9 @@ struct Run {
     std::vector<int> column;  // node of each external argument, column by column; -1: zeros
     float *value = nullptr, *grad = nullptr, *kept = nullptr, *grad_kept = nullptr;
     bool wanted = false;  // by the current backward pass
+    // Per column, values and gradients in a concatenation that the run reads, too; `at` is nullptr if there is none.
+    std::vector<std::pair<Block, Block>> joined;
+    bool shared = false;  // a concatenation whose gradients serve other runs in this way
     const int *nodes(int column_index) const { return column.data() + static_cast<std::size_t>(column_index) * rows; }
 };
 

@@ -107,6 +107,7 @@ Block Runner::read(const Work &work, Operand operand, int width) {
     const int *nodes = work.run->nodes(operand.index) + work.first;
     const Block lying = as_block(graph_.value, nodes, work.count, width, false);
     if (lying.at) return lying;
+    if (const Block joined = work.run->joined[operand.index].first; joined.at) return rows_from(joined, work.first);
     const Block copy{scratch_.take(static_cast<std::size_t>(width) * work.count), width};
     gather(graph_, nodes, work.count, width, copy);
     return copy;
@@ -119,7 +120,7 @@ bool Runner::target(const Work &work, Operand operand, int width, Target &found)
     }
     const int *nodes = work.run->nodes(operand.index) + work.first;
     if (!any_grad(graph_, nodes, work.count)) return false;
-    const Block lying = as_target(graph_, nodes, work.count, width);
+    const Block lying = as_target(graph_, *work.run, operand.index, work.first, work.count, width);
     if (lying.at) found = {lying, true, -1};
     else found = {{scratch_.take(static_cast<std::size_t>(width) * work.count), width}, false, operand.index};
     return true;

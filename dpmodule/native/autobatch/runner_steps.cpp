@@ -49,6 +49,7 @@ void Runner::binary_back(const Work &work, const Step &step, const Signature &s)
     Target to;
     for (int k = 0; k < 2; k++) {
         if (!target(work, step.in[k], s.width, to)) continue;
+        if (to.at.at == dy.at) continue;  // a term of a sum: see Groups::place
         kernels().binary_back(kind, k, work.count, s.width, to.at, to.add, dy, a, b, y);
         done(work, to, s.width);
     }

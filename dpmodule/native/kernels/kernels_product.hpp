@@ -94,7 +94,7 @@ void rows_down(const dpmodule::vector::Product &p, int &i, int m, int j0, const 
                           p.bias && first_k == 0 ? p.bias + j0 : nullptr, k, add, tail);
     }
     if constexpr (R > 1)
-        rows_down<(R > 8 ? 8 : R > 4 ? 4 : R > 2 ? 2 : 1), NV, Full>(p, i, m, j0, b, b_row, first_k, k, add, tail);
+        rows_down<(R > 8 ? 8 : R > 6 ? 6 : R - 1), NV, Full>(p, i, m, j0, b, b_row, first_k, k, add, tail);
 }
 
 template <int NV>
@@ -112,7 +112,7 @@ void product(const dpmodule::vector::Product &p) {
     constexpr int lanes = Lanes::count;
     const int vectors = (p.n + lanes - 1) / lanes, panels = panel_count(vectors);
     // a block of B's rows stays in the L1 or L2 cache for all rows of A
-    constexpr int block = 384;
+    constexpr int block = 128;
     for (int first = 0; first < p.k || first == 0; first += block) {
         const int k = p.k - first < block ? p.k - first : block;
         const bool add = p.add || first > 0;
