@@ -290,7 +290,6 @@ _UNARY = {
     "negative": "negative",
     "rad2deg": "degrees",
     "reciprocal": "reciprocal",
-    "relu": "relu",
     "round.default": "rint",
     "rsqrt": "rsqrt",
     "sgn": "sign",
