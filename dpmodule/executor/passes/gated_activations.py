@@ -1,7 +1,7 @@
 """Compute x * sigmoid(x) and x * hard_sigmoid(x) in one call.
 
-These are SiLU (swish) and hard swish, for which torch has kernels, and which `fused_convolutions` fuses. The gradient of
-hard swish at NaN and infinities may be the output's, where the product's is NaN.
+These are SiLU (swish) and hard swish, for which torch has kernels, and which `fused_convolutions` fuses. The gradient
+of hard swish at NaN and infinities may be the output's, where the product's is NaN.
 
 Needs:
     storage: dense
