@@ -1,7 +1,7 @@
-"""Compute x * sigmoid(x) and, for prediction, x * hard_sigmoid(x) in one call.
+"""Compute x * sigmoid(x) and x * hard_sigmoid(x) in one call.
 
-These are SiLU (swish) and hard swish, for which torch has kernels, and which `fused_convolutions` fuses. In training
-hard swish stays, since the gradients differ at its two corners.
+These are SiLU (swish) and hard swish, for which torch has kernels, and which `fused_convolutions` fuses. The gradient
+of hard swish at NaN and infinities may be the output's, where the product's is NaN.
 
 Needs:
     storage: dense
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch.nn import functional as F
@@ -42,6 +43,14 @@ class GatedActivation:
         return self._product(x) if x.is_floating_point() else x * self._gate(x)
 
 
+@cache
+def _has_same_gradient() -> bool:
+    """Return True if torch's gradient of hard swish is the product's at its two corners, as in newer versions."""
+    corners = torch.tensor([-3.0, 3.0])
+    found: list[float] = torch.ops.aten.hardswish_backward(torch.ones(2), corners).tolist()
+    return found == [0.0, 1.0]
+
+
 def _name(low: Lowered, gate: Step) -> str:
     """Return the name of the activation of which a step is the gate; "" for other steps."""
     op, a = low.operator(gate)
@@ -50,7 +59,7 @@ def _name(low: Lowered, gate: Step) -> str:
     if op.name == "sigmoid" or (op.name == "Activation" and a.act_type == "sigmoid"):
         return "silu"
     is_hard = op.name == "hard_sigmoid" and abs(a.alpha - 1 / 6) < 1e-6 and a.beta == 0.5
-    return "hardswish" if is_hard and not low.recorded else ""
+    return "hardswish" if is_hard and (not low.recorded or _has_same_gradient()) else ""
 
 
 def gated_activations(low: Lowered) -> int:

@@ -1,8 +1,8 @@
 """Run transposed convolutions on packed weights, with channels innermost in memory.
 
 For prediction only. torch reorders the weights in every call, and data of the usual layout as well. With few filters,
-or for one pixel, a product gives all windows, which are then added up. Results differ by rounding. The environment
-variable DPMODULE_ONEDNN=0 disables the pass.
+for one pixel, or where a stride above 1 does not divide the kernel, a product gives all windows, which are then added
+up. Results differ by rounding. The environment variable DPMODULE_ONEDNN=0 disables the pass.
 
 Memory: a copy of the weights for each image size, at most four, until they change.
 
@@ -32,8 +32,10 @@ from ..lowering import Lowered
 from ..packed_weights import packed
 from .channels_last import restride
 
-_MIN_CHANNELS, _FEW_FILTERS = 32, 8
-"""Channels below which only a product with few filters gains."""
+_MIN_CHANNELS = 8
+"""Channels below which only a product gains."""
+_MAX_PLAIN = 20480
+"""Size of a single sample up to which torch runs small kernels without oneDNN, and therefore faster."""
 
 
 class PackedDeconvolution:
@@ -52,13 +54,16 @@ class PackedDeconvolution:
         if torch.is_grad_enabled() or not fits or not data.numel() or data.shape[1] != weight.shape[0]:
             return self._function(*given)
         area, (channels, filters) = prod(data.shape[2:]), weight.shape[:2]
-        rows, columns = len(data) * area, filters * prod(weight.shape[2:])
-        if filters <= _FEW_FILTERS or (
-            channels >= _MIN_CHANNELS and (filters <= 2 * _FEW_FILTERS or area == 1)
-        ):
-            if packed_kernel(rows, columns, channels) == "native" and hasattr(kernels(), "fold"):
-                return self._by_product(data, weight, bias, rows, columns)
-        elif channels >= _MIN_CHANNELS:
+        kernel, steps = self._a.kernel, self._steps[0]
+        rows, columns = len(data) * area, filters * prod(kernel)
+        if len(data) == 1 and min(kernel) <= 3 and data.numel() <= _MAX_PLAIN:
+            return self._function(*given)
+        is_uneven = any(step > 1 and size % step for size, step in zip(kernel, steps))
+        is_product = area == 1 or is_uneven or 2 * filters <= getattr(kernels(), "vector_width", 0)
+        has_kernel = packed_kernel(rows, columns, channels) == "native" and hasattr(kernels(), "fold")
+        if is_product and has_kernel:
+            return self._by_product(data, weight, bias, rows, columns)
+        if channels >= _MIN_CHANNELS:
             return self._by_onednn(data, weight, bias)
         return self._function(*given)
 

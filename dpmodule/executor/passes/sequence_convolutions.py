@@ -30,8 +30,9 @@ from .dense_layers import is_relu
 
 _MAX_COPIED = 2**16
 """Size of data up to which any filters pay for moving its channels."""
-_MIN_WORK = 2**18
-"""Multiplications below which torch runs a single sequence without oneDNN, and therefore faster."""
+_MAX_PLAIN, _FEW_SAMPLES = 20480, 16
+"""Size of a single sample, and number of samples for windows of one element, up to which torch runs without oneDNN, and
+therefore faster."""
 _MIN_PRODUCTS = 192
 """Multiplications for each number from which they do for larger data."""
 
@@ -80,7 +81,9 @@ class SequenceConvolution:
         if rows < 1 or any(map(torch_private.is_batched, (data, weight))):
             return False
         filters, depth = weight.shape[0], weight.shape[1] * weight.shape[2]
-        if len(data) * rows * filters * depth < _MIN_WORK and len(data) == 1:
+        if len(data) == 1 and data.numel() <= _MAX_PLAIN:
+            return False
+        if self._width == self._step == 1 and len(data) < _FEW_SAMPLES:
             return False
         moves = data.stride(1) != 1 and data.shape[1] > 1
         pays = data.numel() <= _MAX_COPIED or filters * self._width >= _MIN_PRODUCTS * self._step

@@ -33,6 +33,8 @@ _MAX_CACHED = 2**18
 """Size of a packed weight that stays in the cache while many rows are multiplied with it."""
 _MIN_UNITS = 16
 """Columns of the right matrix below which most of a tile is padding."""
+_MIN_FEATURES = 32
+"""Features below which writing a large result takes longer than computing it."""
 FEW_ROWS = 4
 """Maximum number of rows that are multiplied with a weight as it is; see `dense`.
 
@@ -66,7 +68,8 @@ def use_kernel(rows: int, columns: int, depth: int) -> bool:
         return fits and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     work = rows * columns * depth
     return (
-        _MIN_WORK <= work <= _MAX_WORK
+        onednn_is_faster()  # MKL at its full speed is faster than packing the weight in every call
+        and _MIN_WORK <= work <= _MAX_WORK
         and rows >= _MIN_ROWS
         and (columns >= _MIN_UNITS or work <= 2**17)
         and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
@@ -80,8 +83,9 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
         if rows <= FEW_ROWS:
             return "native"
         is_wide = units >= _MIN_UNITS or rows * features <= _MIN_WORK
+        is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
         is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
-        if is_wide and is_small and rows * weight <= _MAX_PACKED:
+        if is_wide and is_deep and is_small and rows * weight <= _MAX_PACKED:
             return "native"
     return "onednn" if rows * weight >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
 

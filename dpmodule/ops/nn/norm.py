@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from ..._core import torch_private
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import HALF
 from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
-from ..tracing import is_tracing
 from .layer_shapes import unify_input
-from .linear import is_float32_cpu
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -61,66 +58,6 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
     return ("output", "mean", "std") if a.output_mean_var else ("output",)
 
 
-_ROWS = 128
-"""Rows up to which torch's kernel sums gradients; it sums row by row, which loses digits with many rows."""
-_BLOCK = 2**18
-"""Numbers that stay in the cache while a gradient is summed."""
-
-_backward = torch.ops.aten.native_layer_norm_backward
-
-
-class _LayerNorm(torch.autograd.Function):
-    """`torch.native_layer_norm`, with the gradients of gamma and beta summed by `Tensor.sum`, which keeps digits.
-
-    Shape:
-        x: (N, K).
-        gamma, beta: (K,).
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float) -> Any:
-        out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
-        ctx.save_for_backward(x, mean, rstd, gamma, beta)
-        ctx.mark_non_differentiable(mean, rstd)
-        ctx.set_materialize_grads(False)
-        return out, mean, rstd
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        x, mean, rstd, gamma, beta = ctx.saved_tensors
-        wants, grad, shape = ctx.needs_input_grad[:3], grads[0], gamma.shape
-        if torch.is_grad_enabled():  # torch's function has a gradient of its own
-            return *_backward(grad, x, shape, mean, rstd, gamma, beta, wants), None
-        grad = grad.contiguous()
-        first = _backward(grad, x, shape, mean, rstd, gamma, beta, [wants[0], False, False])[0]
-        gammas = [
-            torch.sub(part, m).mul_(r).mul_(g).sum(0)
-            for g, part, m, r in _blocks(max(_ROWS, _BLOCK // len(gamma)), grad, x, mean, rstd)
-        ]
-        return first, gammas[0] if len(gammas) == 1 else torch.stack(gammas).sum(0), grad.sum(0), None
-
-
-def _blocks(rows: int, *tensors: torch.Tensor) -> Iterable[tuple[torch.Tensor, ...]]:
-    """Return the tensors in blocks of rows."""
-    return [tensors] if len(tensors[0]) <= rows else zip(*(torch.split(tensor, rows) for tensor in tensors))
-
-
-_apply: Any = _LayerNorm.apply
-
-
-def _normalize_last_axis(
-    x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Normalise the last axis of x; return the output, the mean and the reciprocal deviation."""
-    trained = torch.is_grad_enabled() and (gamma.requires_grad or beta.requires_grad)
-    if not trained or not is_float32_cpu(x) or is_tracing() or torch_private.is_batched(x):
-        return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
-    if x.numel() <= _ROWS * gamma.shape[0]:
-        return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
-    out, mean, rstd = _apply(x.reshape(-1, gamma.shape[0]), gamma, beta, eps)
-    return out.view(x.shape), mean, rstd
-
-
 @op(
     "LayerNorm",
     [arg("data", ROWS), param("gamma"), param("beta")],
@@ -146,7 +83,7 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     """
     inner = a.axis in (-1, data.dim() - 1)
     x = data if inner else data.movedim(a.axis, -1)
-    out, mean, rstd = _normalize_last_axis(x, gamma, beta, a.eps)
+    out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, a.eps)
     if not inner:
         out = out.movedim(-1, a.axis)
     if not a.output_mean_var:

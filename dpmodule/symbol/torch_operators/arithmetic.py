@@ -263,7 +263,7 @@ def _clamp_max(b: SymbolBuilder, value: TorchValue, high: Operand) -> Any:
 # functions of one operand
 
 _UNARY = """
-    abs ceil cos cosh erf erfinv exp expm1 floor log log10 log1p log2 negative reciprocal relu rsqrt
+    abs ceil cos cosh erf erfinv exp expm1 floor log log10 log1p log2 negative reciprocal rsqrt
     sigmoid sign sin sinh sqrt square tan tanh trunc
 """
 _RENAMED_UNARY = {

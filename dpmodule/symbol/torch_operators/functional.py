@@ -52,6 +52,7 @@ def _mish(b: SymbolBuilder, value: TorchValue) -> Symbol:
 
 translates_as("hardsigmoid", "hard_sigmoid", alpha=1.0 / 6.0, beta=0.5)
 translates_as("hardtanh", "clip", ("a_min", -1), ("a_max", 1))
+translates_as("relu", "Activation", act_type="relu")
 translates_as("relu6", "clip", a_min=0.0, a_max=6.0)
 translates_as("leaky_relu", "LeakyReLU", ("slope", 0.01), act_type="leaky")
 

@@ -102,6 +102,7 @@ def test_the_variable_decides(monkeypatch, calls):
     module.linear(*tensors())
     assert calls == []
     assert not module.onednn_is_faster()
+    assert not module.use_kernel(64, 128, 784)
 
 
 VENDORS = {"vendor_id\t: HygonGenuine\n": True, "AMD64 Family 25, AuthenticAMD": True, "GenuineIntel": False}
@@ -157,7 +158,13 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     many = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     many |= {(1, 127, 512): False, (1, 20000, 127): False}
     many |= {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
-    packed = {(3, 2, 5): "native", (5, 10, 64): "native", (8, 1024, 1024): "native", (600, 8, 64): ""}
+    packed = {
+        (3, 2, 5): "native",
+        (5, 10, 64): "native",
+        (8, 1024, 1024): "native",
+        (600, 8, 64): "",
+        (256, 1024, 10): "",
+    }
     packed |= dict.fromkeys([(100, 1024, 1024), (9000, 64, 64)], "onednn" if HAS_ONEDNN else "")
     assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
     assert {sizes: module.packed_kernel(*sizes) for sizes in packed} == packed
