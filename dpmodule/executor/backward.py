@@ -21,7 +21,7 @@ from .dense_chain import run_backward
 from .error_location import backward_error, head_error
 from .gradients import head_gradient, needs_head_gradient
 from .lowering import LossHead
-from .memory import allocate
+from .memory import LARGE, allocate, nothing
 from .recorded_run import HeadGradients, RecordedRun, value_gradients
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
@@ -33,7 +33,7 @@ Listener = Callable[[str, torch.Tensor | None], None]
 """Called with the name of an argument and its gradient."""
 
 _LARGE_BYTES = 2**21
-"""Gradients of at least this size are freed before the next backward computes them again."""
+"""Gradients of at least this size always replace their arrays."""
 
 _LARGE_NETWORK_BYTES = 2**24
 """Total size of a network's results above which smaller gradients are copied instead of replacing their arrays.
@@ -94,11 +94,10 @@ class Backward:
         self._large = [
             i
             for i, target in enumerate(self.targets)
-            if not (self.adds[i] or is_sparse(target))
-            and target.raw.is_cpu
-            and target.raw.nbytes >= _LARGE_BYTES
+            if not (self.adds[i] or is_sparse(target)) and target.raw.is_cpu and target.raw.nbytes >= LARGE
         ]
         self._replaced: list[int] = []
+        self._freed: dict[int, torch.Tensor] = {}  # gradients without memory
         is_large = arrays.context.torch_device.type == "cpu" and 4 * size >= _LARGE_NETWORK_BYTES
         self._copied = _LARGE_BYTES if is_large else 0
         self._ignores_gradient = [
@@ -225,9 +224,13 @@ class Backward:
         Shape:
             gradients: each as its argument.
         """
-        if self._replaced:
-            self._free_large()
-        grads = self.gradients(run, head_grads, listener)
+        self._free_large()
+        try:
+            grads = self.gradients(run, head_grads, listener)
+        except BaseException:
+            for i in self._replaced:
+                _writable(self.targets[i])
+            raise
         seeds = map(_SEED, head_grads)
         if self.dense_only:
             dense = chain(seeds, run.values, map(_RAW, outputs))
@@ -254,13 +257,13 @@ class Backward:
         return frozenset(map(self._wanted_names.__getitem__, freed))
 
     def _free_large(self) -> None:
-        """Free large gradients that `deliver` moved into their arrays, since it will replace them again.
-
-        The arrays get untouched pages, which take no memory.
-        """
-        for target in map(self.targets.__getitem__, self._replaced):
+        """Free large gradients that `deliver` moved into their arrays, since it will replace them again."""
+        for i in self._replaced:
+            target = self.targets[i]
             if not target.pinned:
-                target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
+                if i not in self._freed:
+                    self._freed[i] = nothing(target.raw)
+                target.raw = self._freed[i]
 
 
 def _loss_gradient(
@@ -280,6 +283,13 @@ def _loss_gradient(
         value = run.values[slot] if tensor is None else tensor.detach()
         rest.append(value if isinstance(value, torch.Tensor) else densify(value))
     return rule.grad(loss.a, env, out, data, *rest)
+
+
+def _writable(target: NDArray) -> torch.Tensor:
+    """Return the tensor of a gradient array, with memory again if it was freed."""
+    if not target.raw.is_contiguous():
+        target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
+    return target.raw
 
 
 def deliver(
@@ -312,7 +322,7 @@ def deliver(
                 sums.append(tensor)
                 terms.append(grad)
         elif grad is None:
-            tensor.zero_()
+            _writable(target).zero_()
         else:
             pointer = grad.data_ptr()
             if (
@@ -326,7 +336,7 @@ def deliver(
             ):
                 target.raw = grad
             else:
-                tensor.copy_(grad)
+                _writable(target).copy_(grad)
             seen.add(pointer)
     if sums:
         torch_private.foreach_add(sums, terms)
