@@ -27,8 +27,8 @@ def compare(together, alone, what=""):
     values = everywhere(params(together))
     for name, value in params(alone).items():
         np.testing.assert_array_equal(values[0][name], values[1][name], f"{what} {name}")
-        if rank == 0:
-            np.testing.assert_allclose(values[0][name], value, atol=1e-6, err_msg=f"{what} {name}")
+        if rank == 0:  # Adam divides small sums of gradients, and their rounding, by their own size
+            np.testing.assert_allclose(values[0][name], value, atol=1e-5, err_msg=f"{what} {name}")
 
 
 def same():
