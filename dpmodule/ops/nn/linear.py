@@ -29,8 +29,8 @@ _MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
 _MAX_PACKED = 2**28
 """Maximum number of multiplications with a packed weight."""
-_MAX_CACHED = 2**19
-"""Size of a packed weight that stays in the cache while many rows are multiplied with it."""
+_MAX_CACHED = 2**18
+"""Size of a packed weight that stays in the cache while many rows are multiplied with it; MKL's kernel needs no cache."""
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
 """Units from which, or else size of data up to which, a packed product is the fastest: its tiles are full enough."""
 _MIN_UNITS = 16
@@ -83,15 +83,15 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     """
     weight, size = units * features, rows * features
     work = rows * weight
+    if rows > 2 * FEW_ROWS and weight >= _MAX_CACHED and work <= _MAX_PACKED and has_packed_mkl():
+        return "mkl"
     if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
         if rows <= FEW_ROWS:
             return "native"
         is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
         if is_wide and (weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS) and work <= _MAX_PACKED:
             return "native"
-    if work >= ONEDNN_MIN_WORK and onednn_is_faster():
-        return "onednn"
-    return "mkl" if weight > _MAX_CACHED and work <= _MAX_PACKED and has_packed_mkl() else ""
+    return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
 
 
 @cache
