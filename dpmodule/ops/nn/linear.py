@@ -83,7 +83,8 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     """
     weight, size = units * features, rows * features
     work = rows * weight
-    if rows > 2 * FEW_ROWS and weight >= _MAX_CACHED and work <= _MAX_PACKED and has_packed_mkl():
+    by_mkl = not onednn_is_faster() and has_packed_mkl()
+    if by_mkl and rows > 2 * FEW_ROWS and weight >= _MAX_CACHED and work <= _MAX_PACKED:
         return "mkl"
     if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
         if rows <= FEW_ROWS:
@@ -96,10 +97,9 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
 
 @cache
 def has_packed_mkl() -> bool:
-    """Return True if MKL is used, and takes packed weights."""
-    mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    found = torch_private.mkl_linear is not torch_private.plain_mkl_linear
-    return mkl and found and not any(name in _vendor() for name in _SLOW_WITH_MKL)
+    """Return True if torch multiplies by MKL, with packed weights."""
+    found: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return found and torch_private.mkl_linear is not torch_private.plain_mkl_linear
 
 
 def is_float32_cpu(tensor: torch.Tensor) -> bool:
