@@ -34,8 +34,9 @@ count their writes (``tensor._version``), which the caller does.
 foreach_norm returns the norm of each tensor. The onednn_* functions compute `F.linear`, `torch.conv2d` and
 `torch.conv_transpose2d` for float32 CPU tensors without a gradient; a convolution can be followed by an activation or
 by a sum with another tensor. onednn_packed* return a weight in the layout of these functions, for convolutions the best
-one for data of a shape. mkl_packed_linear returns one for a number of rows, which mkl_linear takes beside the weight
-itself. storage_uses and tensor_uses return the number of owners of a storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep
+one for data of a shape. mkl_packed_linear returns one for a number of rows; mkl_linear takes it and the weight itself.
+storage_uses and tensor_uses
+return the number of owners of a storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep
 it for backward; 0 if unknown. share_descriptor returns descriptor and bytes of a storage in shared memory; the storage
 keeps owning it. storage_watch returns an object that reports whether a storage still exists (``expired()``) and is the
 same (``cdata``); None if unsupported. run_backward takes three tuples and returns the gradients of inputs that require

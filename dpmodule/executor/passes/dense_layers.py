@@ -1,8 +1,8 @@
 """Run dense layers in a row, with relu between them, as one call on packed weights.
 
 For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
-kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results differ
-by rounding.
+kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results
+differ by rounding.
 
 Memory: a copy of the weights of every layer that predicts more than four rows twice or more, until they change.
 

@@ -30,7 +30,7 @@ _MIN_WORK, _MAX_WORK = 2**14, 2**23
 _MAX_PACKED = 2**28
 """Maximum number of multiplications with a packed weight."""
 _MAX_CACHED = 2**18
-"""Size of a packed weight that stays in the cache while many rows are multiplied with it; MKL's kernel needs no cache."""
+"""Size of a packed weight that stays in the cache while many rows are multiplied with it."""
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
 """Units from which, or else size of data up to which, a packed product is the fastest: its tiles are full enough."""
 _MIN_UNITS = 16
