@@ -17,6 +17,8 @@ The calls have torch's own signatures; the stand-ins take only the arguments tha
     onednn_convolution_add(other, data, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
     onednn_packed(weight, padding, stride, dilation, groups, shape)
     onednn_packed_linear(weight)
+    mkl_linear(data, packed, weight, bias, rows)
+    mkl_packed_linear(weight, rows)
     onednn_deconvolution(data, weight, bias, padding, adds, stride, dilation, groups, "none", [], "")
     onednn_packed_deconvolution(weight, padding, adds, stride, dilation, groups, shape)
     storage_uses(handle)
@@ -32,7 +34,8 @@ count their writes (``tensor._version``), which the caller does.
 foreach_norm returns the norm of each tensor. The onednn_* functions compute `F.linear`, `torch.conv2d` and
 `torch.conv_transpose2d` for float32 CPU tensors without a gradient; a convolution can be followed by an activation or
 by a sum with another tensor. onednn_packed* return a weight in the layout of these functions, for convolutions the best
-one for data of a shape. storage_uses and tensor_uses
+one for data of a shape. mkl_packed_linear returns one for a number of rows; mkl_linear takes it and the weight itself.
+storage_uses and tensor_uses
 return the number of owners of a storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep
 it for backward; 0 if unknown. share_descriptor returns descriptor and bytes of a storage in shared memory; the storage
 keeps owning it. storage_watch returns an object that reports whether a storage still exists (``expired()``) and is the
@@ -238,6 +241,18 @@ def _try_packed_linear(reorder: Callable[..., Any]) -> None:
     attrgetter(_TABLE["onednn_linear"][0])(torch)(data, weight, None, "none", [], "")
 
 
+def plain_mkl_linear(
+    data: torch.Tensor, packed: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, rows: int
+) -> torch.Tensor:
+    return torch.nn.functional.linear(data, weight, bias)
+
+
+def _try_mkl_linear(call: Callable[..., Any]) -> None:
+    data, weight = torch.zeros(2, 3), torch.zeros(4, 3)
+    packed = attrgetter(_TABLE["mkl_packed_linear"][0])(torch)(weight, 2)
+    call(data, packed, weight, torch.zeros(4), 2)
+
+
 def _plain_deconvolution(data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
     bias, padding, adds, stride, dilation, groups = rest[:6]
     return torch.conv_transpose2d(data, weight, bias, stride, padding, adds, groups, dilation)
@@ -369,6 +384,12 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
         torch.clone,
         _try_packed_linear,
     ),
+    "mkl_linear": ("ops.mkl._mkl_linear.default", plain_mkl_linear, _try_mkl_linear),
+    "mkl_packed_linear": (
+        "ops.mkl._mkl_reorder_linear_weight.default",
+        lambda weight, rows: weight.clone(),
+        lambda reorder: _try_mkl_linear(attrgetter(_TABLE["mkl_linear"][0])(torch)),
+    ),
     "onednn_deconvolution": (
         "ops.mkldnn._convolution_transpose_pointwise.default",
         _plain_deconvolution,
@@ -403,6 +424,8 @@ if TYPE_CHECKING:
     onednn_convolution_add: Callable[..., torch.Tensor]
     onednn_packed: Callable[..., torch.Tensor]
     onednn_packed_linear: Callable[..., torch.Tensor]
+    mkl_linear: Callable[..., torch.Tensor]
+    mkl_packed_linear: Callable[..., torch.Tensor]
     onednn_deconvolution: Callable[..., torch.Tensor]
     onednn_packed_deconvolution: Callable[..., torch.Tensor]
     storage_uses: Callable[[int], int]

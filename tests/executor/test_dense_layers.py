@@ -61,3 +61,17 @@ def test_a_weight_written_before_backward_counts_and_an_error_names_the_node():
     said = r"FullyConnected 'fc1' made at .*test_dense_layers.py:\d+ .*fc1_weight"
     with pytest.raises(NodeError, match=said):
         bound.forward(is_train=True)
+
+
+def test_packs_of_mkl_follow_the_rows_and_the_weight():
+    rng = np.random.RandomState(0)
+    bound = layer(DATA, "fc", 1024).simple_bind(mx.cpu(), grad_req="null", data=(16, 256))
+    for rows in (16, 16, 16, 24, 24, 24, 16):
+        if bound.arg_dict["data"].shape[0] != rows:
+            bound = bound.reshape(allow_up_sizing=True, data=(rows, 256))
+        for array in bound.arg_arrays:
+            array[:] = rng.uniform(-1, 1, array.shape)
+        weight, bias = (bound.arg_dict[f"fc_{part}"].asnumpy() for part in ("weight", "bias"))
+        for _ in range(3):
+            found = bound.forward()[0].asnumpy()
+            np.testing.assert_allclose(found, bound.arg_dict["data"].asnumpy() @ weight.T + bias, 1e-4, 1e-4)

@@ -1,8 +1,8 @@
 """Run dense layers in a row, with relu between them, as one call on packed weights.
 
 For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
-kernel is the native extension's, or oneDNN's for large layers. Up to four rows need no packed weights. Results differ
-by rounding.
+kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results
+differ by rounding.
 
 Memory: a copy of the weights of every layer that predicts more than four rows twice or more, until they change.
 
@@ -141,11 +141,13 @@ class DenseLayers:
     ) -> Tensor:
         weights, biases = self._layers(parameters)
 
-        def make() -> _KeptWeights:
-            return _KeptWeights(map(_pack, kernels, weights))
+        def make(is_kept: bool = True) -> _KeptWeights:
+            rows = len(data) if is_kept else 0
+            return _KeptWeights(_pack(kernel, weight, rows) for kernel, weight in zip(kernels, weights))
 
-        found: _KeptWeights | None = packed("dense", weights, make, kernels)
-        packs: Any = found or make()
+        detail = kernels if "mkl" not in kernels else (len(data), *kernels)  # MKL packs for a number of rows
+        found: _KeptWeights | None = packed("dense", weights, make, detail)
+        packs: Any = found or make(is_kept=False)
         layers = list(zip(known.sizes, packs, biases, self.relus))
         if kernels.count("native") == len(kernels):
             if found:
@@ -195,14 +197,18 @@ def _run(kernel: str, data: Tensor, weight: Tensor, layer: DenseLayer) -> Tensor
         return dense(data, [layer])
     if kernel == "onednn":
         data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
+    elif kernel == "mkl" and pack is not None:
+        data = torch_private.mkl_linear(data, pack, weight, bias, len(data))
     else:
         data = linear(data, weight, bias)
     return data.relu_() if relu else data
 
 
-def _pack(kernel: str, weight: Tensor) -> Tensor | None:
+def _pack(kernel: str, weight: Tensor, rows: int) -> Tensor | None:
     if kernel == "native":
         return pack(weight)
+    if kernel == "mkl":  # packs in every call itself
+        return torch_private.mkl_packed_linear(weight, rows) if rows else None
     return torch_private.onednn_packed_linear(weight) if kernel == "onednn" else None
 
 

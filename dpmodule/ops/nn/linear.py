@@ -27,10 +27,12 @@ from ..tracing import is_tracing
 
 _MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
-_MAX_PACKED = 2**25
+_MAX_PACKED = 2**28
 """Maximum number of multiplications with a packed weight."""
 _MAX_CACHED = 2**18
 """Size of a packed weight that stays in the cache while many rows are multiplied with it."""
+_MANY_UNITS, _SHORT_DATA = 128, 2**16
+"""Units from which, or else size of data up to which, a packed product is the fastest: its tiles are full enough."""
 _MIN_UNITS = 16
 """Columns of the right matrix below which most of a tile is padding."""
 _MIN_FEATURES = 32
@@ -77,17 +79,32 @@ def use_kernel(rows: int, columns: int, depth: int) -> bool:
 
 
 def packed_kernel(rows: int, units: int, features: int) -> str:
-    """Return the fastest kernel for a layer whose weight may be packed: "native", "onednn", or "" for `linear`."""
-    weight = units * features
+    """Return the fastest kernel for a layer whose weight may be packed.
+
+    Returns:
+        "native", "onednn", "mkl", or "" for `linear`.
+    """
+    weight, size = units * features, rows * features
+    work = rows * weight
+    by_mkl = not onednn_is_faster() and has_packed_mkl()
+    if by_mkl and rows > 2 * FEW_ROWS and weight >= _MAX_CACHED and work <= _MAX_PACKED:
+        return "mkl"
     if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
         if rows <= FEW_ROWS:
             return "native"
-        is_wide = units >= _MIN_UNITS or rows * features <= _MIN_WORK
+        is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
         is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
         is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
-        if is_wide and is_deep and is_small and rows * weight <= _MAX_PACKED:
+        if is_wide and is_deep and is_small and work <= _MAX_PACKED:
             return "native"
-    return "onednn" if rows * weight >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
+    return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
+
+
+@cache
+def has_packed_mkl() -> bool:
+    """Return True if torch multiplies by MKL, with packed weights."""
+    found: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return found and torch_private.mkl_linear is not torch_private.plain_mkl_linear
 
 
 def is_float32_cpu(tensor: torch.Tensor) -> bool:

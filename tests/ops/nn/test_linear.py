@@ -158,16 +158,16 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     many = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     many |= {(1, 127, 512): False, (1, 20000, 127): False}
     many |= {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
-    packed = {
-        (3, 2, 5): "native",
-        (5, 10, 64): "native",
-        (8, 1024, 1024): "native",
-        (600, 8, 64): "",
-        (256, 1024, 10): "",
-    }
-    packed |= dict.fromkeys([(100, 1024, 1024), (9000, 64, 64)], "onednn" if HAS_ONEDNN else "")
+    packed = {(3, 2, 5): "native", (5, 10, 64): "native", (8, 1024, 1024): "native", (600, 8, 64): ""}
+    packed |= {(256, 1024, 10): ""}
+    packed |= dict.fromkeys([(9000, 64, 64), (2**14, 256, 255)], "onednn" if HAS_ONEDNN else "")
+    large = 16, 1024, 1024
+    packed |= {large: "onednn" if HAS_ONEDNN else "mkl" if module.has_packed_mkl() else ""}
     assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
     assert {sizes: module.packed_kernel(*sizes) for sizes in packed} == packed
+    monkeypatch.setenv("DPMODULE_ONEDNN", "0")
+    module.onednn_is_faster.cache_clear()
+    assert module.packed_kernel(*large) == ("mkl" if module.has_packed_mkl() else "")
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
