@@ -70,8 +70,7 @@ def use_kernel(rows: int, columns: int, depth: int) -> bool:
         return fits and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     work = rows * columns * depth
     return (
-        onednn_is_faster()  # MKL at its full speed is faster than packing the weight in every call
-        and _MIN_WORK <= work <= _MAX_WORK
+        _MIN_WORK <= work <= _MAX_WORK
         and rows >= _MIN_ROWS
         and (columns >= _MIN_UNITS or work <= 2**17)
         and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
