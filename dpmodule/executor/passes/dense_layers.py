@@ -147,6 +147,8 @@ class DenseLayers:
 
         detail = kernels if "mkl" not in kernels else (len(data), *kernels)  # MKL packs for a number of rows
         found: _KeptWeights | None = packed("dense", weights, make, detail)
+        if found is None and "mkl" in kernels:  # the first call gets the bits of the next ones
+            found = packed("dense", weights, make, detail)
         packs: Any = found or make(is_kept=False)
         layers = list(zip(known.sizes, packs, biases, self.relus))
         if kernels.count("native") == len(kernels):
