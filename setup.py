@@ -16,6 +16,7 @@ REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 UNITS = {
     "conv3x3": ("kernels/conv3x3.cpp",),
     "convolution": ("kernels/convolution.cpp",),
+    "depthwise": ("kernels/depthwise.cpp",),
     "image_layers": ("kernels/image_layers.cpp",),
     "lstm": ("kernels/lstm.cpp",),
     "norm": ("kernels/norm.cpp",),

@@ -102,7 +102,7 @@ def converts_layout(graph: Graph) -> bool:
 def _has_small_windows(graph: Graph) -> bool:
     """Return True if there is a convolution that a kernel may support."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
-    return any(node.a.kernel == (3, 3) for node in layers)
+    return any(node.a.kernel == (3, 3) or node.a.num_group > 1 for node in layers)
 
 
 def _has_sequences(graph: Graph) -> bool:

@@ -1,4 +1,4 @@
-"""Train 3x3 convolutions of few channels, with stride 1 or 2, with kernels of the native extension.
+"""Train depthwise and 3x3 convolutions of few channels with kernels of the native extension.
 
 They are faster than oneDNN's there, forward and backward, and read the weight without reordering. The graph determines
 which convolutions qualify; whether the kernels support the data, and are faster for its sizes, is checked when the step
@@ -8,29 +8,32 @@ Needs:
     storage: dense
     rank: data (N, C, H, W)
     type: float32 on the CPU for all operands; others run as convolutions
-    layout: data in channels_last, as convolutions leave it; with another layout the convolution runs unchanged
+    layout: data in channels_last, as convolutions leave it; with another layout 3x3 convolutions run unchanged
     gradients: any
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ...ops.nn.conv3x3 import can_convolve3x3, convolve3x3
-from ...ops.nn.layer_shapes import per_axis
+from ...ops.nn.depthwise import can_convolve_depthwise, convolve_depthwise
+from ...ops.nn.unfold import WindowGrid, window_grid
 from ..lowering import Lowered, Step
 
-_STEPS = ((1, 1), (2, 2))
+_GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
+"""Windows of the 3x3 convolutions."""
 
 
 class NativeConvolution:
-    """A 3x3 convolution, computed by the native extension where it is faster.
+    """A 2-D convolution, computed by the native extension where it is faster.
 
     Shape:
         data: (N, C, H, W).
-        weight: (F, C, 3, 3).
+        weight: (F, C / groups, kernel height, kernel width).
         bias: (F,).
         result: (N, F, H', W').
 
@@ -38,15 +41,18 @@ class NativeConvolution:
         plain: the convolution; takes data, weight and optionally bias.
     """
 
-    def __init__(self, plain: Callable[..., torch.Tensor], step: int) -> None:
-        self._plain, self._step = plain, step
+    def __init__(self, plain: Callable[..., torch.Tensor], a: Any) -> None:
+        self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the convolution of data (N, C, H, W) with a weight (filters, C, 3, 3)."""
-        if can_convolve3x3(x, weight, bias, self._step):
-            return convolve3x3(x, weight, bias, self._step)
+        """Return the convolution of data (N, C, H, W) with a weight (filters, C / groups, *kernel)."""
+        if self._is_depthwise:
+            if can_convolve_depthwise(x, weight, bias, self._grid):
+                return convolve_depthwise(x, weight, bias, self._grid)
+        elif can_convolve3x3(x, weight, bias, self._grid.stride[0]):
+            return convolve3x3(x, weight, bias, self._grid.stride[0])
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
 
@@ -55,12 +61,9 @@ def _fits(low: Lowered, step: Step) -> bool:
     return (
         op is not None
         and op.name == "Convolution"
-        and a.kernel == (3, 3)
-        and a.num_group == 1
+        and len(a.kernel) == 2
+        and (1 < a.num_group == a.num_filter or (a.num_group == 1 and window_grid(a) in _GRIDS))
         and a.layout in (None, "NCHW")
-        and per_axis(a.stride, 2, 1, "stride") in _STEPS
-        and per_axis(a.dilate, 2, 1, "dilate") == (1, 1)
-        and per_axis(a.pad, 2, 0, "pad") == (1, 1)
         and not (step.takes_env or step.covers)
     )
 
@@ -73,6 +76,5 @@ def native_convolutions(low: Lowered) -> int:
     """
     convolutions = [step for step in low.steps if _fits(low, step)]
     for step in convolutions:
-        _, a = low.operator(step)
-        step.function = NativeConvolution(step.function, max(a.stride, default=1))
+        step.function = NativeConvolution(step.function, low.operator(step)[1])
     return len(convolutions)

@@ -22,16 +22,12 @@ from typing import Any
 import torch
 
 from ...ops.nn.linear import linear
-from ...ops.nn.unfold import WindowGrid, unfold
+from ...ops.nn.unfold import unfold, window_grid
 from ..lowering import Lowered, Step
 from .channels_last import restride
 
 _MIN_WEIGHT = 2**16
 """Minimal number of elements of a weight; convolutions with smaller ones take little time."""
-
-
-def _pair(values: tuple[int, ...], default: int) -> tuple[int, int]:
-    return (values[0], values[1]) if values else (default, default)
 
 
 class UnfoldedConvolution:
@@ -49,7 +45,7 @@ class UnfoldedConvolution:
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:
         self._plain, self._restrides = plain, restrides
-        self._grid = WindowGrid(_pair(a.kernel, 1), _pair(a.stride, 1), _pair(a.pad, 0), _pair(a.dilate, 1))
+        self._grid = window_grid(a)
 
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, *kernel)."""

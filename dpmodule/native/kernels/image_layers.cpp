@@ -50,7 +50,7 @@ struct Pixels {
     template <int Width>
     DPMODULE_INLINE typename Vector<Width>::Floats bias(std::ptrdiff_t pixel, std::ptrdiff_t c) const {
         using V = Vector<Width>;
-        const typename V::Floats found = V::load(l.bias + c);
+        const typename V::Floats found = l.bias ? V::load(l.bias + c) : typename V::Floats{};
         return other ? found + V::load(other + pixel * l.other_gap + c) : found;
     }
 
@@ -175,6 +175,7 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
             if (l.x.kernel == 3 && l.x.stride == 2) done = whole_windows<Width, 3, 2>(first, count);
             if (l.x.kernel == 5 && l.x.stride == 1) done = whole_windows<Width, 5, 1>(first, count);
             if (l.x.kernel == 5 && l.x.stride == 2) done = whole_windows<Width, 5, 2>(first, count);
+            if (l.x.kernel == 7 && l.x.stride == 1) done = whole_windows<Width, 7, 1>(first, count);
             if (done) return done;
             all_channels<Width>(l.channels, Depthwise{first});
             return 1;

@@ -10,6 +10,7 @@
 
 #include "addresses.hpp"
 #include "conv3x3.hpp"
+#include "depthwise.hpp"
 #include "image_layers.hpp"
 #include "lstm.hpp"
 #include "norm.hpp"
@@ -178,6 +179,16 @@ auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result)
 auto fields(ImageWindows &w) {
     return std::tie(w.image, w.gaps, w.number, w.channels, w.sizes, w.counts, w.kernel, w.stride, w.pad, w.dilate,
                     w.rows);
+}
+
+auto fields(Axis &a) { return std::tie(a.size, a.result, a.kernel, a.stride, a.dilate, a.pad); }
+
+auto fields(DepthwiseSizes &s) { return std::tie(s.images, s.channels, s.y, s.x, s.threads); }
+
+auto fields(Depthwise &d) { return std::tie(d.size, d.data, d.weight, d.bias, d.result); }
+
+auto fields(DepthwiseGradients &d) {
+    return std::tie(d.size, d.data, d.weight, d.grad, d.for_data, d.for_weight);
 }
 
 #if defined(__x86_64__)
@@ -349,6 +360,8 @@ PyMethodDef functions[] = {
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
     method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand and apply ReLU."),
     method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
+    method("depthwise", call<depthwise>, "Convolve each channel with one filter."),
+    method("depthwise_gradients", call<depthwise_gradients>, "Compute the gradients of data and weight."),
     method("multiply", call<multiply>, "Multiply two matrices."),
     method("packed_size", packed_size_of,
            "packed_size(columns, depth)\n--\n\nReturn the number of elements that `pack` writes."),

@@ -106,7 +106,8 @@ def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, st
     )
 
 
-def _address(tensor: MaybeTensor) -> int:
+def address(tensor: MaybeTensor) -> int:
+    """Return the address of a tensor, 0 for None."""
     return 0 if tensor is None else tensor.data_ptr()
 
 
@@ -126,7 +127,7 @@ def _run_kernel(
     images, channels, height, width = x.shape
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     sizes = images, height, width, channels, shape[1], step, torch.get_num_threads(), spread
-    kernels().conv3x3(*sizes, *weight, x.data_ptr(), _address(bias), out.data_ptr())
+    kernels().conv3x3(*sizes, *weight, x.data_ptr(), address(bias), out.data_ptr())
     return out
 
 
@@ -152,7 +153,7 @@ def _for_weight(
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
     images, channels, height, width = x.shape
     sizes = images, height, width, channels, weight.shape[0], step, torch.get_num_threads()
-    arguments = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), _address(bias)
+    arguments = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), address(bias)
     kernels().conv3x3_gradients(*sizes, *arguments)
     return out, bias
 

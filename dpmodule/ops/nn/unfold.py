@@ -50,6 +50,16 @@ class WindowGrid:
         return height, width
 
 
+def window_grid(a: Any) -> WindowGrid:
+    """Return the windows of a 2-D convolution with the attributes `a`."""
+
+    def pair(name: str, default: int) -> Pair:
+        first, last = per_axis(getattr(a, name), 2, default, name)
+        return first, last
+
+    return WindowGrid(tuple(a.kernel), pair("stride", 1), pair("pad", 0), pair("dilate", 1))
+
+
 def unfold(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
     """Return all windows as rows.
 

@@ -41,6 +41,26 @@ def test_results_are_those_without(attrs, off, convolved):
     assert set(convolved) == {1, attrs.get("stride", (1,))[0]}
 
 
+@pytest.fixture
+def convolved_by_channel(monkeypatch):
+    """Note the windows of the depthwise convolutions that the kernels run."""
+    grids, module = [], importlib.import_module("dpmodule.executor.passes.native_convolutions")
+    convolve = module.convolve_depthwise
+    monkeypatch.setattr(module, "convolve_depthwise", lambda *args: grids.append(args[3]) or convolve(*args))
+    return grids
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "attrs", [{}, {"stride": (2, 2), "kernel": (5, 3), "no_bias": True}], ids=["3x3", "5x3"]
+)
+@pytest.mark.parametrize("off", [(), ("channels_last",)])
+def test_depthwise_results_are_those_without(attrs, off, convolved_by_channel):
+    counts = same_with_and_without(net(num_group=16, **attrs), SHAPE, NAME, *off, rtol=1e-4, grad_req="add")
+    assert counts[NAME] == 2
+    assert {grid.kernel for grid in convolved_by_channel} == {attrs.get("kernel", (3, 3))}
+
+
 def test_other_windows_are_left_alone():
     others = [("num_group", 2), ("dilate", (2, 2)), ("pad", (0, 0)), ("stride", (1, 2)), ("stride", (3, 3))]
     for each in [*others, ("kernel", (1, 1))]:
