@@ -187,9 +187,7 @@ auto fields(DepthwiseSizes &s) { return std::tie(s.images, s.channels, s.y, s.x,
 
 auto fields(Depthwise &d) { return std::tie(d.size, d.data, d.weight, d.bias, d.result); }
 
-auto fields(DepthwiseGradients &d) {
-    return std::tie(d.size, d.data, d.weight, d.grad, d.for_data, d.for_weight);
-}
+auto fields(DepthwiseGradients &d) { return std::tie(d.size, d.data, d.weight, d.grad, d.for_data, d.for_weight); }
 
 #if defined(__x86_64__)
 auto fields(Conv3x3Sizes &s) { return std::tie(s.images, s.height, s.width, s.channels, s.filters, s.step, s.threads); }
