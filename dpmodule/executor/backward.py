@@ -287,7 +287,7 @@ def _loss_gradient(
 
 def _writable(target: NDArray) -> torch.Tensor:
     """Return the tensor of a gradient array, with memory again if it was freed."""
-    if not target.raw.is_contiguous():
+    if not (target.pinned or target.raw.is_contiguous()):
         target.raw = allocate(target.shape, target.context, dtype_name(target.dtype)).raw
     return target.raw
 
