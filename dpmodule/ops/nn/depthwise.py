@@ -21,7 +21,7 @@ _WINDOWS = (3, 5, 7)
 """Columns of a window for which there is a kernel."""
 _MAX_NUMBERS = 2**19
 """Elements of data up to which the gradients are faster for windows of three columns with stride 1."""
-_MAX_RESULT = 2**18
+_MAX_RESULT = 2**17
 """Elements of data up to which the result is faster."""
 
 
