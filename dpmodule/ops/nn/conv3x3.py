@@ -23,10 +23,12 @@ _TILE = 8
 """Minimum number of columns of a tile of the result, for which all kernels are the fastest."""
 _MAX_NUMBERS = 2**16
 """Size of an image up to which it fits the L2 cache."""
-_MAX_FILTERS = 128
+_MAX_FILTERS = 96
 """Channels and filters up to which the kernels are faster with wide vectors."""
 _MAX_NARROW, _MAX_NARROW_WIDE = 64, 32
 """The same limits with narrow vectors, and with more columns than `_TILE`."""
+_MIN_POSITIONS = 256
+"""Window positions below which torch prepares less than the kernels."""
 _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
@@ -86,7 +88,7 @@ def _sizes(x: torch.Tensor, filters: int, step: int) -> _Conv3x3Sizes:
 def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> bool:
     """Return True if `convolve3x3` supports these arguments, and is faster than torch in part.
 
-    If there are fewer window positions than filters, a matrix product is the fastest.
+    The gradient of the weight alone is not worth a function of our own.
 
     Args:
         x: as for `convolve3x3`, like the others.
@@ -97,12 +99,12 @@ def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, st
     tensors = (x, weight) if bias is None else (x, weight, bias)
     return (
         sizes.images >= torch.get_num_threads()
-        and sizes.images * sizes.height * sizes.width > sizes.filters
+        and sizes.images * sizes.height * sizes.width >= _MIN_POSITIONS
         and weight.shape == (sizes.filters, sizes.channels, 3, 3)
         and (bias is None or (bias.shape == (sizes.filters,) and bias.is_contiguous()))
         and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
         and x.is_contiguous(memory_format=torch.channels_last)
-        and (_use_result_kernel(sizes, sizes.filters) or _use_weight_kernel(sizes))
+        and _use_result_kernel(sizes, sizes.filters)
     )
 
 
@@ -133,8 +135,6 @@ def _run_kernel(
 
 def _result(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:
     sizes = _sizes(x, weight.shape[0], step)
-    if not _use_result_kernel(sizes, sizes.filters):
-        return torch.conv2d(x, weight, bias, step, 1)
     shape = sizes.images, sizes.filters, sizes.height, sizes.width
     return _run_kernel(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
 

@@ -8,7 +8,7 @@ from helpers.switched import fired, same_with_and_without
 
 S = mx.sym
 NAME = "native_convolutions"
-SHAPE = {"data": (2, 3, 8, 16)}
+SHAPE = {"data": (2, 3, 16, 32)}
 LANES = getattr(native.core, "conv3x3_lanes", lambda: 0)()
 needs_kernels = pytest.mark.skipif(LANES == 0, reason="there are no kernels")
 
