@@ -4,7 +4,8 @@ For prediction only. torch packs the weight in every call, and the overhead of i
 kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results
 differ by rounding.
 
-Memory: a copy of the weights of every layer that predicts more than four rows twice or more, until they change.
+Memory: a copy of the weights of every layer that predicts more than four rows twice or more (with MKL once), until
+they change.
 
 Needs:
     storage: dense

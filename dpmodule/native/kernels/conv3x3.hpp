@@ -40,7 +40,7 @@ struct Conv3x3Gradients {
     float *bias;           // (filters): written; or null
 };
 
-// Both return false if there is no memory for the packed weight.
+// Both return false if the memory for the packed weight cannot be allocated.
 bool conv3x3(const Conv3x3 &run);
 bool conv3x3_gradients(const Conv3x3Gradients &run);
 

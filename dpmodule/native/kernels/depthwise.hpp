@@ -32,7 +32,7 @@ struct DepthwiseGradients {
     float *for_weight;  // written
 };
 
-// Both return false if there is no memory for the packed weight.
+// Both return false if the memory for the packed weight cannot be allocated.
 bool depthwise(const Depthwise &run);
 bool depthwise_gradients(const DepthwiseGradients &run);
 
