@@ -20,6 +20,7 @@ from .._files import likely_kind
 from ..base import DTypeError, FileFormatError, MXNetError, OutOfMemoryError, dtype_from_code
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
+from ..ops.write_tracking import mark_owned
 
 Make = Callable[[torch.Tensor, list[torch.Tensor], tuple[int, ...]], Any]
 """Creates an array from the elements of a record, its index arrays (one or two if it is sparse) and the shape; raises
@@ -237,7 +238,7 @@ def _read_data(reader: _FileReader, name: str, shape: tuple[int, ...]) -> torch.
         bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
         reader.fill(bits.numpy(), "the data")
     # a bool tensor must not contain bytes other than 0 and 1
-    return tensor.ne(0) if name == "bool" else tensor
+    return tensor.ne(0) if name == "bool" else mark_owned(tensor)
 
 
 def _read_sparse(reader: _FileReader, storage: int) -> Any:

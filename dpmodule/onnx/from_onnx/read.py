@@ -11,6 +11,7 @@ import torch
 
 from ..._files import likely_kind, regular_file
 from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
+from ...ops.write_tracking import mark_owned
 
 _LIMIT = 2**31 - 1
 """Maximal size of a message in bytes; larger arrays are stored in external files."""
@@ -173,4 +174,4 @@ def _as_tensor(values: np.ndarray[Any, Any], code: int) -> torch.Tensor:
     if code not in _PLAIN:
         values = values.astype(np.float32 if name == "float32" else name)
     wanted = np.dtype(name)
-    return torch.from_numpy(np.array(values, dtype=wanted, order="C"))
+    return mark_owned(torch.from_numpy(np.array(values, dtype=wanted, order="C")))

@@ -19,7 +19,7 @@ from ..spec import NEVER, ROWS, Attr, Onnx, arg
 from ..tracing import is_tracing
 from .pointwise import Elementwise, keep_type, relu, round_half_away, to_integer, with_gradient
 
-_LARGE = 2**14
+_LARGE = 2**10
 """Elements from which two operations cost less than a slow gradient."""
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...context import cpu
 from ...ndarray import NDArray
-from ...ndarray.creation import from_torch
 from ..symbol import Symbol, Variable, call
 from ..torch_node import torch_module
 from .value import (
@@ -131,7 +131,7 @@ class SymbolBuilder:
             wd_mult=multiplier,
             dtype=None if kept == "float32" else kept,
         )
-        self.params[name] = from_torch(tensor.detach().cpu().clone().reshape(shape).contiguous())
+        self.params[name] = NDArray(tensor.detach().cpu().clone().reshape(shape).contiguous(), cpu())
         self._taken.add(name)
         whole = dtype is not torch.bool and not dtype.is_floating_point
         symbol = self.op("Cast", variable, dtype=type_name(dtype)) if whole else variable

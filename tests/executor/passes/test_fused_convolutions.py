@@ -409,6 +409,30 @@ def test_memory_of_others_is_never_packed_and_that_of_users_arrays_is():
     assert packed_weights.packed_bytes() > 0
 
 
+def _opened(way, net, args, path):
+    if way == "from_torch":
+        module = torch.nn.Sequential(*(torch.nn.Conv2d(3, 3, 3, padding=1) for _ in range(2))).eval()
+        return mx.sym.from_torch(module, torch.zeros(SHAPE))[:2]
+    if way == "onnx":
+        mx.onnx.export_model(net, args, [SHAPE], np.float32, f"{path}/net.onnx")
+        return mx.onnx.import_model(f"{path}/net.onnx")[:2]
+    mx.model.save_checkpoint(f"{path}/net", 1, net, args, {})
+    return mx.model.load_checkpoint(f"{path}/net", 1)[:2]
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "onnx", "from_torch"])
+def test_parameters_of_files_and_imported_networks_are_packed(way, tmp_path):
+    net = conv(conv(size=3, name="c"), size=3, name="d")
+    args = {name: array for name, array in bind(net).arg_dict.items() if name != "data"}
+    opened, args = _opened(way, net, args, tmp_path)
+    (data,) = set(opened.list_arguments()) - set(args)
+    bound = opened.bind(mx.cpu(), {**args, data: mx.nd.ones(SHAPE)})
+    before = [answer(bound)[0] for _ in range(3)][-1]
+    assert packed_weights.packed_bytes() > 0
+    next(array for name, array in args.items() if name.endswith("weight"))[:] = 0
+    assert np.abs(answer(bound)[0] - before).max() > 1e-3
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_modules_between_updates(shared):
     """A shared module's memory may be written by another process, so it is never packed."""
