@@ -359,7 +359,9 @@ struct Step {
             share_convolution(pixels, threads);
             return;
         }
-        const std::ptrdiff_t work = pixels * c.channels * c.y.kernel * c.x.kernel;
+        const bool by_row = c.kind == LayerKind::MaxRows || c.kind == LayerKind::MeanRows;
+        const std::ptrdiff_t work =
+            by_row ? c.images * c.y.size * c.x.size : pixels * c.channels * c.y.kernel * c.x.kernel;
         threads = std::clamp<std::ptrdiff_t>(work / kMinWork, 1, threads);
         for (std::ptrdiff_t i = 0; i < threads; ++i)
             shares.push_back({parts, nullptr, pixels * i / threads, pixels * (i + 1) / threads, 0, c.filters, nullptr,

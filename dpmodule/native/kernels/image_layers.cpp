@@ -22,20 +22,10 @@ DPMODULE_INLINE Range inside(const Axis &axis, std::ptrdiff_t index) {
     return {before, std::min(axis.kernel, end > 0 ? (end - 1) / axis.dilate + 1 : 0)};
 }
 
-// Calls `work.at<Width>(c)` for vectors with all channels. The last vector may overlap the one before.
-template <int Width, class Work>
-DPMODULE_INLINE void all_channels(std::ptrdiff_t channels, const Work &work) {
-    if (channels >= Width) {
-        for (std::ptrdiff_t c = 0; c < channels; c += Width) work.template at<Width>(std::min(c, channels - Width));
-    } else if constexpr (Width > 1) {
-        all_channels<(Width > 4 ? 4 : 1)>(channels, work);
-    }
-}
-
 // The windows of some consecutive pixels of a row.
 struct Pixels {
     const ImageLayer &l;
-    std::ptrdiff_t x;
+    std::ptrdiff_t y, x;
     Range rows, columns;
     const float *begin;          // first window; may be outside of the image
     std::ptrdiff_t pitch, step;  // elements from one row or column of a window to the next
@@ -101,38 +91,58 @@ struct Depthwise : Pixels {
     }
 };
 
-struct MaxPool : Pixels {
-    template <int Width>
-    DPMODULE_INLINE void at(std::ptrdiff_t c) const {
-        using V = Vector<Width>;
-        using Ints = typename V::Ints;
-        typename V::Floats best = typename V::Floats{} - std::numeric_limits<float>::infinity();
-        // compares bits, of which only NaN exceeds infinity, since gcc does not vectorize x != x
-        Ints magnitude{};
-        for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i) {
-            for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j) {
-                const typename V::Floats now = V::load(data(i, j, c));
-                const Ints bits = reinterpret_cast<Ints>(now) & 0x7fffffff;
-                best = now > best ? now : best;
-                magnitude = bits > magnitude ? bits : magnitude;
-            }
-        }
-        put<Width>(0, c, magnitude > 0x7f800000 ? reinterpret_cast<typename V::Floats>(magnitude) : best);
+// The maximum of numbers, which is NaN if one of them is.
+template <int Width>
+struct Largest {
+    using V = Vector<Width>;
+    using Ints = typename V::Ints;
+    typename V::Floats best = typename V::Floats{} + kBegin;
+    // compares bits, of which only NaN exceeds infinity, since gcc does not vectorize x != x
+    Ints magnitude{};
+
+    static constexpr float kBegin = -std::numeric_limits<float>::infinity();
+
+    DPMODULE_INLINE void add(const typename V::Floats &now) {
+        const Ints bits = reinterpret_cast<Ints>(now) & 0x7fffffff;
+        best = now > best ? now : best;
+        magnitude = bits > magnitude ? bits : magnitude;
+    }
+
+    DPMODULE_INLINE typename V::Floats value() const {
+        return magnitude > 0x7f800000 ? reinterpret_cast<typename V::Floats>(magnitude) : best;
     }
 };
 
-struct MeanPool : Pixels {
+template <int Width>
+struct Total {
+    typename Vector<Width>::Floats sum{};
+
+    static constexpr float kBegin = 0;
+
+    DPMODULE_INLINE void add(const typename Vector<Width>::Floats &now) { sum += now; }
+    DPMODULE_INLINE typename Vector<Width>::Floats value() const { return sum; }
+};
+
+// The number of positions of a window that an average counts.
+DPMODULE_INLINE std::ptrdiff_t counted(const ImageLayer &l, const Axis &axis, std::ptrdiff_t index) {
+    const std::ptrdiff_t begin = index * axis.stride - axis.pad;
+    if (l.block) return std::min(axis.kernel, axis.size + axis.pad - begin);
+    return std::min(begin + axis.kernel, axis.size) - std::max<std::ptrdiff_t>(begin, 0);
+}
+
+template <template <int> class Fold>
+struct Pool : Pixels {
+    float divisor;
+
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
-        using V = Vector<Width>;
-        typename V::Floats sum{};
+        Fold<Width> all;
         for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i) {
-            typename V::Floats part{};
-            for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j) part += V::load(data(i, j, c));
-            sum += part;
+            Fold<Width> row;
+            for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j) row.add(Vector<Width>::load(data(i, j, c)));
+            all.add(row.value());
         }
-        const std::ptrdiff_t found = (rows.end - rows.begin) * (columns.end - columns.begin);
-        put<Width>(0, c, sum / static_cast<float>(l.block ? l.y.kernel * l.x.kernel : found));
+        put<Width>(0, c, l.kind == LayerKind::MeanPool ? all.value() / divisor : all.value());
     }
 };
 
@@ -157,10 +167,10 @@ DPMODULE_INLINE std::ptrdiff_t whole_windows(const Pixels &first, std::ptrdiff_t
     if (l.x.dilate != 1 || x * Stride < l.x.pad || x >= end) return 0;
     count = std::min(count, end - x);
     if (count < 4) {
-        all_channels<Width>(l.channels, WholeWindows<Kernel, Stride, 1>{first});
+        all_vectors<Width>(l.channels, WholeWindows<Kernel, Stride, 1>{first});
         return 1;
     }
-    all_channels<Width>(l.channels, WholeWindows<Kernel, Stride, 4>{first});
+    all_vectors<Width>(l.channels, WholeWindows<Kernel, Stride, 4>{first});
     return 4;
 }
 
@@ -177,19 +187,105 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
             if (l.x.kernel == 5 && l.x.stride == 2) done = whole_windows<Width, 5, 2>(first, count);
             if (l.x.kernel == 7 && l.x.stride == 1) done = whole_windows<Width, 7, 1>(first, count);
             if (done) return done;
-            all_channels<Width>(l.channels, Depthwise{first});
+            all_vectors<Width>(l.channels, Depthwise{first});
             return 1;
-        case LayerKind::MaxPool: all_channels<Width>(l.channels, MaxPool{first}); return 1;
-        case LayerKind::MeanPool: all_channels<Width>(l.channels, MeanPool{first}); return 1;
+        case LayerKind::MaxPool: all_vectors<Width>(l.channels, Pool<Largest>{first, 1}); return 1;
+        case LayerKind::MeanPool: {
+            const std::ptrdiff_t divisor = counted(l, l.y, first.y) * counted(l, l.x, first.x);
+            all_vectors<Width>(l.channels, Pool<Total>{first, static_cast<float>(divisor)});
+            return 1;
+        }
         default: break;
     }
-    all_channels<Width>(l.channels, Elementwise{first});
+    all_vectors<Width>(l.channels, Elementwise{first});
     return 1;
+}
+
+// The windows of rows of one channel, in the usual order: first over the rows of each window, for all columns, then over
+// its columns.
+
+template <template <int> class Fold>
+struct FoldRows {
+    const float *data;
+    std::ptrdiff_t rows, pitch;
+    float *to;
+
+    template <int Width>
+    DPMODULE_INLINE void at(std::ptrdiff_t column) const {
+        Fold<Width> all;
+        for (std::ptrdiff_t i = 0; i < rows; ++i) all.add(Vector<Width>::load(data + i * pitch + column));
+        Vector<Width>::store(to + column, all.value());
+    }
+};
+
+template <template <int> class Fold>
+struct FoldColumns {
+    const float *line;  // position p is at p % stride * gap + p / stride
+    std::ptrdiff_t kernel, stride, gap;
+    const float *counts;  // the divisors, or null
+    float rows;           // their factor
+    float *result;
+
+    template <int Width>
+    DPMODULE_INLINE void at(std::ptrdiff_t x) const {
+        using V = Vector<Width>;
+        Fold<Width> all;
+        for (std::ptrdiff_t first = 0; first < std::min(stride, kernel); ++first) {
+            const float *from = line + first * gap + x;
+            for (std::ptrdiff_t j = first; j < kernel; j += stride) all.add(V::load(from++));
+        }
+        V::store(result + x, counts ? all.value() / (V::load(counts + x) * rows) : all.value());
+    }
+};
+
+// Writes position p of a line to p % stride * gap + p / stride, for the first `count` of p / stride; reads and writes up
+// to seven more.
+DPMODULE_INLINE void spread(const float *line, std::ptrdiff_t count, std::ptrdiff_t stride, std::ptrdiff_t phases,
+                            std::ptrdiff_t gap, float *to) {
+    if (stride == 2) {
+        for (std::ptrdiff_t i = 0; i < count; i += 4) {
+            Four parts[2];
+            std::memcpy(parts, line + 2 * i, sizeof parts);
+            const Four even = DPMODULE_MIX(parts[0], parts[1], 0, 2, 4, 6);
+            const Four odd = DPMODULE_MIX(parts[0], parts[1], 1, 3, 5, 7);
+            std::memcpy(to + i, &even, sizeof even);
+            std::memcpy(to + gap + i, &odd, sizeof odd);
+        }
+        return;
+    }
+    for (std::ptrdiff_t phase = 0; phase < phases; ++phase) {
+        for (std::ptrdiff_t i = 0; i < count; ++i) to[phase * gap + i] = line[i * stride + phase];
+    }
+}
+
+template <int Width, template <int> class Fold>
+DPMODULE_INLINE void pool_rows(const ImageLayer &l, std::ptrdiff_t begin, std::ptrdiff_t end) {
+    float line[kMaxLine], parts[kMaxLine], counts[kMaxLine];
+    const bool divides = l.kind == LayerKind::MeanRows;
+    const std::ptrdiff_t phases = std::min(l.x.stride, l.x.kernel);
+    const std::ptrdiff_t positions = l.x.result - 1 + (l.x.kernel - 1) / l.x.stride + 1, gap = positions + 8;
+    std::fill(line, line + std::max(positions * l.x.stride, l.x.pad + l.x.size) + 16, Fold<1>::kBegin);
+    for (std::ptrdiff_t x = 0; divides && x < l.x.result; ++x) counts[x] = static_cast<float>(counted(l, l.x, x));
+    while (begin < end) {
+        const std::ptrdiff_t row = begin / l.x.result, plane = row / l.y.result, y = row % l.y.result;
+        const std::ptrdiff_t x = begin % l.x.result, count = std::min(l.x.result - x, end - begin);
+        const Range rows = inside(l.y, y);
+        const float *data = l.data + (plane * l.y.size + y * l.y.stride - l.y.pad + rows.begin) * l.x.size;
+        all_vectors<Width>(l.x.size, FoldRows<Fold>{data, rows.end - rows.begin, l.x.size, line + l.x.pad});
+        if (l.x.stride > 1) spread(line, positions, l.x.stride, phases, gap, parts);
+        const float *from = l.x.stride > 1 ? parts : line;
+        const float divisor = static_cast<float>(counted(l, l.y, y));
+        all_vectors<Width>(count, FoldColumns<Fold>{from + x, l.x.kernel, l.x.stride, gap,
+                                                    divides ? counts + x : nullptr, divisor, l.result + begin});
+        begin += count;
+    }
 }
 
 struct Rows {
     template <int Width>
     DPMODULE_INLINE static void run(const ImageLayer &l, std::ptrdiff_t begin, std::ptrdiff_t end) {
+        if (l.kind == LayerKind::MaxRows) return pool_rows<Width, Largest>(l, begin, end);
+        if (l.kind == LayerKind::MeanRows) return pool_rows<Width, Total>(l, begin, end);
         while (begin < end) {
             const std::ptrdiff_t row = begin / l.x.result, image = row / l.y.result, y = row % l.y.result;
             std::ptrdiff_t x = begin % l.x.result;
@@ -202,6 +298,7 @@ struct Rows {
             while (x < stop) {
                 const float *window = line + (x * l.x.stride - l.x.pad) * l.data_gap;
                 const Pixels first{l,
+                                   y,
                                    x,
                                    inside(l.y, y),
                                    inside(l.x, x),

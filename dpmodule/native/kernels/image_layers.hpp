@@ -16,6 +16,8 @@ enum class LayerKind : std::ptrdiff_t {
     Depthwise,  // a convolution of each channel with one filter; both may add `other`
     MaxPool,    // NaN propagates
     MeanPool,   // divides by the window with its padding if `block` is 1, else by the elements in the image
+    MaxRows,    // poolings in the usual order: the images have one channel; from one pixel to the next is one element
+    MeanRows,
     Sum,        // data + other
     Scale,      // data * other, which has one pixel for each image
     Affine,     // data * weight + bias
@@ -33,6 +35,9 @@ enum class LayerFunction : std::ptrdiff_t {
     Leaky,        // with the slope `low`
     HardSigmoid,  // low * x + high, to 0 and 1
 };
+
+// Most elements of the line of memory that `MaxRows` and `MeanRows` use: a row with its padding, and 32 more.
+constexpr std::ptrdiff_t kMaxLine = 2048;
 
 struct ImageLayer {
     LayerKind kind;

@@ -68,21 +68,6 @@ struct Tile {
     }
 };
 
-typedef float Four __attribute__((vector_size(16)));
-
-#if defined(__clang__)
-#define DPMODULE_MIX(first, second, ...) __builtin_shufflevector(first, second, __VA_ARGS__)
-#else
-typedef int Places __attribute__((vector_size(16)));
-#define DPMODULE_MIX(first, second, ...) __builtin_shuffle(first, second, Places{__VA_ARGS__})
-#endif
-
-DPMODULE_INLINE Four four(const float *from) {
-    Four found;
-    std::memcpy(&found, from, sizeof found);
-    return found;
-}
-
 // Transposes a 4 x 4 tile.
 DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to, std::ptrdiff_t width) {
     const Four a = four(from), b = four(from + gap), c = four(from + 2 * gap), d = four(from + 3 * gap);

@@ -174,7 +174,7 @@ auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.
 
 auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.weight, l.bias, l.rectified); }
 
-auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result); }
+auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result, s.is_log); }
 
 auto fields(ImageWindows &w) {
     return std::tie(w.image, w.gaps, w.number, w.channels, w.sizes, w.counts, w.kernel, w.stride, w.pad, w.dilate,
@@ -369,7 +369,7 @@ PyMethodDef functions[] = {
            "dense(samples, rows, data, sample_gap, row_gap, result, threads, units, features, weight, bias, rectified, "
            "...)\n--\n\n"
            "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
-    method("softmax", call<softmax>, "Apply softmax to short rows."),
+    method("softmax", call<softmax>, "Apply softmax to short rows, or log-softmax."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
     method("fold", call<fold>, "Add the windows in rows to the images."),
     method("update_rows", vector::update_rows_of,

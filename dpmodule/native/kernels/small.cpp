@@ -1,6 +1,7 @@
 #include "small.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <new>
@@ -89,7 +90,8 @@ namespace {
 
 // Missing rows are padded with zeros.
 template <int Width>
-DPMODULE_INLINE void some_rows(const float *scores, float *result, std::ptrdiff_t rows, std::ptrdiff_t classes) {
+DPMODULE_INLINE void some_rows(const float *scores, float *result, std::ptrdiff_t rows, std::ptrdiff_t classes,
+                               bool is_log) {
     using V = Vector<Width>;
     using Floats = typename V::Floats;
     float turned[kMaxClasses][Width] = {};
@@ -106,9 +108,13 @@ DPMODULE_INLINE void some_rows(const float *scores, float *result, std::ptrdiff_
         const typename V::Exponent e = V::exponent(V::between(below, -87.0f, 0.0f));
         const Floats power = below < -87.0f ? Floats{} : e.part * e.scale + e.scale;  // NaN propagates
         sum += power;
-        V::store(turned[k], power, Width);
+        V::store(turned[k], is_log ? below : power);
     }
-    for (std::ptrdiff_t k = 0; k < classes; ++k) V::store(turned[k], V::load(turned[k]) / sum, Width);
+    for (std::ptrdiff_t i = 0; is_log && i < Width; ++i) sum[i] = std::log(sum[i]);
+    for (std::ptrdiff_t k = 0; k < classes; ++k) {
+        const Floats now = V::load(turned[k]);
+        V::store(turned[k], is_log ? now - sum : now / sum);
+    }
     for (std::ptrdiff_t row = 0; row < rows; ++row) {
         for (std::ptrdiff_t k = 0; k < classes; ++k) result[row * classes + k] = turned[k][row];
     }
@@ -119,7 +125,7 @@ struct AllRows {
     DPMODULE_INLINE static void run(const Softmax &run) {
         for (std::ptrdiff_t row = 0; row < run.rows; row += Width) {
             const std::ptrdiff_t at = row * run.classes, rows = std::min<std::ptrdiff_t>(Width, run.rows - row);
-            some_rows<Width>(run.scores + at, run.result + at, rows, run.classes);
+            some_rows<Width>(run.scores + at, run.result + at, rows, run.classes, run.is_log);
         }
     }
 };

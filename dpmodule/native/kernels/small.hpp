@@ -25,8 +25,6 @@ struct FewRows {
 
 void multiply_few_rows(const FewRows &run);
 
-// Maximum of each window of images, without the indices that a gradient needs.
-
 // Softmax of rows shorter than a vector, which libraries compute element by element.
 
 // Maximal number of elements of a vector.
@@ -36,6 +34,7 @@ struct Softmax {
     std::ptrdiff_t rows, classes;  // classes from 1 to kMaxClasses
     const float *scores;           // (rows, classes)
     float *result;                 // (rows, classes): written
+    bool is_log;                   // write the logarithms
 };
 
 // A row becomes NaN if a score is NaN or plus infinity, or if all are minus infinity.

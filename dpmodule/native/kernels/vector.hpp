@@ -83,6 +83,32 @@ struct Vector {
     }
 };
 
+// Four numbers, and a vector of chosen ones among two of them.
+typedef float Four __attribute__((vector_size(16)));
+
+#if defined(__clang__)
+#define DPMODULE_MIX(first, second, ...) __builtin_shufflevector(first, second, __VA_ARGS__)
+#else
+typedef int Places __attribute__((vector_size(16)));
+#define DPMODULE_MIX(first, second, ...) __builtin_shuffle(first, second, Places{__VA_ARGS__})
+#endif
+
+DPMODULE_INLINE Four four(const float *from) {
+    Four found;
+    std::memcpy(&found, from, sizeof found);
+    return found;
+}
+
+// Calls `work.at<Width>(i)` for vectors with all of `count` numbers. The last vector may overlap the one before.
+template <int Width, class Work>
+DPMODULE_INLINE void all_vectors(std::ptrdiff_t count, const Work &work) {
+    if (count >= Width) {
+        for (std::ptrdiff_t i = 0; i < count; i += Width) work.template at<Width>(i < count - Width ? i : count - Width);
+    } else if constexpr (Width > 1) {
+        all_vectors<(Width > 4 ? Width / 2 : 1)>(count, work);
+    }
+}
+
 template <class Kernel, class... Given>
 auto run_plain(const Given &...given) {
     return Kernel::template run<4>(given...);

@@ -25,7 +25,7 @@ Axes = Sequence[tuple[int, int, int, int, int, int]]
 Function = tuple[str, float, float]
 """Name of a function in `_FUNCTIONS`, and its two parameters."""
 
-_KINDS = ("convolution", "depthwise", "max", "mean", "sum", "scale", "affine", "copy")
+_KINDS = ("convolution", "depthwise", "max", "mean", "max_rows", "mean_rows", "sum", "scale", "affine", "copy")
 _FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
 _ROW = Struct("=18q2d8q")
 

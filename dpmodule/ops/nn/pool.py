@@ -68,8 +68,10 @@ def _max_pool2d(
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()
-    if not recorded and pairs[2] == (1, 1) and use_native_max_pool(data):
-        return native_max_pool(data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
+    if pairs[2] == (1, 1) and _fits_native(data):
+        result = _native_pool("max", data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
+        if result is not None:
+            return result
     if data.shape[1] == 1 or not data.is_contiguous():
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     if recorded:
@@ -237,6 +239,11 @@ def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
     if len(window.kernel) == 3 and any(k > x for k, x in zip(window.kernel, window.spatial, strict=True)):
         pool = None  # torch requires unpadded data at least as long as the window
     if pool is not None and window.supported_by_torch():
+        if len(window.kernel) == 2 and _fits_native(data):
+            options = window.kernel, window.stride, window.pad, any(window.extra), with_padding
+            result = _native_pool("mean", data, *options)
+            if result is not None:
+                return result
         return pool(data, window.kernel, window.stride, window.pad, any(window.extra), with_padding)
     return _sum(window, data) / window.counts(with_padding, data)
 
@@ -311,49 +318,68 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     return through_first(call, 1) if channels_last(a.layout) else call
 
 
-# Max pooling of images by the native extension, without gradient.
+# Pooling of images by the native extension, without gradient.
 #
-# torch always records the indices of the maxima, and takes three to five times as long.
+# torch's averages take ten times as long, and its maxima three to five times, since it always records their indices.
 
 Pair = tuple[int, ...]
 
 _MIN_CHANNELS = 8
-"""Channels below which vectors are too empty."""
+"""Channels below which vectors of data in channels_last are too empty."""
+_MIN_NUMBERS = 2**13
+"""Numbers of the images below which torch's overhead is smaller."""
+_MIN_COLUMNS = 4
+"""Windows in a row below which vectors of data in the usual layout are too empty."""
+_MAX_LINE = 2048
+"""Most numbers in the kernel's line of memory."""
 
 
-def use_native_max_pool(data: torch.Tensor) -> bool:
-    """Return True if the kernel exists and is the fastest for these images, without gradient."""
+def _fits_native(data: torch.Tensor) -> bool:
+    """Return True if the kernel exists for these images, and they are large enough."""
     return (
         not is_tracing()
-        and data.shape[1] >= _MIN_CHANNELS
-        and data.numel() > 0
         and is_float32_cpu(data)
+        and data.dim() == 4
+        and data.numel() >= _MIN_NUMBERS
+        and not (data.requires_grad and torch.is_grad_enabled())
         and hasattr(kernels(), "run_layers")
         and not torch_private.is_batched(data)
     )
 
 
-def native_max_pool(data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bool) -> torch.Tensor:
-    """Return the maximum of each window, propagating NaN.
+def _native_pool(
+    kind: str, data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bool, with_padding: bool = False
+) -> torch.Tensor | None:
+    """Return the maximum, propagating NaN, or the average of each window; None where torch's kernel is as fast.
 
     Shape:
         data: (N, C, H, W), float32 on the CPU, any strides.
-        returns: (N, C, H', W'), in channels_last.
+        returns: (N, C, H', W'), in the layout of the data.
 
     Args:
-        pad: padding, ignored by the maximum; at most half of the kernel.
+        kind: "max" or "mean".
+        pad: at most half of the kernel.
         full: allow a partial window at the end, if it starts inside the image or the padding before it.
+        with_padding: averages count the padding.
     """
-    data = data.contiguous(memory_format=torch.channels_last)
     images, channels, *sizes = data.shape
     axes = []
     for x, k, step, p in zip(sizes, kernel, stride, pad, strict=True):
         count = window_size(x, k, step, p, full)
         axes.append((x, count - (full and (count - 1) * step >= x + p), k, step, 1, p))
-    shape = images, channels, axes[0][1], axes[1][1]
-    result = torch.empty(shape, memory_format=torch.channels_last)
-    gaps = channels, 0, channels
-    row = layer_row("max", (images, channels, channels), axes, 0, NO_FUNCTION, gaps, (1, 0, 0, 0, 2))
+    rows, columns = axes[0][1], axes[1][1]
+    counts, gaps = (images, channels, channels), (channels, 0, channels)
+    layout = torch.channels_last
+    if channels < _MIN_CHANNELS or data.is_contiguous() or not data.is_contiguous(memory_format=layout):
+        x, _, k, step, _, p = axes[1]
+        if columns < _MIN_COLUMNS or max((columns + k // step + 9) * step, x + p + 16) > _MAX_LINE:
+            return None
+        kind, counts, gaps = f"{kind}_rows", (images * channels, 1, 1), (1, 0, 1)
+        layout, data = torch.contiguous_format, data.contiguous()
+    elif kind == "mean":
+        return None
+    result = torch.empty((images, channels, rows, columns), memory_format=layout)
+    row = layer_row(kind, counts, axes, int(with_padding), NO_FUNCTION, gaps, (1, 0, 0, 0, 2))
     kernels().run_layers(row, torch.get_num_threads(), 0, data.data_ptr(), result.data_ptr())
     return result
 

@@ -44,6 +44,8 @@ def _bind_plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callab
     def bind(a: Any) -> Callable[..., torch.Tensor] | None:
         if a.use_length or a.temperature is not None or a.dtype is not None:
             return None
+        if a.axis == -1:
+            return row_softmax if function is torch.softmax else partial(row_softmax, is_log=True)
         return partial(function, dim=a.axis)
 
     return bind
@@ -163,7 +165,7 @@ def softmax_activation(a: Any) -> Callable[..., torch.Tensor]:
 
     Source: MXNet 1.9.1 `SoftmaxActivation`.
     """
-    return partial(torch.softmax, dim=1 if a.mode == "channel" else -1)
+    return partial(torch.softmax, dim=1) if a.mode == "channel" else row_softmax
 
 
 # Softmax of few classes by the native extension.
@@ -171,8 +173,8 @@ def softmax_activation(a: Any) -> Callable[..., torch.Tensor]:
 # torch does not vectorize rows shorter than a vector: ten classes take ten times as long, a tenth of the time of a
 # small network's prediction.
 
-_MIN_ROWS = 4
-"""Rows below which torch is as fast."""
+_MIN_NUMBERS = 2**9
+"""Numbers below which torch is as fast."""
 
 
 def _is_small(data: torch.Tensor) -> bool:
@@ -180,9 +182,9 @@ def _is_small(data: torch.Tensor) -> bool:
     if is_tracing():  # checked first, since sizes may be symbolic then
         return False
     return (
-        data.dim() == 2
-        and data.size(0) >= _MIN_ROWS
-        and 0 < data.size(1) < getattr(kernels(), "vector_width", 0)
+        data.numel() >= _MIN_NUMBERS
+        and data.dim() > 1
+        and data.size(-1) < getattr(kernels(), "vector_width", 0)
         and is_float32_cpu(data)
         and data.is_contiguous()
         and not data.requires_grad
@@ -190,16 +192,16 @@ def _is_small(data: torch.Tensor) -> bool:
     )
 
 
-def row_softmax(data: torch.Tensor) -> torch.Tensor:
-    """Return ``torch.softmax(data, -1)``.
+def row_softmax(data: torch.Tensor, is_log: bool = False) -> torch.Tensor:
+    """Return ``torch.softmax(data, -1)``, or its logarithm.
 
     Shape:
         data, returns: (..., classes).
     """
     if not _is_small(data):
-        return torch.softmax(data, -1)
-    result = torch.empty_like(data)
-    kernels().softmax(*data.shape, data.data_ptr(), result.data_ptr())
+        return (torch.log_softmax if is_log else torch.softmax)(data, -1)
+    result, classes = torch.empty_like(data), data.shape[-1]
+    kernels().softmax(data.numel() // classes, classes, data.data_ptr(), result.data_ptr(), is_log)
     return result
 
 

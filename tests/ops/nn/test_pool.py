@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,6 @@ import torch
 import dpmodule as mx
 from dpmodule import native
 from dpmodule.ops.nn import pool as pooling
-from dpmodule.ops.nn.pool import use_native_max_pool
 from helpers.arrays import count, f8, randn
 from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
 
@@ -68,24 +69,68 @@ test_shapes = rules_test(
     ("Pooling", [(0, 3, 8, 8)], {"kernel": (3, 3)}, [(4, 3, 8, 8)], None, [(4, 3, 6, 6)]),
 )
 
-# the extension's maxima
+# the extension's kernels
 
 needs_kernel = pytest.mark.skipif(not hasattr(native.core, "run_layers"), reason="there is no such kernel")
+WINDOWS = [(2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 1, 2), (4, 3, 1), (4, 5, 0)]
+
+
+@needs_kernel
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_windows_of_all_kinds(kind, full, last):
+    for (kernel, stride, pad), size in itertools.product(WINDOWS, [(7, 31), (33, 34), (64, 11)]):
+        x = torch.randn(2, 24, *size)
+        x[0, 0, 3, 4], x[1, 2, 0, 0] = torch.nan, torch.inf
+        x = x.contiguous(memory_format=torch.channels_last) if last else x
+        convention = "full" if full else "valid"
+        shape = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "pad": (pad,) * 2}
+        for with_padding in (True, False):
+            if kind == "max":
+                want = torch.max_pool2d(x, kernel, stride, pad, 1, full)
+            else:
+                want = torch.nn.functional.avg_pool2d(x.double(), kernel, stride, pad, full, with_padding)
+            attrs = {"pooling_convention": convention, "count_include_pad": with_padding}
+            array = mx.nd.NDArray(x, mx.cpu())
+            found = mx.nd.Pooling(array, pool_type=kind, **shape, **attrs).asnumpy()
+            np.testing.assert_allclose(found, want.float(), rtol=1e-5, atol=1e-6)
+
+
+@needs_kernel
+def test_the_number_of_threads_changes_no_bit():
+    data, threads = torch.randn(3, 24, 50, 51), torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            found.append(mx.nd.Pooling(mx.nd.NDArray(data, mx.cpu()), kernel=(3, 3), pool_type="avg").tensor)
+    finally:
+        torch.set_num_threads(threads)
+    assert found[0].equal(found[1])
+
+
+@needs_kernel
+def test_a_long_row_is_left_to_torch():
+    data = torch.randn(1, 2, 3, 5000)
+    found = mx.nd.Pooling(mx.nd.NDArray(data, mx.cpu()), kernel=(2, 3), pool_type="max").tensor
+    assert found.equal(torch.max_pool2d(data, (2, 3), 1))
 
 
 @needs_kernel
 def test_what_is_left_to_torch(monkeypatch):
-    data = torch.randn(2, 16, 4, 4)
-    assert use_native_max_pool(data)
-    for other in (torch.randn(2, 3, 4, 4), data.double(), data[:0], data.to("meta")):
-        assert not use_native_max_pool(other)
+    data = torch.randn(2, 16, 20, 20)
+    assert pooling._fits_native(data)
+    for other in (data[:, :3], data.double(), data[:0], data.to("meta")):
+        assert not pooling._fits_native(other)
     found = []
-    torch.vmap(lambda each: found.append(use_native_max_pool(each)) or each)(torch.randn(3, 2, 16, 4, 4))
+    torch.vmap(lambda each: found.append(pooling._fits_native(each)) or each)(torch.randn(3, 2, 16, 20, 20))
     assert found == [False]
-    monkeypatch.setattr(pooling, "native_max_pool", lambda *_: pytest.fail("no gradient could follow"))
+    monkeypatch.setattr(pooling, "_native_pool", lambda *_: pytest.fail("no gradient could follow"))
     array = mx.nd.array(data.numpy())
     array.attach_grad()
-    with mx.autograd.record():
-        out = mx.nd.Pooling(array, kernel=(2, 2), stride=(2, 2), pool_type="max")
-    out.backward()
-    assert array.grad.asnumpy().sum() == out.size
+    for kind in ("max", "avg"):
+        with mx.autograd.record():
+            out = mx.nd.Pooling(array, kernel=(2, 2), stride=(2, 2), pool_type=kind)
+        out.backward()
+        assert array.grad.asnumpy().sum() == pytest.approx(out.size, rel=1e-4)

@@ -105,18 +105,21 @@ def test_short_rows_are_by_the_extension(monkeypatch):
     if Wide.softmax is None:
         pytest.skip("there is no extension, or its compiler has no vector types")
     monkeypatch.setattr("dpmodule.ops.nn.linear._native", Wide)
-    scores = torch.from_numpy(randn(33, 10)).float()
+    scores = torch.from_numpy(randn(133, 10)).float()
     assert _is_small(scores)
     whole = row_softmax(scores)
     np.testing.assert_allclose(whole, softmax(scores.double().numpy()), rtol=1e-5)
-    assert torch.equal(row_softmax(scores[3:12]), whole[3:12])  # a row depends on no other
-    rows = torch.tensor([[1, INF, 2], [NAN, 1, 2], [1, 2, NAN], [-INF] * 3, [-INF, 0, 1], [-200, 0, 1]])
+    assert torch.equal(row_softmax(scores[3:112]), whole[3:112])  # a row depends on no other
+    assert torch.equal(row_softmax(scores[3:].view(2, 65, 10)), whole[3:].view(2, 65, 10))
+    rows = [[1, INF, 2], [NAN, 1, 2], [1, 2, NAN], [-INF] * 3, [-INF, 0, 1], [-200, 0, 1]]
+    rows = torch.tensor(rows * 40)
     np.testing.assert_allclose(row_softmax(rows), torch.softmax(rows, 1), rtol=1e-6)
-    others = [scores[:3], scores[:10].t(), scores.double(), scores[:, :0], scores.to("meta")]
-    others += [torch.zeros(8, 17), scores[:8].view(2, 4, 10), scores.clone().requires_grad_()]
+    np.testing.assert_allclose(row_softmax(rows, True), torch.log_softmax(rows, 1), rtol=1e-6, atol=1e-7)
+    others = [scores[:3], scores.t(), scores.double(), scores[:, :0], scores.to("meta")]
+    others += [torch.zeros(80, 17), scores.clone().requires_grad_()]
     assert not any(map(_is_small, others))
     seen = []
-    torch.vmap(lambda x: seen.append(_is_small(x)) or x)(torch.zeros(2, 8, 10))
+    torch.vmap(lambda x: seen.append(_is_small(x)) or x)(torch.zeros(2, 80, 10))
     assert seen == [False]
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr("dpmodule.ops.nn.linear._native", None)
