@@ -44,8 +44,8 @@ struct Share {
     const std::vector<Part> &parts;
     const float *zeros;  // for pixels outside the image
     std::ptrdiff_t pixel, pixel_end, filter, filter_end;
-    Window *windows;
-    std::ptrdiff_t near;  // capacity of the list of windows
+    Window *windows;      // null if they are the pixels of the data
+    std::ptrdiff_t near;  // pixels at a time, the capacity of the list of windows
     const float *weight;  // start of the filters
     const float *next;    // data read next, which is prefetched; or null
 };
@@ -105,6 +105,11 @@ struct Tiles {
     std::ptrdiff_t filter, first_pixel;
     bool begins, ends;
 
+    // Index of the first number of a pixel's window.
+    DPMODULE_INLINE std::ptrdiff_t start(std::ptrdiff_t pixel) const {
+        return share.windows ? share.windows[pixel].begin : (first_pixel + pixel) * c.data_gap;
+    }
+
     // True if the numbers of a row of a window have consecutive addresses.
     DPMODULE_INLINE bool rows_are_dense() const {
         return c.x.dilate == 1 && (c.data_gap == c.channels || c.x.kernel == 1);
@@ -152,12 +157,12 @@ struct Tiles {
 
     // The same for consecutive windows, with few addresses, which fit in registers.
     template <int Rows>
-    DPMODULE_INLINE void sum_run(const Window &first, const Part &part, const float *weight, const float *ahead,
+    DPMODULE_INLINE void sum_run(const float *row, const Part &part, const float *weight, const float *ahead,
                                  std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
         constexpr int kThirds = (Rows + 2) / 3;
         const std::ptrdiff_t pitch = c.x.stride * c.data_gap, down = c.y.dilate * c.x.size * c.data_gap;
         const std::ptrdiff_t count = (part.column_end - part.column - 1) * c.channels + part.channels;
-        const float *row = c.data + first.begin + part.row * down + part.column * c.data_gap + part.channel;
+        row += part.row * down + part.column * c.data_gap + part.channel;
         for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows) {
             const float *from[kThirds];
 #pragma GCC unroll 4
@@ -283,12 +288,11 @@ struct Tiles {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
-        const Window *windows = share.windows + pixel;
-        if (windows->run >= Rows && rows_are_dense()) {
-            sum_run<Rows>(*windows, part, weight, ahead, pace, sums);
+        if (!share.windows || (share.windows[pixel].run >= Rows && rows_are_dense())) {
+            sum_run<Rows>(c.data + start(pixel), part, weight, ahead, pace, sums);
             end<Rows>(result, c.result_gap, columns, sums);
         } else {
-            sum<Rows>(windows, part, weight, ahead, pace, sums);
+            sum<Rows>(share.windows + pixel, part, weight, ahead, pace, sums);
             end<Rows>(result, c.result_gap, columns, sums);
         }
     }
@@ -297,7 +301,7 @@ struct Tiles {
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
                              const float *next, const float *next_end, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
-            const float *data = c.data + share.windows[std::min(pixel + Rows, end - 1)].begin + part.channel;
+            const float *data = c.data + start(std::min(pixel + Rows, end - 1)) + part.channel;
             const bool more = next < next_end;
             tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
             if (more) next += depth * kLine;
@@ -311,7 +315,7 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
     for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
         const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
-        place(c, first, share.windows, count);
+        if (share.windows) place(c, first, share.windows, count);
         const float *weight = share.weight;
         for (std::ptrdiff_t filter = share.filter; filter < share.filter_end; filter += kBlock) {
             for (const Part &part : share.parts) {
@@ -332,15 +336,16 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
 }
 
 DPMODULE_AVX2 void avx2_16(const ImageLayer &c, const Share &share) { convolve_with<8, 2, 6>(c, share); }
-DPMODULE_AVX512 void avx512_16(const ImageLayer &c, const Share &share) { convolve_with<16, 1, 8>(c, share); }
+DPMODULE_AVX512 void avx512_16(const ImageLayer &c, const Share &share) { convolve_with<16, 1, 12>(c, share); }
 DPMODULE_AVX512 void avx512_32(const ImageLayer &c, const Share &share) { convolve_with<16, 2, 12>(c, share); }
+DPMODULE_AVX512 void avx512_48(const ImageLayer &c, const Share &share) { convolve_with<16, 3, 8>(c, share); }
 DPMODULE_AVX512 void avx512_64(const ImageLayer &c, const Share &share) { convolve_with<16, 4, 6>(c, share); }
 
 using Run = void (*)(const ImageLayer &, const Share &);
 
 Run kernel(std::ptrdiff_t block) {
     if (vector::best_instructions() == vector::Instructions::Avx2) return avx2_16;
-    return block == 16 ? avx512_16 : block == 32 ? avx512_32 : avx512_64;
+    return block == 16 ? avx512_16 : block == 32 ? avx512_32 : block == 48 ? avx512_48 : avx512_64;
 }
 
 // One of several layers, and its distribution to threads.
@@ -379,12 +384,14 @@ struct Step {
         const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kMinPixels, 1, threads / across);
         const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
         const std::ptrdiff_t room = std::min(near, pixels / down + 1);
-        windows.resize(room * across * down);
+        const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
+        const bool is_flat = is_plain(c.y) && is_plain(c.x);
+        if (!is_flat) windows.resize(room * across * down);
         for (std::ptrdiff_t i = 0; i < across * down; ++i) {
             const std::ptrdiff_t x = i / down, y = i % down, filter = blocks * x / across * c.block;
             shares.push_back({parts, zeros.data(), pixels * y / down, pixels * (y + 1) / down, filter,
-                              std::min(c.filters, blocks * (x + 1) / across * c.block), windows.data() + i * room, room,
-                              c.weight + filter * depth, nullptr});
+                              std::min(c.filters, blocks * (x + 1) / across * c.block),
+                              is_flat ? nullptr : windows.data() + i * room, room, c.weight + filter * depth, nullptr});
         }
     }
 };
@@ -423,7 +430,11 @@ void of_one_thread(std::deque<Step> &steps, std::ptrdiff_t thread) {
 
 std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
     switch (vector::best_instructions()) {
-        case vector::Instructions::Avx512: return filters <= 16 ? 16 : (filters - 1) % 64 < 32 ? 32 : 64;
+        case vector::Instructions::Avx512: {
+            if (filters <= 16) return 16;
+            const auto padded = [&](std::ptrdiff_t block) { return (filters + block - 1) / block * block; };
+            return padded(48) < padded(64) ? (padded(32) < padded(48) ? 32 : 48) : padded(32) < padded(64) ? 32 : 64;
+        }
         case vector::Instructions::Avx2: return 16;
         default: return 0;
     }

@@ -58,22 +58,35 @@ struct WholeWindows : Pixels {
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         using V = Vector<Width>;
         typename V::Floats sums[Count];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < Count; ++n) sums[n] = bias<Width>(n, c);
         const float *from = data(rows.begin, 0, c), *weight = l.weight + rows.begin * Kernel * l.channels + c;
         for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i, from += pitch, weight += Kernel * l.channels) {
-#pragma GCC unroll 16
+            typename V::Floats factors[Kernel];
+#pragma GCC unroll 8
+            for (int tap = 0; tap < Kernel; ++tap) factors[tap] = V::load(weight + tap * l.channels);
+#pragma GCC unroll 24
             for (int j = 0; j < (Count - 1) * Stride + Kernel; ++j) {
                 const typename V::Floats now = V::load(from + j * step);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
                 for (int n = 0; n < Count; ++n) {
                     const int tap = j - n * Stride;
-                    if (tap >= 0 && tap < Kernel) sums[n] += V::load(weight + tap * l.channels) * now;
+                    if (tap >= 0 && tap < Kernel) sums[n] += factors[tap] * now;
                 }
             }
         }
-#pragma GCC unroll 4
-        for (int n = 0; n < Count; ++n) put<Width>(n, c, sums[n]);
+        if (l.function == LayerFunction::Relu) {
+#pragma GCC unroll 8
+            for (int n = 0; n < Count; ++n) sums[n] = sums[n] > 0.0f ? sums[n] : typename V::Floats{};
+        } else if (l.function == LayerFunction::Clamp) {
+#pragma GCC unroll 8
+            for (int n = 0; n < Count; ++n) sums[n] = V::between(sums[n], l.low, l.high);
+        }
+        const bool is_done = l.function <= LayerFunction::Clamp;
+#pragma GCC unroll 8
+        for (int n = 0; n < Count; ++n) {
+            V::store(result + n * l.result_gap + c, is_done ? sums[n] : applied<Width>(l, sums[n]));
+        }
     }
 };
 
@@ -160,18 +173,26 @@ struct Elementwise : Pixels {
     }
 };
 
-template <int Width, int Kernel, int Stride>
-DPMODULE_INLINE std::ptrdiff_t whole_windows(const Pixels &first, std::ptrdiff_t count) {
-    const ImageLayer &l = first.l;
-    const std::ptrdiff_t x = first.x, end = (l.x.size + l.x.pad - Kernel) / Stride + 1;
-    if (l.x.dilate != 1 || x * Stride < l.x.pad || x >= end) return 0;
-    count = std::min(count, end - x);
-    if (count < 4) {
-        all_vectors<Width>(l.channels, WholeWindows<Kernel, Stride, 1>{first});
-        return 1;
+// Computes pixels of a row whose windows are inside along x, as many as `count`; returns how many.
+template <int Width, int Kernel, int Stride, int Count = 8>
+DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count) {
+    const ImageLayer &l = next.l;
+    std::ptrdiff_t done = 0;
+    for (; done + Count <= count; done += Count) {
+        all_vectors<Width>(l.channels, WholeWindows<Kernel, Stride, Count>{next});
+        next.begin += Count * Stride * l.data_gap;
+        next.result += Count * l.result_gap;
+        if (next.other) next.other += Count * l.other_gap;
     }
-    all_vectors<Width>(l.channels, WholeWindows<Kernel, Stride, 4>{first});
-    return 4;
+    if constexpr (Count > 1) done += whole_windows<Width, Kernel, Stride, Count / 2>(next, count - done);
+    return done;
+}
+
+template <int Width, int Kernel, int Stride>
+DPMODULE_INLINE std::ptrdiff_t inner_pixels(Pixels next, std::ptrdiff_t count) {
+    const Axis &x = next.l.x;
+    if (x.dilate != 1 || next.x * Stride < x.pad) return 0;
+    return whole_windows<Width, Kernel, Stride>(next, std::min(count, (x.size + x.pad - Kernel) / Stride + 1 - next.x));
 }
 
 // Computes the first of `count` pixels of a row, or some more; returns how many.
@@ -181,11 +202,11 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
     std::ptrdiff_t done = 0;
     switch (l.kind) {
         case LayerKind::Depthwise:
-            if (l.x.kernel == 3 && l.x.stride == 1) done = whole_windows<Width, 3, 1>(first, count);
-            if (l.x.kernel == 3 && l.x.stride == 2) done = whole_windows<Width, 3, 2>(first, count);
-            if (l.x.kernel == 5 && l.x.stride == 1) done = whole_windows<Width, 5, 1>(first, count);
-            if (l.x.kernel == 5 && l.x.stride == 2) done = whole_windows<Width, 5, 2>(first, count);
-            if (l.x.kernel == 7 && l.x.stride == 1) done = whole_windows<Width, 7, 1>(first, count);
+            if (l.x.kernel == 3 && l.x.stride == 1) done = inner_pixels<Width, 3, 1>(first, count);
+            if (l.x.kernel == 3 && l.x.stride == 2) done = inner_pixels<Width, 3, 2>(first, count);
+            if (l.x.kernel == 5 && l.x.stride == 1) done = inner_pixels<Width, 5, 1>(first, count);
+            if (l.x.kernel == 5 && l.x.stride == 2) done = inner_pixels<Width, 5, 2>(first, count);
+            if (l.x.kernel == 7 && l.x.stride == 1) done = inner_pixels<Width, 7, 1>(first, count);
             if (done) return done;
             all_vectors<Width>(l.channels, Depthwise{first});
             return 1;
