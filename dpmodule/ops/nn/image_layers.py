@@ -25,7 +25,18 @@ Axes = Sequence[tuple[int, int, int, int, int, int]]
 Function = tuple[str, float, float]
 """Name of a function in `_FUNCTIONS`, and its two parameters."""
 
-_KINDS = ("convolution", "depthwise", "max", "mean", "max_rows", "mean_rows", "sum", "scale", "affine", "copy")
+_KINDS = (
+    "convolution",
+    "depthwise",
+    "max",
+    "mean",
+    "max_rows",
+    "mean_rows",
+    "sum",
+    "scale",
+    "affine",
+    "copy",
+)
 _FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
 _ROW = Struct("=18q2d8q")
 
@@ -97,7 +108,11 @@ _LARGE_BLOCK = 32
 _FEW_FILTERS = 16
 """Number of filters that is too small for larger convolutions: tiles of one vector load as much as they compute."""
 _WIDE = 16
-"""Vector width with which the kernel is faster within all other limits."""
+"""Vector width with which the kernel is faster within all other limits, and without them for windows of one pixel."""
+_COLOURS = 4
+"""Channels of a network's first convolution, which is faster than oneDNN's for any image size if tiles are full."""
+_FULL_TILE = 64
+"""Filters of the largest tile."""
 _MAX_CHANNELS = 64
 """Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
 _SHORT_ROW = 16
@@ -129,12 +144,20 @@ class TiledConvolution:
         Args:
             in_run: True among other layers of one call, which another kernel would divide.
         """
-        columns = self._axes[1][0]
-        run_length = sizes.data[1] * columns
+        channels, columns = sizes.data[1], self._axes[1][0]
+        run_length = channels * columns
         if not self._block:
             return False
         images, _, height, width = sizes.result
         window = prod(axis[0] for axis in self._axes)
+        has_wide_vectors: bool = kernels().vector_width >= _WIDE
+        reads_pixels = (
+            window == 1 and {axis[1] for axis in self._axes} == {1} and self._filters >= _MIN_FILTERS
+        )
+        if has_wide_vectors and (
+            reads_pixels or (in_run and channels <= _COLOURS and not self._filters % _FULL_TILE)
+        ):
+            return True
         products = prod(sizes.result) * sizes.data[1] * window
         filled = self._filters / (-(-self._filters // self._block) * self._block)
         if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
@@ -150,8 +173,7 @@ class TiledConvolution:
             return in_run and products <= _SHORT_IN_RUN
         if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
             return True
-        small_window = window == 1 or (sizes.data[1] <= _MAX_CHANNELS and width <= _SHORT_ROW)
-        has_wide_vectors: bool = kernels().vector_width >= _WIDE
+        small_window = window == 1 or (channels <= _MAX_CHANNELS and width <= _SHORT_ROW)
         return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
 
     def pack(
