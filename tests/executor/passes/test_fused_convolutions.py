@@ -12,7 +12,7 @@ from dpmodule import executor
 from dpmodule._core import torch_private
 from dpmodule.base import MXNetError
 from dpmodule.executor import packed_weights
-from dpmodule.executor.passes.fused_convolutions import ImageRun
+from dpmodule.executor.passes.fused_convolutions import ImageRun, run
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -530,3 +530,23 @@ def test_random_networks_for_images(first):
         for array in (*plain.arg_dict.values(), *fast.arg_dict.values()):
             array *= 0.2  # for finite numbers after many layers
         compare(plain, fast)
+
+
+@pytest.mark.parametrize("first", range(100, 180, 40))
+def test_batches_that_are_computed_in_parts(first, monkeypatch):
+    """With little memory for results, each part of a batch has the numbers that the whole batch has."""
+    monkeypatch.setattr(run, "_MAX_ARENA", 200)
+    calls, compute = [], ImageRun._compute
+
+    def counted(self, plan, *rest):
+        calls.append(plan.calls)
+        return compute(self, plan, *rest)
+
+    monkeypatch.setattr(ImageRun, "_compute", counted)
+    for seed in range(first, first + 40):
+        net, (_, *image) = drawn_net(seed)
+        plain, fast = bind(net, (6, *image), off=True), bind(net, (6, *image))
+        for array in (*plain.arg_dict.values(), *fast.arg_dict.values()):
+            array *= 0.2
+        compare(plain, fast)
+    assert calls.count(6) > 100

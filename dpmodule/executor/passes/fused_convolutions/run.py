@@ -26,6 +26,10 @@ _MAX_PLANS = 64
 _LINE = 16
 """Numbers in a cache line, at which memory of results begins."""
 _ARENA = -1
+_MAX_ARENA = 2**21
+"""Numbers of intermediate results above which a batch is computed in parts: they would leave the cache, and memory of
+this size comes from the operating system in every run.
+"""
 
 
 def _image(shape: Shape) -> Shape:
@@ -55,6 +59,7 @@ class _Plan(NamedTuple):
         packs: layers with parameters that the extension runs, and the shape of their data.
         own: shapes of the extension's results that have a tensor of their own.
         arena: numbers in the memory of all its other results.
+        calls: parts of a batch, which run one after the other.
     """
 
     parts: list[bytes | Layer]
@@ -62,6 +67,7 @@ class _Plan(NamedTuple):
     packs: list[tuple[Layer, Shape]]
     own: Shapes
     arena: int
+    calls: int = 1
 
 
 class _Packs(NamedTuple):
@@ -296,21 +302,38 @@ class ImageRun:
             return None
         parameters, addresses = weights
         arena = torch.empty(plan.arena)
-        tensors = {
-            n: image.contiguous(memory_format=_format(image.dim())) for n, image in zip(self._images, images)
-        }
-        tensors.update({n: _empty(shape) for n, shape in plan.own.items()})
+        own = {n: _empty(shape) for n, shape in plan.own.items()}
+        found: dict[int, Tensor] = {}
+        for call in range(plan.calls):
+            found = dict(zip(self._images, images)) | own
+            if plan.calls > 1:
+                for n, value in found.items():
+                    count = value.shape[0] // plan.calls
+                    found[n] = value.narrow(0, call * count, count)
+            self._compute(plan, env, found, inputs, [*addresses, arena.data_ptr()])
+        del parameters  # kept alive during the calls
+        return [self._output(n, found | own, inputs) for n in self.outputs]
+
+    def _compute(
+        self,
+        plan: _Plan,
+        env: Env,
+        tensors: dict[int, Tensor],
+        inputs: Sequence[Tensor],
+        addresses: list[int],
+    ) -> None:
+        """Compute results from the images, both in `tensors`; `addresses` are those of parameters and the arena."""
+        for n, tensor in tensors.items():
+            tensors[n] = tensor.contiguous(memory_format=_format(tensor.dim()))
         begins = {n: tensor.data_ptr() for n, tensor in tensors.items()}
-        begins[_ARENA] = arena.data_ptr()
+        *parameters, begins[_ARENA] = addresses
         for part in plan.parts:
             if isinstance(part, bytes):
                 places = [begins.get(n, 0) + byte for n, byte in plan.slots]
-                kernels().run_layers(part, torch.get_num_threads(), 0, *addresses, *places)
+                kernels().run_layers(part, torch.get_num_threads(), 0, *parameters, *places)
             else:
                 result = self._by_torch(part, env, tensors, inputs)
                 tensors[part.result], begins[part.result] = result, result.data_ptr()
-        del parameters  # kept alive during the calls
-        return [self._output(n, tensors, inputs) for n in self.outputs]
 
     def _by_torch(
         self, layer: Layer, env: Env, tensors: dict[int, Tensor], inputs: Sequence[Tensor]
@@ -355,6 +378,29 @@ class ImageRun:
 
     def _planned(self, shapes: Shapes) -> _Plan | None:
         """Return the plan for the shapes of the inputs; None if the layers must run one by one."""
+        batches = {shapes[n][0] for n in self._images}
+        whole = self._plan_at_once(dict(shapes))
+        if whole is None or len(batches) > 1 or batches == {1}:
+            return whole
+        (images,) = batches
+
+        def of_some(count: int) -> _Plan | None:
+            return self._plan_at_once(shapes | {n: (count, *shapes[n][1:]) for n in self._images})
+
+        one = of_some(1)
+        if one is None:
+            return whole
+        count = max(
+            n for n in range(1, images + 1) if images % n == 0 and (n == 1 or one.arena * n <= _MAX_ARENA)
+        )
+        part = of_some(count)
+        by_torch = {each.result for each in whole.parts if isinstance(each, Layer)}
+        if part is None or part.own.keys() != whole.own.keys() or not by_torch.isdisjoint(self.outputs):
+            return whole
+        return part._replace(own=whole.own, calls=images // count)
+
+    def _plan_at_once(self, shapes: Shapes) -> _Plan | None:
+        """Return the plan that computes all images layer by layer."""
         for layer in self._layers:
             shape = layer.shape(shapes)
             if shape is None or not prod(shape):
