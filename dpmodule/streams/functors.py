@@ -8,7 +8,7 @@ Make a functor with its data, then await it through a worker, or run it in the c
 
 Data are a `StringHandle` or anything that it accepts. They are not copied, so do not write to a buffer before the work
 is done. A functor may run several times, also concurrently, with equal results. Without the extension, slower Python
-versions have the same names; without libz.so.1, this applies to the two functors of zlib.
+versions have the same names. Compression and copies are calls of Python's zlib and NumPy, which let go of the GIL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReadyFunctor(Generic[_Result]):
     """Base class of the ready-made functors: send one to a worker, or call `run` to do the work here.
 
     Args:
-        job: native job; None without the extension.
+        job: native job; None without one.
         run: Python function that does the same work, called with `args`.
         *args: arguments of `run`, such as bytes.
     """
@@ -88,11 +88,7 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         if isinstance(level, bool) or not isinstance(level, int) or not -1 <= level <= 9:
             raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
         handle = StringHandle(data)
-        core = native.core
-        super().__init__(
-            core and core.zlib_version() and core.compress(handle, format, level),
-            lambda: StringHandle(blocks.compress(handle, format, level)),
-        )
+        super().__init__(None, lambda: StringHandle(blocks.compress(handle, format, level)))
 
 
 class DecompressFunctor(ReadyFunctor[StringHandle]):
@@ -122,11 +118,7 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
             )
         limit = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
-        core = native.core
-        super().__init__(
-            core and core.zlib_version() and core.decompress(handle, format, limit),
-            lambda: StringHandle(blocks.decompress(handle, format, limit)),
-        )
+        super().__init__(None, lambda: StringHandle(blocks.decompress(handle, format, limit)))
 
 
 class Crc32cFunctor(ReadyFunctor[int]):
@@ -189,13 +181,7 @@ class MemcpyFunctor(ReadyFunctor[int]):
     ) -> None:
         read = blocks.byte_range("MemcpyFunctor: source", source, source_offset, count)
         written = blocks.byte_range("MemcpyFunctor: target", target, target_offset, len(read), write=True)
-        core = native.core
-        super().__init__(
-            core and core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
-            blocks.copy,
-            written,
-            read,
-        )
+        super().__init__(None, blocks.copy, written, read)
 
 
 class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):

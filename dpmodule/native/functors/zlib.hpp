@@ -1,8 +1,7 @@
 // The system's libz, loaded on first use.
 //
-// The extension must build without zlib's headers and load without the library, so it does not link to it; without it
-// Python's zlib does this work. Usually Python's module `zlib` has already loaded libz.so.1, since
-// dpmodule.native.functors.deflate imports it first, and dlopen finds that one, even outside the system's folders.
+// The extension must build without zlib's headers and load without the library, so it does not link to it. Usually Python's
+// module `zlib` has already loaded libz.so.1, and dlopen finds that one, even outside the system's folders.
 #pragma once
 
 namespace dpmodule {
@@ -27,17 +26,10 @@ struct ZStream {
 };
 
 // Return codes and flush values used here.
-inline constexpr int z_ok = 0, z_stream_end = 1, z_need_dictionary = 2, z_data_error = -3, z_memory_error = -4,
-                     z_buffer_error = -5;
-inline constexpr int z_no_flush = 0, z_finish = 4, z_deflated = 8, z_default_strategy = 0;
+inline constexpr int z_no_flush = 0, z_ok = 0, z_stream_end = 1, z_memory_error = -4, z_buffer_error = -5;
 
 struct Zlib {
     const char *(*version)();
-    int (*deflate_init)(ZStream *, int level, int method, int window_bits, int memory_level, int strategy,
-                        const char *version, int size);
-    int (*deflate)(ZStream *, int flush);
-    int (*deflate_end)(ZStream *);
-    unsigned long (*deflate_bound)(ZStream *, unsigned long size);
     int (*inflate_init)(ZStream *, int window_bits, const char *version, int size);
     int (*inflate)(ZStream *, int flush);
     int (*inflate_end)(ZStream *);
