@@ -126,17 +126,13 @@ def _quantize(
     return (quantized, low.clone(), high.clone()) if dtype == "uint8" else (quantized, -limit, limit)
 
 
-def _quantize_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    return ["float32"] * len(ins), [a.out_type, "float32", "float32"]
-
-
 @pure(
     "_contrib_quantize",
     [arg("data"), arg("min_range"), arg("max_range")],
     {"out_type": Attr(choice("int8", "uint8"), "type of the result", "uint8")},
     outputs=_THREE,
     infer=_infer,
-    infer_type=_quantize_types,
+    infer_type=lambda a, ins, outs: (["float32"] * len(ins), [a.out_type, "float32", "float32"]),
     onnx=Onnx("QuantizeLinear", builder="quantize"),
 )
 def quantize(a: Any, data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:

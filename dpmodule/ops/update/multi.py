@@ -319,10 +319,6 @@ def multi_lars(a: Any) -> Callable[..., Tensor]:
     return rates
 
 
-def _one_number_per_array(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return ins, [(len(ins),)]
-
-
 def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     dtype = next((t for t in ins if t is not None), None)
     return [t or dtype for t in ins], ["float32"]
@@ -333,7 +329,7 @@ def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     (),
     {"num_arrays": Attr(integer(low=1), "number of arrays")},
     variadic=Variadic(count="num_arrays", group=(arg("array"),)),
-    infer=_one_number_per_array,
+    infer=lambda a, ins, outs: (ins, [(len(ins),)]),
     infer_type=_single_precision,
     batch=NEVER,
     onnx=NO_ONNX,
