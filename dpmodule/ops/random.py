@@ -19,7 +19,7 @@ from .attrs import AttrType, boolean, choice, dtype, integer, ints, optional, re
 from .dtypes import torch_dtype
 from .registry import op
 from .shapes import same, typed, unify
-from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
+from .spec import NEVER, Attr, Env, Onnx, Shapes, arg
 
 
 @dataclass(frozen=True, slots=True)

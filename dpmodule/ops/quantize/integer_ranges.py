@@ -19,7 +19,7 @@ from .. import registry
 from ..attrs import choice, integer, optional, real
 from ..dtypes import name_of, torch_dtype
 from ..shapes import unify
-from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 bound = partial(registry.bound, batch=NEVER)
 pure = partial(registry.pure, batch=NEVER)

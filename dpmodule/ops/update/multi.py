@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from ...base import Shape
 from ..attrs import boolean, integer, real, reals, shape
 from ..dtypes import as_float32
 from ..registry import bound
 from ..shapes import same
-from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
+from ..spec import NEVER, Attr, Types, Variadic, arg, aux
 from .adam import BOUNDS, adamw, lamb_direction, lamb_rate
 from .adaptive import descent, momentum_descent
 from .rules import (
