@@ -4,7 +4,9 @@
 // module `zlib` has already loaded libz.so.1, and dlopen finds that one, even outside the system's folders.
 #pragma once
 
-namespace dpmodule {
+#include <dlfcn.h>
+
+namespace dpmodule::hogwild {
 
 // zlib's z_stream. All versions 1.x, and zlib-ng's compatible library, have the same layout; the library checks the size
 // and version passed to it.
@@ -35,7 +37,32 @@ struct Zlib {
     int (*inflate_end)(ZStream *);
 };
 
-// Return the library, or nullptr if there is none.
-const Zlib *zlib() noexcept;
+template <typename Function>
+bool find(void *library, const char *name, Function &function) noexcept {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    return function != nullptr;
+}
 
-}  // namespace dpmodule
+inline bool find_all(void *library, Zlib &z) noexcept {
+    return find(library, "zlibVersion", z.version) && find(library, "inflateInit2_", z.inflate_init) &&
+           find(library, "inflate", z.inflate) && find(library, "inflateEnd", z.inflate_end) && z.version()[0] == '1';
+}
+
+inline const Zlib *load() noexcept {
+    static Zlib found;
+#if defined(__APPLE__)
+    constexpr const char *name = "libz.1.dylib";
+#else
+    constexpr const char *name = "libz.so.1";
+#endif
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // never closed
+    return library && find_all(library, found) ? &found : nullptr;
+}
+
+// Return the library, or nullptr if there is none.
+inline const Zlib *zlib() noexcept {
+    static const Zlib *const library = load();
+    return library;
+}
+
+}  // namespace dpmodule::hogwild
