@@ -49,7 +49,6 @@ class PythonGraph(EngineGraph):
         aux: arguments of single nodes, by node.
         trie: signature numbers by operation; see `SignatureTable.trie`. Empty if nodes are computed immediately, so
             that all nodes go through `add`.
-        plain_trie: similar; see `SignatureTable.plain_trie`.
         engine: computes the nodes.
     """
 
@@ -72,7 +71,6 @@ class PythonGraph(EngineGraph):
         self._column_count = 0  # number of nodes in it
         self._read_tables: dict[Any, None] = {}
         self.trie: dict[Any, Any] = {} if self.is_immediate else self.table.trie
-        self.plain_trie: list[dict[Any, Any]] = [] if self.is_immediate else self.table.plain_trie
         self.engine = PythonEngine(self.options, self.table, self._pool)
 
     @property
@@ -113,23 +111,6 @@ class PythonGraph(EngineGraph):
             found = found.setdefault(each.index, {})
         found[END] = number
         return number
-
-    def learn(self, op: Operation, node: int) -> None:
-        """Add the signature of a node without attributes to `plain_trie`.
-
-        Args:
-            op: the operation of the node.
-            node: number of the node.
-        """
-        signature = self.signature(node)
-        if self.is_immediate or signature.extras:
-            return
-        first, *others = (self.numbers[arg] for arg in self.flat[-len(signature.kind.dims) :])
-        self.plain_trie += [{} for _ in range(len(self.plain_trie), first + 1)]
-        found, (*path, last) = self.plain_trie[first], (op, *others)
-        for each in path:
-            found = found.setdefault(each, {})
-        found[last] = signature.index
 
     def append_many(self, op: Operation, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         self.check_thread()
