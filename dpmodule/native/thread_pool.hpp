@@ -76,7 +76,7 @@ class ThreadPool {
     using Seconds = std::chrono::duration<double>;
 
     // Start `size` threads called "<name>-<index>". Throws std::system_error when the system refuses one.
-    ThreadPool(int size, const std::string &name) : size_(size), state_(std::make_shared<State>()) {
+    ThreadPool(int size, const std::string &name) : state_(std::make_shared<State>()) {
         threads_.reserve(static_cast<std::size_t>(size));
         SignalsBlocked blocked;
         try {
@@ -156,7 +156,6 @@ class ThreadPool {
         return true;
     }
 
-    int size() const noexcept { return size_; }
     // Number of threads that have not ended, and of queued jobs.
     int alive() const {
         std::lock_guard<std::mutex> lock(state_->mutex);
@@ -245,7 +244,6 @@ class ThreadPool {
         }
     };
 
-    int size_;
     std::shared_ptr<State> state_;  // also held by every thread, so that threads may outlive the pool
     std::mutex joining_;            // held while wait() joins
     std::vector<std::thread> threads_;

@@ -153,7 +153,6 @@ class TextBlocks {
 
     const char *data() const noexcept { return text_.data() + begin_; }
     std::size_t length() const noexcept { return stop_ - begin_; }
-    bool is_last() const noexcept { return at_end_ && stop_ == filled_; }
 
   private:
     // A line that continues into a part belongs to the previous part.
@@ -221,7 +220,6 @@ struct PartQueue {
         const std::size_t i = next.fetch_add(1);
         return i < parts.size() ? &parts[i] : nullptr;
     }
-    bool has_more() const { return next.load() < parts.size(); }
 };
 
 // Progress of a reader, which other threads may read.

@@ -257,8 +257,6 @@ class Run {
     std::exception_ptr failure() const { return failure_; }  // the first one, after the end
     std::uint64_t updates() const { return updates_.load(); }
     WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
-    const std::vector<Part> &parts() const { return queue_.parts; }
-    const Plan &plan() const { return plan_; }
     const RunOptions &options() const { return options_; }
 
   private:
