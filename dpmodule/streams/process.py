@@ -220,7 +220,7 @@ class ChildProcess(Closing):
         except OSError as error:
             raise refused(f"the channel of worker {index} {name!r}", error) from error
         self._finalizer = weakref.finalize(self, ChildResources.close, self._resources)
-        self._finalizer.atexit = False  # `child_resources` closes it at exit
+        self._finalizer.atexit = False  # `ChildResources` closes it at exit
         try:
             self._start(start_method, target, args, num_threads, message, start_timeout_s)
         except BaseException:
