@@ -210,14 +210,14 @@ def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     return [ins[0], ins[1] or dtype, ins[2] or dtype], [dtype]
 
 
-@pure(
+@bound(
     "where",
     [arg("condition", ROWS), arg("x", ROWS), arg("y", ROWS)],
     aliases=("_sparse_where",),
     infer=_infer_where,
     infer_type=_where_types,
 )
-def where(a: Any, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def where(a: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
     """Choose elements, or rows, of `x` where the condition is not 0, else of `y`.
 
     Shape:
@@ -227,15 +227,19 @@ def where(a: Any, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> 
 
     Source: MXNet 1.9.1 `where`.
     """
-    rows = condition.dim() == 1 and condition.shape[0] == x.shape[0]
-    if x.shape != y.shape or condition.shape != x.shape and not rows:
-        raise ShapeError(
-            f"where: condition {tuple(condition.shape)}, x {tuple(x.shape)}, y {tuple(y.shape)}; "
-            "expected one shape, or a condition of one element for each row"
-        )
-    if condition.dim() < x.dim():
-        condition = condition.reshape(-1, *[1] * (x.dim() - 1))
-    return torch.where(_without_repeats(condition) != 0, x, y if y.requires_grad else _without_repeats(y))
+
+    def where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = condition.dim() == 1 and condition.shape[0] == x.shape[0]
+        if x.shape != y.shape or condition.shape != x.shape and not rows:
+            raise ShapeError(
+                f"where: condition {tuple(condition.shape)}, x {tuple(x.shape)}, y {tuple(y.shape)}; "
+                "expected one shape, or a condition of one element for each row"
+            )
+        if condition.dim() < x.dim():
+            condition = condition.reshape(-1, *[1] * (x.dim() - 1))
+        return torch.where(_without_repeats(condition) != 0, x, y if y.requires_grad else _without_repeats(y))
+
+    return where
 
 
 def _without_repeats(x: torch.Tensor) -> torch.Tensor:
