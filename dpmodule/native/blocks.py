@@ -1,9 +1,9 @@
-"""Work on blocks of bytes in Python: copies, compression, and, without the extension, CRC-32C and record search."""
+"""Work on blocks of bytes in Python: copies, and, without the extension, CRC-32C, compression and record search."""
 
 from __future__ import annotations
 
 import struct
-import zlib  # also loads the libz.so.1 that Hogwild's engine in C++ then finds
+import zlib  # also loads the libz.so.1 that the extension then finds
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np

@@ -8,7 +8,8 @@ Make a functor with its data, then await it through a worker, or run it in the c
 
 Data are a `StringHandle` or anything that it accepts. They are not copied, so do not write to a buffer before the work
 is done. A functor may run several times, also concurrently, with equal results. Without the extension, slower Python
-versions have the same names. Compression and copies are calls of Python's zlib and NumPy, which let go of the GIL.
+versions have the same names; without libz.so.1, this applies to the two functors of zlib. Copies are calls of NumPy,
+which lets go of the GIL.
 """
 
 from __future__ import annotations
@@ -88,7 +89,11 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         if isinstance(level, bool) or not isinstance(level, int) or not -1 <= level <= 9:
             raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
         handle = StringHandle(data)
-        super().__init__(None, lambda: StringHandle(blocks.compress(handle, format, level)))
+        core = native.core
+        super().__init__(
+            core and core.zlib_version() and core.compress(handle, format, level),
+            lambda: StringHandle(blocks.compress(handle, format, level)),
+        )
 
 
 class DecompressFunctor(ReadyFunctor[StringHandle]):
@@ -118,7 +123,11 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
             )
         limit = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
-        super().__init__(None, lambda: StringHandle(blocks.decompress(handle, format, limit)))
+        core = native.core
+        super().__init__(
+            core and core.zlib_version() and core.decompress(handle, format, limit),
+            lambda: StringHandle(blocks.decompress(handle, format, limit)),
+        )
 
 
 class Crc32cFunctor(ReadyFunctor[int]):

@@ -1,5 +1,6 @@
 """The ready-made functors: awaited or run at once, without the GIL; checksums, copies and zlib."""
 
+import asyncio
 import contextlib
 import gc
 import gzip
@@ -9,6 +10,7 @@ import random
 import sys
 import threading
 import time
+import types
 import zlib
 
 import numpy as np
@@ -78,6 +80,21 @@ def test_other_threads_run_meanwhile(name):
     sys.setswitchinterval(interval)
     assert end - begin > 0.002
     assert [turn for turn in turns if begin < turn < end]
+
+
+@in_native
+async def test_zlib_in_python_stands_in_where_there_is_no_libz(monkeypatch):
+    """The extension without its libz."""
+    core = dict.fromkeys(("compress", "decompress"))  # which are not called
+    core = types.SimpleNamespace(**{**vars(native.core), **core, "zlib_version": lambda: None})
+    monkeypatch.setattr(native, "core", core)
+    with streams.ThreadPool(2) as pool:
+        worker = streams.cpp_threaded_worker(pool)
+        packed = await worker(Compress(TEXT))
+        with pytest.raises(FileFormatError, match="cut short"):
+            await worker(Decompress(packed[:-1]))
+        texts = await asyncio.gather(*(worker(Decompress(packed)) for _ in range(20)))
+    assert set(texts) == {TEXT}
 
 
 @measures_memory

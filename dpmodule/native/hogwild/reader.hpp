@@ -12,9 +12,9 @@
 #include <string>
 #include <system_error>
 
+#include "functors/zlib.hpp"
 #include "gate.hpp"
 #include "plan.hpp"
-#include "zlib.hpp"
 
 namespace dpmodule::hogwild {
 
