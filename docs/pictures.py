@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from dpmodule._core.markup import LINE, text
-from dpmodule.graph.layered_layout import LayeredLayout, svg_path
+from dpmodule.graph.picture import LayeredLayout, svg_path
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -42,7 +42,7 @@ FACTORIES = (bool, int, float, str, list, tuple, set, dict)
 _ABSTRACT = {"abc", "builtins", "collections.abc", "typing"}
 """Modules of base classes without state."""
 _TRANSPARENT: tuple[str, ...] = ("dpmodule.metric", "torch.nn", "torch.utils.data")
-_TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.dataset_loader")
+_TRANSPARENT += ("dpmodule.io.iterator", "dpmodule.io.data_loader")
 """Library modules whose objects are packed like those of user code."""
 _SEARCHED = ("dpmodule.agents", "dpmodule.image", "dpmodule.io", "dpmodule.rnn", *_TRANSPARENT)
 """Library modules whose objects may hold random generators of user code."""

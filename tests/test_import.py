@@ -21,7 +21,7 @@ atomic autograd checkpoint commit contrib executor_manager gluon image model onn
 executor.compiled executor.cuda_graphs executor.mirroring executor.passes.fused_convolutions
 executor.passes.fused_norms executor.passes.pooling_first executor.passes.rnn_chains
 executor.passes.unfolded_convolutions executor.cuda_graph_mode
-graph.layered_layout graph.picture graph.repeats graph.serialization _core.markup module.notebook ndarray.notebook
+graph.picture graph.repeats graph.serialization _core.markup module.notebook ndarray.notebook
 initializer.structured io.prefetch kvstore.local kvstore.transfer metric.confusion metric.custom metric.regression
 module.bucketing_module module.onnx_files module.python_module module.sequential_module module.torch_module
 ndarray.control_flow ndarray.records ndarray.serial ops.array.index ops.control_flow ops.math.reduce ops.nn.conv

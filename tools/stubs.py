@@ -137,7 +137,6 @@ LATER = (
     "array.expand",
     "math.binary",
     "math.dot",
-    "math.factor",
     "math.linalg",
     "math.pointwise",
     "math.reduce",

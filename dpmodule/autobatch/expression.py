@@ -8,9 +8,7 @@ arguments, wrong shapes, another engine) it calls the Python function with the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial, wraps
 from numbers import Real
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -35,12 +33,10 @@ from .ops.linear import MATMUL
 from .ops.pick import picked
 from .ops.spec import Dim, Operation, format_dim
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
-from .python_engine.graph import END
 from .session import state
 
 Array = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
-_Pair = Callable[[Any, Any], "Expression"]
 
 
 def uses_native() -> bool:
@@ -480,136 +476,6 @@ def plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
         z: the third operand; an ellipsis for none, since None may be a user's mistake.
     """
     return apply(op, (x, y) if z is ... else (x, y, z))
-
-
-def unary_operation(op: Operation) -> Callable[..., Expression]:
-    """Return the function of an operation with one operand and no attributes.
-
-    Shape:
-        returns: a function whose shapes `op.shape` gives.
-    """
-
-    def with_native(x: Any) -> Expression:
-        return apply(op, (x,))
-
-    def without_native(x: Any) -> Expression:
-        graph: Any = state.graph
-        if get_ident() != graph.owner.ident:
-            graph.change_thread()
-        version, numbers = graph.version, graph.numbers
-        try:
-            node = x.node if x.version == version else x.enter()
-            number = graph.plain_trie[numbers[node]][op]
-        except (KeyError, IndexError, AttributeError):
-            return _learned(op, (x,))
-        found = Expression()
-        found.node, found.version = len(numbers), version
-        numbers.append(number)
-        graph.flat.append(node)
-        return found
-
-    return with_native if uses_native() else without_native
-
-
-def _between(op: Operation, fallback: Callable[[Any, Any], Expression]) -> Callable[[Any, Any], Expression]:
-    """Return a function of two expressions that uses the trie of known nodes, or else the fallback."""
-
-    def without_native(x: Any, y: Any) -> Expression:
-        graph: Any = state.graph
-        version = graph.version
-        try:
-            if x.version != version or y.version != version or get_ident() != graph.owner.ident:
-                return fallback(x, y)
-            numbers, first, second = graph.numbers, x.node, y.node
-            number = graph.plain_trie[numbers[first]][op][numbers[second]]
-        except (KeyError, IndexError, AttributeError):
-            return fallback(x, y)
-        expression = Expression()
-        expression.node, expression.version = len(numbers), version
-        numbers.append(number)
-        flat = graph.flat
-        flat.append(first)
-        flat.append(second)
-        return expression
-
-    return wraps(fallback)(without_native)
-
-
-def binary_operation(op: Operation) -> Callable[[_Pair], _Pair]:
-    """Return a decorator that speeds up functions of two operands without the native extension."""
-    return (lambda function: function) if uses_native() else partial(_between, op)
-
-
-def _plain(op: Operation, x: Any, y: Any, z: Any = ...) -> Expression:
-    graph: Any = state.graph
-    if get_ident() != graph.owner.ident:
-        graph.change_thread()
-    version, numbers = graph.version, graph.numbers
-    try:
-        first = x.node if x.version == version else x.enter()
-        second = y.node if y.version == version else y.enter()
-        number = graph.plain_trie[numbers[first]][op][numbers[second]]
-        flat = graph.flat
-        if z is not ...:
-            third = z.node if z.version == version else z.enter()
-            number = number[numbers[third]]
-            flat.append(first)
-            flat.append(second)
-            flat.append(third)
-        else:
-            flat.append(first)
-            flat.append(second)
-    except (KeyError, IndexError, AttributeError):
-        return _learned(op, (x, y) if z is ... else (x, y, z))
-    found = Expression()
-    found.node, found.version = len(numbers), version
-    numbers.append(number)
-    return found
-
-
-def _apply(
-    op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None
-) -> Expression:
-    graph: Any = state.graph
-    if get_ident() != graph.owner.ident:
-        graph.change_thread()
-    version, numbers, args = graph.version, graph.numbers, []
-    try:
-        known = graph.trie[op][attrs]
-        for x in operands:
-            node = x.node if x.version == version else x.enter()
-            known = known[numbers[node]]
-            args.append(node)
-        number = known[END]
-    except (KeyError, IndexError, AttributeError):
-        return _applied(op, operands, attrs, aux)
-    expression = Expression()
-    expression.version = version
-    if number < 0:
-        expression.node = graph.add(number, args, aux)
-        return expression
-    expression.node = node = len(numbers)
-    numbers.append(number)
-    flat = graph.flat
-    flat += args
-    if aux is not None:
-        graph.aux[node] = aux
-    return expression
-
-
-def _learned(op: Operation, operands: Sequence[Any]) -> Expression:
-    """Add a node and record it in the graph, which makes similar nodes fast."""
-    found = apply(op, operands)
-    graph: Any = state.graph
-    graph.learn(op, found.node)
-    return found
-
-
-_applied = apply
-if not uses_native():  # the hot path without native code
-    plain, apply = _plain, _apply
-    for _op, _name in ((SUM, "__add__"), (MINUS, "__sub__"), (MATMUL, "__mul__"), (CDIV, "__truediv__")):
-        setattr(Operators, _name, _between(_op, getattr(Operators, _name)))
 
 
 def append_many(op: Operation, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:

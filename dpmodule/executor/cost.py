@@ -28,24 +28,12 @@ def _deformable(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return 2 * prod(outs[0]) * prod(weight[1:])
 
 
-def _deconvolution(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    return 2 * prod(ins[0]) * prod(ins[1][1:])
-
-
 def _dot(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return 2 * prod(outs[0]) * ins[0][0 if a.transpose_a else -1]
 
 
-def _batch_dot(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    return 2 * prod(outs[0]) * ins[0][-2 if a.transpose_a else -1]
-
-
 def _gemm(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return 2 * prod(outs[0]) * ins[0][a.axis if a.transpose_a else -1]
-
-
-def _syrk(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    return 2 * prod(outs[0]) * ins[0][-2 if a.transpose else -1]
 
 
 def _triangle(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
@@ -73,10 +61,6 @@ def _recurrent(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return 2 * prod(steps) * total
 
 
-def _correlation(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    return 2 * prod(outs[0]) * ins[0][1] * int(a.kernel_size) ** 2
-
-
 def _pooling(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
     return prod(ins[0]) if a.global_pool else prod(outs[0]) * prod(a.kernel)
 
@@ -91,8 +75,8 @@ def _zero(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
 
 _PRODUCTS: dict[str, Formula] = {
     "Convolution": _convolution,
-    "Correlation": _correlation,
-    "Deconvolution": _deconvolution,
+    "Correlation": lambda a, ins, outs: 2 * prod(outs[0]) * ins[0][1] * int(a.kernel_size) ** 2,
+    "Deconvolution": lambda a, ins, outs: 2 * prod(ins[0]) * prod(ins[1][1:]),
     "FullyConnected": _convolution,
     "RNN": _recurrent,
     "_contrib_DeformableConvolution": _deformable,
@@ -105,10 +89,10 @@ _PRODUCTS: dict[str, Formula] = {
     "_contrib_quantized_fully_connected": _convolution,
     "_linalg_gemm": _gemm,
     "_linalg_gemm2": _gemm,
-    "_linalg_syrk": _syrk,
+    "_linalg_syrk": lambda a, ins, outs: 2 * prod(outs[0]) * ins[0][-2 if a.transpose else -1],
     "_linalg_trmm": _triangle,
     "_linalg_trsm": _triangle,
-    "batch_dot": _batch_dot,
+    "batch_dot": lambda a, ins, outs: 2 * prod(outs[0]) * ins[0][-2 if a.transpose_a else -1],
     "dot": _dot,
     "sequence_conv": _convolution,
 }

@@ -98,7 +98,7 @@ def _arithmetic(
 ) -> Callable[[Variable, Any], Variable]:
     """Return an arithmetic method for two variables, or a variable and a number."""
 
-    def method(self: Variable, other: Any) -> Variable:
+    def method(self: Variable, other: Any) -> Any:
         if isinstance(other, Variable):
             level = max(self.lod_level, other.lod_level)
             left, right = (other, self) if turned else (self, other)
@@ -106,14 +106,14 @@ def _arithmetic(
             def joined(name: str) -> Symbol:
                 return call(f"broadcast_{operation}", left.symbol, right.symbol, name=name)
 
-            return self.derive(f"elementwise_{operation}", joined, lod_level=level)
+            return self.program.derive(f"elementwise_{operation}", joined, lod_level=level)
         if isinstance(other, bool) or not isinstance(other, (int, float)):
             raise ArgumentError(f"{self.name}: {other!r} is neither a variable of fluid nor a number")
 
         def scaled(name: str) -> Symbol:
             return call(with_number, self.symbol, scalar=float(other), name=name)
 
-        return self.derive("scale", scaled, self._shape, self._dtype, self.lod_level)
+        return self.program.derive("scale", scaled, self._shape, self._dtype, self.lod_level)
 
     return method
 
@@ -169,27 +169,6 @@ class Variable:
     def is_computed(self) -> bool:
         """True if a layer computes it."""
         return not isinstance(self, (Data, Parameter))
-
-    def derive(
-        self,
-        hint: str,
-        make: Callable[[str], Symbol],
-        shape: Shape | None = None,
-        dtype: str | None = None,
-        lod_level: int = 0,
-        name: str | None = None,
-    ) -> Variable:
-        """Add a variable that is computed from this one to its program; see `Program.derive`.
-
-        Args:
-            make: function from a name to its symbol.
-            shape: its shape, if known.
-            dtype: its element type, if known.
-            lod_level: 1 if it is ragged.
-            name: its name; None: one made from `hint`.
-        """
-        derived: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
-        return derived
 
     def __repr__(self) -> str:
         lod = f", lod_level={self.lod_level}" if self.lod_level else ""

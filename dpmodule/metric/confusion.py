@@ -90,13 +90,6 @@ class _Binary(ArrayMetric):
                 torch.stack([f.to(counts[0].device) for f in counts]).sum(0) if counts[1:] else counts[0]
             )
 
-    def score(self, counts: np.ndarray[Any, Any]) -> float:
-        """Return the score of (hits, false alarms, misses, rejections)."""
-        raise NotImplementedError
-
-    def _score(self, array: np.ndarray[Any, Any]) -> float:
-        return self.score(array)
-
     def _check_two(self, invalid: int) -> None:
         if invalid:
             raise ArgumentError(
@@ -140,9 +133,9 @@ class F1(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def score(self, counts: np.ndarray[Any, Any]) -> float:
+    def _score(self, array: np.ndarray[Any, Any]) -> float:
         """Return the harmonic mean of precision and recall, 0 without true positives."""
-        hits, false_alarms, misses, _ = map(float, counts)
+        hits, false_alarms, misses, _ = map(float, array)
         precision = hits / (hits + false_alarms) if hits + false_alarms > 0 else 0.0
         recall = hits / (hits + misses) if hits + misses > 0 else 0.0
         return 2.0 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
@@ -169,9 +162,9 @@ class MCC(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def score(self, counts: np.ndarray[Any, Any]) -> float:
+    def _score(self, array: np.ndarray[Any, Any]) -> float:
         """Return the Matthews correlation coefficient; sums of 0 under the root count as 1."""
-        hits, false_alarms, misses, rejections = map(float, counts)
+        hits, false_alarms, misses, rejections = map(float, array)
         sums = (hits + false_alarms, hits + misses, rejections + false_alarms, rejections + misses)
         root = math.sqrt(math.prod(s if s else 1.0 for s in sums))
         return (hits * rejections - false_alarms * misses) / root

@@ -1,4 +1,4 @@
-"""Work on blocks of bytes in Python: CRC-32C, copies, compression and record search, without the extension."""
+"""Work on blocks of bytes in Python: copies, and, without the extension, CRC-32C, compression and record search."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def copy(target: ByteRange, source: ByteRange) -> int:
 WINDOW_BITS = {"gzip": 31, "zlib": 15, "deflate": -15}
 """The ``wbits`` argument of zlib for each format."""
 
-_INPUT_BYTES, _OUTPUT_BYTES = 1 << 16, 1 << 20
-"""Most bytes given to zlib and taken from it per call."""
+_INPUT_BYTES = 1 << 20
+"""Most bytes given to zlib per call; it lets go of the GIL meanwhile."""
 
 
 def compress(data: Any, name: str, level: int) -> bytes:
@@ -105,7 +105,8 @@ class _Decompressor:
     def __init__(self, data: memoryview, name: str, max_bytes: int) -> None:
         self._data, self._max_bytes = data, max_bytes
         self._name = name if name != "auto" else "gzip" if self._is_gzip(0) else "zlib"
-        self._output = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
 
     def run(self) -> bytes:
         at, end = self._member(0), len(self._data)
@@ -117,7 +118,7 @@ class _Decompressor:
             at = self._member(at)
         if at < end:
             self._fail(at, f"the data end here, but {end - at} bytes follow")
-        return bytes(self._output)
+        return b"".join(self._parts)
 
     def _is_gzip(self, at: int) -> bool:
         head = bytes(self._data[at : at + 2])
@@ -127,20 +128,20 @@ class _Decompressor:
         """Decompress one stream that begins at a byte, and return the byte after its end."""
         stream = zlib.decompressobj(WINDOW_BITS[self._name])
         while not stream.eof:
-            block: Any = self._data[at : at + _INPUT_BYTES]
+            block = self._data[at : at + _INPUT_BYTES]
             if not block:
                 self._fail(at, "cut short: the data continue")
             before = stream.copy()
+            most = 0 if self._max_bytes < 0 else self._max_bytes - self._size + 1
             try:
-                while not stream.eof and block:
-                    self._output += stream.decompress(block, _OUTPUT_BYTES)
-                    at += len(block) - len(stream.unconsumed_tail) - len(stream.unused_data)
-                    block = stream.unconsumed_tail
-                    if 0 <= self._max_bytes < len(self._output):
-                        limit = f"max_bytes={self._max_bytes}; raise the limit if you trust them"
-                        self._fail(at, f"the data expand to more than {limit}")
+                self._parts.append(stream.decompress(block, most))
             except zlib.error as error:
                 self._fail_at_damage(before, at, error)
+            at += len(block) - len(stream.unconsumed_tail) - len(stream.unused_data)
+            self._size += len(self._parts[-1])
+            if 0 <= self._max_bytes < self._size:
+                limit = f"max_bytes={self._max_bytes}; raise the limit if you trust them"
+                self._fail(at, f"the data expand to more than {limit}")
         return at
 
     def _fail_at_damage(self, stream: Any, at: int, error: zlib.error) -> NoReturn:

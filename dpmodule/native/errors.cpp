@@ -114,4 +114,14 @@ PyObject *set_current_exception() noexcept {
     return set_error(kind, text.c_str());
 }
 
+PyObject *take_exception() noexcept {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (value && trace) PyException_SetTraceback(value, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return value;
+}
+
 }  // namespace dpmodule

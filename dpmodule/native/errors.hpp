@@ -25,6 +25,9 @@ PyObject *set_system_error(const std::system_error &error) noexcept;
 // Inside a catch block: set the exception's Python counterpart; needs the GIL. Returns nullptr.
 PyObject *set_current_exception() noexcept;
 
+// Take the current exception, normalized and with its traceback, and clear it. Needs the GIL.
+PyObject *take_exception() noexcept;
+
 // Python method that translates the C++ exceptions of `method`.
 template <PyObject *(*method)(PyObject *, PyObject *)>
 PyObject *guard(PyObject *self, PyObject *given) noexcept {

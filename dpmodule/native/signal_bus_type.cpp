@@ -71,17 +71,6 @@ void bus_dealloc(PyObject *self) {
     free_object(self);
 }
 
-// Take the current exception, normalized and with its traceback, and clear it.
-PyObject *take_exception() {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (value && trace) PyException_SetTraceback(value, trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
-    return value;
-}
-
 PyObject *result_of(Job *job) {
     switch (job->end) {
         case Job::End::done:

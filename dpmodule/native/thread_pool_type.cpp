@@ -126,14 +126,12 @@ PyObject *pool_wait(PyObject *self, PyObject *argument) {
 PyObject *pool_threads(PyObject *self, void *) { return PyLong_FromLong(as_pool(self)->threads); }
 PyObject *pool_closed(PyObject *self, void *) { return PyBool_FromLong(as_pool(self)->closed); }
 
-PyObject *pool_alive(PyObject *self, void *) {
+// A number that the pool knows; 0 in a forked child that has not used it.
+template <auto count>
+PyObject *pool_number(PyObject *self, void *) {
     refresh(as_pool(self));
-    return PyLong_FromLong(as_pool(self)->pool ? as_pool(self)->pool->alive() : 0);
-}
-
-PyObject *pool_queued(PyObject *self, void *) {
-    refresh(as_pool(self));
-    return PyLong_FromLong(as_pool(self)->pool ? as_pool(self)->pool->queued() : 0);
+    const ThreadPool *pool = as_pool(self)->pool.get();
+    return PyLong_FromLong(pool ? (pool->*count)() : 0);
 }
 
 PyMethodDef pool_methods[] = {
@@ -148,8 +146,8 @@ PyMethodDef pool_methods[] = {
 PyGetSetDef pool_properties[] = {
     {"threads", pool_threads, nullptr, "Number of threads.", nullptr},
     {"closed", pool_closed, nullptr, "True if the pool refuses new jobs.", nullptr},
-    {"alive", pool_alive, nullptr, "Number of threads that have not ended.", nullptr},
-    {"queued", pool_queued, nullptr, "Number of queued jobs.", nullptr},
+    {"alive", pool_number<&ThreadPool::alive>, nullptr, "Number of threads that have not ended.", nullptr},
+    {"queued", pool_number<&ThreadPool::queued>, nullptr, "Number of queued jobs.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Handle)
 Tensor = torch.Tensor
-Trace = tuple[Tensor, "TapeNode"]
 
 IN_PLACE = "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd"
 """Text that MXNet's tests expect in the error."""

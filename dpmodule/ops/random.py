@@ -19,7 +19,7 @@ from .attrs import AttrType, boolean, choice, dtype, integer, ints, optional, re
 from .dtypes import torch_dtype
 from .registry import op
 from .shapes import same, typed, unify
-from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
+from .spec import NEVER, Attr, Env, Onnx, Shapes, arg
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +268,6 @@ def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [unify(o, out, "output") for o in outs]
 
 
-def _multinomial_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    return ins, [outs[0] or a.dtype, *(o or ins[0] for o in outs[1:])]
-
-
 @op(
     "_sample_multinomial",
     [arg("data")],
@@ -283,7 +279,7 @@ def _multinomial_type(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     aliases=["sample_multinomial"],
     outputs=lambda a: ("output0", "output1") if a.get_prob else ("output",),
     infer=_multinomial_infer,
-    infer_type=_multinomial_type,
+    infer_type=lambda a, ins, outs: (ins, [outs[0] or a.dtype, *(o or ins[0] for o in outs[1:])]),
     random=True,
     batch=NEVER,
     onnx=Onnx("Multinomial", builder="multinomial"),

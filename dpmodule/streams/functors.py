@@ -8,7 +8,8 @@ Make a functor with its data, then await it through a worker, or run it in the c
 
 Data are a `StringHandle` or anything that it accepts. They are not copied, so do not write to a buffer before the work
 is done. A functor may run several times, also concurrently, with equal results. Without the extension, slower Python
-versions have the same names; without libz.so.1, this applies to the two functors of zlib.
+versions have the same names; without libz.so.1, this applies to the two functors of zlib. Copies are calls of NumPy,
+which lets go of the GIL.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ReadyFunctor(Generic[_Result]):
     """Base class of the ready-made functors: send one to a worker, or call `run` to do the work here.
 
     Args:
-        job: native job; None without the extension.
+        job: native job; None without one.
         run: Python function that does the same work, called with `args`.
         *args: arguments of `run`, such as bytes.
     """
@@ -189,13 +190,7 @@ class MemcpyFunctor(ReadyFunctor[int]):
     ) -> None:
         read = blocks.byte_range("MemcpyFunctor: source", source, source_offset, count)
         written = blocks.byte_range("MemcpyFunctor: target", target, target_offset, len(read), write=True)
-        core = native.core
-        super().__init__(
-            core and core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
-            blocks.copy,
-            written,
-            read,
-        )
+        super().__init__(None, blocks.copy, written, read)
 
 
 class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):

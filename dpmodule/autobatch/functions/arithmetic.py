@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from ..arguments import as_integer, number
 from ..errors import ArgumentError, ShapeError, user_line
@@ -12,12 +12,10 @@ from ..expression import (
     append_many,
     apply,
     apply_to_padded,
-    binary_operation,
     c_version,
     node_of,
     non_empty_list,
     plain,
-    unary_operation,
     with_c_version,
 )
 from ..ops import binary
@@ -37,11 +35,14 @@ class UnaryFunction(Protocol):
 
 def unary_function(op: Operation) -> UnaryFunction:
     """Create the function of a unary operation from its record."""
-    found = unary_operation(op)
+
+    def found(x: Expression) -> Expression:
+        return apply(op, (x,))
+
     found.__name__ = found.__qualname__ = op.name
     found.__module__ = __name__.rpartition(".functions.")[0]  # the public module, so that it can be pickled
     found.__doc__ = f"{op.text}\n\nArgs:\n    x: the operand."
-    return cast(UnaryFunction, c_version(op.name, found))
+    return c_version(op.name, found)
 
 
 tanh = unary_function(UNARY["tanh"])
@@ -216,49 +217,42 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
 
 
 @with_c_version
-@binary_operation(binary.MAX)
 def bmax(x: Expression, y: Expression) -> Expression:
     """Compute the elementwise maximum of two expressions of equal dimensions."""
     return plain(binary.MAX, x, y)
 
 
 @with_c_version
-@binary_operation(binary.MIN)
 def bmin(x: Expression, y: Expression) -> Expression:
     """Compute the elementwise minimum of two expressions of equal dimensions."""
     return plain(binary.MIN, x, y)
 
 
 @with_c_version
-@binary_operation(binary.CMULT)
 def cmult(x: Expression, y: Expression) -> Expression:
     """Multiply element by element; dimensions of 1 are broadcast."""
     return plain(binary.CMULT, x, y)
 
 
 @with_c_version
-@binary_operation(binary.CDIV)
 def cdiv(x: Expression, y: Expression) -> Expression:
     """Divide `x` by `y`, element by element; dimensions of 1 of `y` are broadcast."""
     return plain(binary.CDIV, x, y)
 
 
 @with_c_version
-@binary_operation(binary.POW)
 def pow(x: Expression, y: Expression) -> Expression:
     """Raise every element of `x` to a power."""
     return plain(binary.POW, x, y)
 
 
 @with_c_version
-@binary_operation(binary.COLWISE_ADD)
 def colwise_add(x: Expression, y: Expression) -> Expression:
     """Add a vector to every column of a matrix."""
     return plain(binary.COLWISE_ADD, x, y)
 
 
 @with_c_version
-@binary_operation(DOT)
 def dot_product(x: Expression, y: Expression) -> Expression:
     """Compute the sum of the products of elements of two expressions of equal dimensions."""
     return plain(DOT, x, y)

@@ -119,8 +119,6 @@ class SignatureTable:
         found: signatures by (operation, attributes, tags of the operands).
         trie: numbers of signatures in nested dicts, by operation, attributes, and the number of each operand's
             signature; see `PythonGraph.append`.
-        plain_trie: the same for operations without attributes and with a fixed number of operands: a list by the first
-            operand, of dicts by operation and the other operands.
         arities: number of operands by signature index; 0 for operations on many.
     """
 
@@ -131,7 +129,6 @@ class SignatureTable:
         self.generation = 0
         self.found: dict[Any, Signature] = {}
         self.trie: dict[Any, Any] = {}
-        self.plain_trie: list[dict[Any, Any]] = []
         self.signatures: list[Signature] = []
         self.arities: NDArray[np.int64] = np.zeros(256, np.int64)
         self.kinds: list[BatchKind] = []

@@ -30,15 +30,17 @@ from ..mxnet_helpers import names_of
 from ..updates import Updates, check_compression
 from .batch_run import (
     BatchResult,
+    CollectionGroup,
+    CollectionStore,
     are_sequences,
     array_of_labels,
     axes_of,
     batch_axis,
     columns_of,
     merged,
+    on_context,
     run_examples,
 )
-from .parameter_store import CollectionGroup, CollectionStore, on_context
 
 if TYPE_CHECKING:
     from ...metric import EvalMetric

@@ -5,24 +5,74 @@
 #include <memory>
 #include <type_traits>
 
-#include "python_state.hpp"
 #include "python_parameters.hpp"
 #include "python_recipes.hpp"
+#include "python_state.hpp"
 
 namespace dpmodule::autobatch {
+
+inline unsigned long long address(const float *p) {
+    return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p));
+}
+
+// Return a function of set_caller, which must have been called.
+inline PyObject *needed(PyObject *function) {
+    if (function) return function;
+    PyErr_SetString(PyExc_RuntimeError, "operations without a kernel cannot run: call set_caller first");
+    throw PythonError();
+}
+
+inline PyObject *integers_of(const std::vector<int> &numbers) {
+    return list_of(numbers.size(), [&](std::size_t i) { return PyLong_FromLong(numbers[i]); });
+}
 
 // Runs operations without a kernel through Python functions.
 class PythonCaller : public Caller {
   public:
-    void forward(const CallBatch &batch) override;
-    void backward(const CallBatch &batch) override;
-    void draw(int kind, const double *numbers, float *to, std::size_t count) override;
-    void set(PyObject *forward, PyObject *backward, PyObject *draw);
-    int traverse(visitproc visit, void *arg);
-    void clear();
+    void forward(const CallBatch &batch) override { call(needed(forward_), batch); }
+    void backward(const CallBatch &batch) override { call(needed(backward_), batch); }
+    // draw(kind, first number, second number, address, how many)
+    void draw(int kind, const double *numbers, float *to, std::size_t count) override {
+        PyObject *done = PyObject_CallFunction(needed(draw_), "iddKK", kind, numbers[0], numbers[1], address(to),
+                                               static_cast<unsigned long long>(count));
+        if (!done) throw PythonError();
+        Py_DECREF(done);
+    }
+    void set(PyObject *forward, PyObject *backward, PyObject *draw) {
+        Py_INCREF(forward);
+        Py_INCREF(backward);
+        Py_INCREF(draw);
+        Py_XSETREF(draw_, draw);
+        Py_XSETREF(forward_, forward);
+        Py_XSETREF(backward_, backward);
+    }
+    int traverse(visitproc visit, void *arg) {
+        Py_VISIT(forward_);
+        Py_VISIT(backward_);
+        Py_VISIT(draw_);
+        return 0;
+    }
+    void clear() {
+        Py_CLEAR(forward_);
+        Py_CLEAR(backward_);
+        Py_CLEAR(draw_);
+    }
 
   private:
-    void call(PyObject *function, const CallBatch &batch);
+    // function(key, kind, rows, [(address, shared, gradient address or 0)], aux, counts, address of the result or its
+    // gradient)
+    void call(PyObject *function, const CallBatch &batch) {
+        PyObject *arguments = list_of(batch.arguments.size(), [&](std::size_t i) {
+            const CallBatch::Argument &each = batch.arguments[i];
+            return Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad));
+        });
+        // missing values, after a Python error, make the call fail
+        PyObject *done =
+            PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows,
+                                  arguments, integers_of(batch.aux), integers_of(batch.counts), address(batch.out));
+        if (!done) throw PythonError();
+        Py_DECREF(done);
+    }
     PyObject *forward_ = nullptr, *backward_ = nullptr, *draw_ = nullptr;
 };
 

@@ -76,15 +76,8 @@ class Callback final : public Functor {
         if (finalizing()) throw Error(Kind::state, "Python is ending");
         PyGILState_STATE state = PyGILState_Ensure();
         PyObject *result = PyObject_CallNoArgs(function_.get());
-        PyObject *type = nullptr, *error = nullptr, *traceback = nullptr;
-        if (!result) {
-            PyErr_Fetch(&type, &error, &traceback);
-            PyErr_NormalizeException(&type, &error, &traceback);
-        }
-        Py_XDECREF(type);
-        Py_XDECREF(traceback);
+        Py_XSETREF(error_, result ? nullptr : take_exception());
         Py_XSETREF(result_, result);
-        Py_XSETREF(error_, error);
         PyGILState_Release(state);
     }
 

@@ -1,9 +1,11 @@
 // The system's libz, loaded on first use.
 //
 // The extension must build without zlib's headers and load without the library, so it does not link to it; without it
-// Python's zlib does this work. Usually Python's module `zlib` has already loaded libz.so.1, since
-// dpmodule.native.functors.deflate imports it first, and dlopen finds that one, even outside the system's folders.
+// Python's zlib does this work. Usually Python's module `zlib` has already loaded libz.so.1, since native/blocks.py
+// imports it first, and dlopen finds that one, even outside the system's folders.
 #pragma once
+
+#include <dlfcn.h>
 
 namespace dpmodule {
 
@@ -27,8 +29,7 @@ struct ZStream {
 };
 
 // Return codes and flush values used here.
-inline constexpr int z_ok = 0, z_stream_end = 1, z_need_dictionary = 2, z_data_error = -3, z_memory_error = -4,
-                     z_buffer_error = -5;
+inline constexpr int z_ok = 0, z_stream_end = 1, z_need_dictionary = 2, z_memory_error = -4, z_buffer_error = -5;
 inline constexpr int z_no_flush = 0, z_finish = 4, z_deflated = 8, z_default_strategy = 0;
 
 struct Zlib {
@@ -43,7 +44,36 @@ struct Zlib {
     int (*inflate_end)(ZStream *);
 };
 
+template <typename Function>
+bool find_function(void *library, const char *name, Function &function) noexcept {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    return function != nullptr;
+}
+
+inline bool find_all(void *library, Zlib &z) noexcept {
+    return find_function(library, "zlibVersion", z.version) &&
+           find_function(library, "deflateInit2_", z.deflate_init) && find_function(library, "deflate", z.deflate) &&
+           find_function(library, "deflateEnd", z.deflate_end) &&
+           find_function(library, "deflateBound", z.deflate_bound) &&
+           find_function(library, "inflateInit2_", z.inflate_init) && find_function(library, "inflate", z.inflate) &&
+           find_function(library, "inflateEnd", z.inflate_end) && z.version()[0] == '1';
+}
+
+inline const Zlib *load_zlib() noexcept {
+    static Zlib found;
+#if defined(__APPLE__)
+    constexpr const char *name = "libz.1.dylib";
+#else
+    constexpr const char *name = "libz.so.1";
+#endif
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // never closed
+    return library && find_all(library, found) ? &found : nullptr;
+}
+
 // Return the library, or nullptr if there is none.
-const Zlib *zlib() noexcept;
+inline const Zlib *zlib() noexcept {
+    static const Zlib *const library = load_zlib();
+    return library;
+}
 
 }  // namespace dpmodule

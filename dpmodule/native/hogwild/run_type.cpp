@@ -144,11 +144,10 @@ struct RunObject {
 
 Run &run_of(PyObject *self) { return *reinterpret_cast<RunObject *>(self)->run; }
 
-// A Python function that returns the rate of each update. It lives as long as the run, which is destroyed without the
-// GIL.
+// A Python function that returns the rate of each update.
 class Schedule {
   public:
-    explicit Schedule(PyObject *function) : function_(Py_NewRef(function), release) {}
+    explicit Schedule(PyObject *function) : function_(keep(function)) {}
 
     double operator()(std::uint64_t count) const {
         const PyGILState_STATE state = PyGILState_Ensure();
@@ -164,12 +163,6 @@ class Schedule {
     }
 
   private:
-    static void release(PyObject *function) {
-        const PyGILState_STATE state = PyGILState_Ensure();
-        Py_DECREF(function);
-        PyGILState_Release(state);
-    }
-
     std::shared_ptr<PyObject> function_;
 };
 

@@ -3,7 +3,9 @@
 #include <new>
 
 #include "addresses.hpp"
-#include "io.hpp"
+#include "csv.hpp"
+#include "libsvm.hpp"
+#include "pixels.hpp"
 
 namespace dpmodule {
 namespace io {
@@ -135,7 +137,7 @@ PyMethodDef io_functions[] = {
      "parse_libsvm(text, columns, labels, lengths, values, columns)\n--\n\n"
      "Read sparse rows into arrays; return the numbers of rows and of entries, None if it has other text."},
     method("put_pixels", Call<put_pixels>::run,
-           "Write an image into a batch as float32; arguments are sizes, strides and addresses, see io.hpp."),
+           "Write an image into a batch as float32; arguments are sizes, strides and addresses, see pixels.hpp."),
     {"arrow_items", arrow_items, METH_O,
      "arrow_items(capsule)\n--\n\n"
      "Return address and number of the items of an Arrow array of lists; the capsule keeps them alive."},

@@ -3,10 +3,22 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
 
 #include "kernels/parallel.hpp"
+
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 namespace dpmodule::pipe {
 
@@ -16,11 +28,67 @@ enum WaitEvent { ready = 1, news = 2, ended = 4 };
 
 constexpr int ring_size = 256, most_slots = 64;
 
+constexpr size_t control_size = 8 * (64 + ring_size + 8 * most_slots);
+
+inline void *map(int fd, size_t size) {
+    void *found = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (found == MAP_FAILED)
+        throw std::system_error(errno, std::generic_category(), "cannot map the shared memory of a pipe");
+    return found;
+}
+
+// Return true if a wait may spin for a few microseconds first: there are several cores.
+inline bool may_spin() {
+#ifdef __linux__
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed) > 1;
+#endif
+    return std::thread::hardware_concurrency() > 1;
+}
+
+// Wait for descriptors, ignoring those of -1, for at most `seconds` (below 0: forever).
+// Returns a sum of `WaitEvent`, or -1 if a signal came first. Empties the first descriptor if it is readable.
+inline int poll_all(int wake, int socket, int process, double seconds) {
+    pollfd watched[3];
+    int marks[3], count = 0;
+    const int fds[3] = {wake, socket, process};
+    for (int i = 0; i < 3; i++) {
+        if (fds[i] < 0) continue;
+        watched[count] = {fds[i], POLLIN, 0};
+        marks[count++] = 1 << i;
+    }
+    int limit_ms = seconds < 0 ? -1 : static_cast<int>(std::ceil(std::fmin(seconds, 1e6) * 1e3));
+    int answer = ::poll(watched, static_cast<nfds_t>(count), limit_ms);
+    if (answer < 0) return errno == EINTR ? -1 : 0;
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (watched[i].revents) found |= marks[i];
+    }
+    if (found & ready) {
+        char drained[4096];
+        ssize_t got = ::read(wake, drained, sizeof drained);
+        (void)got;  // an empty descriptor is fine
+    }
+    return found;
+}
+
 class Control {
   public:
     // Map the block and duplicate the descriptor that wakes the other side. Throws std::system_error.
-    Control(int fd, int wake_fd, Side side);
-    ~Control();
+    Control(int fd, int wake_fd, Side side) : wake_fd_(fcntl(wake_fd, F_DUPFD_CLOEXEC, 0)), side_(side) {
+        if (wake_fd_ < 0)
+            throw std::system_error(errno, std::generic_category(), "cannot duplicate a descriptor of a pipe");
+        try {
+            words_ = static_cast<Word *>(map(fd, control_size));
+        } catch (...) {
+            ::close(wake_fd_);
+            throw;
+        }
+    }
+    ~Control() {
+        munmap(static_cast<void *>(words_), control_size);
+        ::close(wake_fd_);
+    }
     Control(const Control &) = delete;
     Control &operator=(const Control &) = delete;
 
@@ -35,10 +103,21 @@ class Control {
     int slots() { return static_cast<int>(words_[2].load(std::memory_order_relaxed)); }
 
     // Wake the other side if it sleeps; call this after publishing.
-    void wake_other();
+    void wake_other() {
+        // the other side sets its flag and then checks for work; this side wrote the work and now checks the flag
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        Word &flag = sleeps(1 - side_);
+        if (!flag.load(std::memory_order_relaxed) || !flag.exchange(0)) return;
+        const uint64_t one = 1;
+        ssize_t written = ::write(wake_fd_, &one, sizeof one);
+        (void)written;  // fails only if the descriptor is readable already
+    }
     // Mark this side as sleeping; the caller must check for work again afterwards.
-    void mark_sleeping();
-    void mark_awake();
+    void mark_sleeping() {
+        sleeps(side_).store(1, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    void mark_awake() { sleeps(side_).store(0, std::memory_order_relaxed); }
 
   private:
     Word &sleeps(int side) { return words_[8 + 8 * side + 3]; }
@@ -52,8 +131,8 @@ class Control {
 class Memory {
   public:
     // Throws std::system_error.
-    Memory(int fd, size_t size);
-    ~Memory();
+    Memory(int fd, size_t size) : base_(static_cast<char *>(map(fd, size))), size_(size) {}
+    ~Memory() { munmap(base_, size_); }
     Memory(const Memory &) = delete;
     Memory &operator=(const Memory &) = delete;
 
@@ -69,12 +148,5 @@ class Memory {
     char *base_;
     size_t size_;
 };
-
-// Return true if a wait may spin for a few microseconds first: there are several cores.
-bool may_spin();
-
-// Wait for descriptors, ignoring those of -1, for at most `seconds` (below 0: forever).
-// Returns a sum of `WaitEvent`, or -1 if a signal came first. Empties the first descriptor if it is readable.
-int poll_all(int wake, int socket, int process, double seconds);
 
 }  // namespace dpmodule::pipe

@@ -1,4 +1,4 @@
-// dpmodule._native.PipeWriter: the sending side of a tensor pipe; streams/pipe/writer.py wraps it.
+// dpmodule._native.PipeWriter: the sending side of a tensor pipe; streams/pipe/tensor_pipe.py wraps it.
 #include "python.hpp"
 
 #include <algorithm>

@@ -26,8 +26,6 @@ from .shape_helpers import (
 )
 from .value import OnnxValue, Sizes, same_type
 
-_MANY = 2**62
-
 
 def _constant(c: NodeCall) -> OnnxValue:
     b, a = c.b, c.attrs

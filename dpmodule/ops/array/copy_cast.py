@@ -51,16 +51,8 @@ Source: MXNet 1.9.1 `_grad_add`.
 )
 
 
-def _infer_zeros(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return [], [unify(outs[0], a.shape, "given and required shape")]
-
-
 def _type_of(a: Any) -> str | None:
     return None if a.dtype == -1 else dtype_from_code(a.dtype)
-
-
-def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    return [], [_type_of(a) or outs[0] or "float32"]
 
 
 @op(
@@ -71,8 +63,8 @@ def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
         "ctx": Attr(string, "device of the result; only for calls on arrays", ""),
         "dtype": Attr(integer(low=-1), "number of the type; -1 means float32", -1),
     },
-    infer=_infer_zeros,
-    infer_type=_zeros_types,
+    infer=lambda a, ins, outs: ([], [unify(outs[0], a.shape, "given and required shape")]),
+    infer_type=lambda a, ins, outs: ([], [_type_of(a) or outs[0] or "float32"]),
     needs_shapes=True,
     onnx=Onnx(builder="filled"),
 )
@@ -307,16 +299,12 @@ def cast(a: Any) -> Unary:
     return cast
 
 
-def _amp_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    return ins, [a.dtype if ins[0] in _FLOATS else ins[0] or outs[0]]
-
-
 @bound(
     "amp_cast",
     [arg("data", ROWS)],
     {"dtype": Attr(dtype, "target dtype")},
     infer=same,
-    infer_type=_amp_types,
+    infer_type=lambda a, ins, outs: (ins, [a.dtype if ins[0] in _FLOATS else ins[0] or outs[0]]),
     view=True,
     onnx=Onnx("Cast", builder="converted"),
 )

@@ -173,7 +173,7 @@ def _repeat_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return (*dims[:axis], dims[axis] * a.repeats, *dims[axis + 1 :])
 
 
-@bound(
+@pure(
     "repeat",
     [arg("data")],
     {
@@ -183,7 +183,7 @@ def _repeat_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     infer=from_data(_repeat_shape),
     view=True,
 )
-def repeat(a: Any) -> Unary:
+def repeat(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Repeat each element along an axis.
 
     Shape:
@@ -192,27 +192,22 @@ def repeat(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `repeat`.
     """
-    count, axis_attr = a.repeats, a.axis
-
-    def repeat(x: torch.Tensor) -> torch.Tensor:
-        if axis_attr is None:
-            return x.reshape(-1, 1).expand(-1, count).reshape(-1)
-        axis = normal_axis(axis_attr, x.dim())
-        sizes = [-1] * (x.dim() + 1)
-        sizes[axis + 1] = count
-        return x.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1)
-
-    return repeat
+    if a.axis is None:
+        return x.reshape(-1, 1).expand(-1, a.repeats).reshape(-1)
+    axis = normal_axis(a.axis, x.dim())
+    sizes = [-1] * (x.dim() + 1)
+    sizes[axis + 1] = a.repeats
+    return x.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1)
 
 
-@bound(
+@pure(
     "reverse",
     [arg("data")],
     {"axis": Attr(ints, "axes to reverse")},
     aliases=("flip",),
     infer=same,
 )
-def reverse(a: Any) -> Unary:
+def reverse(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Reverse the order of the elements along axes.
 
     Shape:
@@ -221,12 +216,7 @@ def reverse(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `reverse`.
     """
-    axes = a.axis
-
-    def reverse(x: torch.Tensor) -> torch.Tensor:
-        return torch.flip(x, normal_axes(axes, x.dim()))
-
-    return reverse
+    return torch.flip(x, normal_axes(a.axis, x.dim()))
 
 
 def _check_pad(a: Any, dims: tuple[int, ...]) -> None:

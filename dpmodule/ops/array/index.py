@@ -39,7 +39,7 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], ins[0][:axis] + ins[1] + ins[0][axis + 1 :])]
 
 
-@bound(
+@pure(
     "take",
     [arg("a"), arg("indices")],
     {
@@ -53,7 +53,7 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_take,
     infer_type=first_type("float32"),
 )
-def take(a: Any) -> Binary:
+def take(a: Any, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Pick slices of an array along an axis by position.
 
     Shape:
@@ -70,15 +70,10 @@ def take(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `take`.
     """
-    axis_attr, mode = a.axis, a.mode
-
-    def take(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        axis = normal_axis(axis_attr, x.dim())
-        positions = _checked_index(indices, x.shape[axis], mode)
-        picked = x.index_select(axis, positions.reshape(-1))
-        return picked.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
-
-    return take
+    axis = normal_axis(a.axis, x.dim())
+    positions = _checked_index(indices, x.shape[axis], a.mode)
+    picked = x.index_select(axis, positions.reshape(-1))
+    return picked.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
 
 
 def _pick_axis(a: Any, ndim: int) -> int:
@@ -99,7 +94,7 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, index], [output_shape(outs[0], kept if a.keepdims else short)]
 
 
-@bound(
+@pure(
     "pick",
     [arg("data"), arg("index")],
     {
@@ -112,7 +107,7 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     classes=lambda a, data, index: None if a.mode == "wrap" else ClassLabels(data[_pick_axis(a, len(data))]),
     infer_type=first_type("float32"),
 )
-def pick(a: Any) -> Binary:
+def pick(a: Any, data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Pick one element along an axis for every position of the other axes.
 
     Shape:
@@ -122,19 +117,14 @@ def pick(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `pick`.
     """
-    keep, mode = a.keepdims, a.mode
-
-    def pick(data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        axis = _pick_axis(a, data.dim())
-        kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
-        if index.numel() != prod(kept):
-            raise ShapeError(
-                f"pick: index has shape {tuple(index.shape)}, expected {kept} or without axis {axis}"
-            )
-        picked = data.gather(axis, _checked_index(index, data.shape[axis], mode).reshape(kept))
-        return picked if keep or data.dim() == 1 else picked.squeeze(axis)
-
-    return pick
+    axis = _pick_axis(a, data.dim())
+    kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    if index.numel() != prod(kept):
+        raise ShapeError(
+            f"pick: index has shape {tuple(index.shape)}, expected {kept} or without axis {axis}"
+        )
+    picked = data.gather(axis, _checked_index(index, data.shape[axis], a.mode).reshape(kept))
+    return picked if a.keepdims or data.dim() == 1 else picked.squeeze(axis)
 
 
 def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

@@ -10,7 +10,7 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, shape
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import normal_axis, output_shape, same, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, Variadic, arg, numbered
 
@@ -110,13 +110,13 @@ def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [dims] * len(ins), [output_shape(outs[0], (*dims[:axis], len(ins), *dims[axis:]))]
 
 
-@bound(
+@pure(
     "stack",
     attrs={"axis": Attr(integer(), "position of the new axis in the result", 0), "num_args": _COUNT},
     variadic=Variadic(),
     infer=_infer_stack,
 )
-def stack(a: Any) -> Many:
+def stack(a: Any, *args: torch.Tensor) -> torch.Tensor:
     """Join arrays along a new axis.
 
     Shape:
@@ -125,15 +125,10 @@ def stack(a: Any) -> Many:
 
     Source: MXNet 1.9.1 `stack`.
     """
-    axis = a.axis
-
-    def stack(*args: torch.Tensor) -> torch.Tensor:
-        return torch.stack(args, axis)
-
-    return stack
+    return torch.stack(args, a.axis)
 
 
-@bound(
+@pure(
     "add_n",
     attrs={"num_args": _COUNT},
     variadic=Variadic(batch=ROWS),
@@ -141,7 +136,7 @@ def stack(a: Any) -> Many:
     infer=same,
     onnx=Onnx("Sum", builder="add_n"),
 )
-def add_n(a: Any) -> Many:
+def add_n(a: Any, first: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
     """Add any number of arrays.
 
     Shape:
@@ -150,15 +145,11 @@ def add_n(a: Any) -> Many:
 
     Source: MXNet 1.9.1 `add_n`.
     """
-
-    def add_n(first: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        if not rest:
-            return first.clone()
-        for other in rest:
-            first = first + other
-        return first
-
-    return add_n
+    if not rest:
+        return first.clone()
+    for other in rest:
+        first = first + other
+    return first
 
 
 def _infer_pieces(
@@ -212,7 +203,7 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     )
 
 
-@bound(
+@pure(
     "SliceChannel",
     [arg("data")],
     {
@@ -226,7 +217,7 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     view=True,
     onnx=Onnx(builder="split"),
 )
-def slice_channel(a: Any) -> Split:
+def slice_channel(a: Any, x: torch.Tensor) -> Any:
     """Split an array into equal pieces along an axis.
 
     Shape:
@@ -238,16 +229,11 @@ def slice_channel(a: Any) -> Split:
 
     Source: MXNet 1.9.1 `SliceChannel`.
     """
-    count, axis, squeeze = a.num_outputs, a.axis, a.squeeze_axis
-
-    def split(x: torch.Tensor) -> Any:
-        size = _equal_sizes("SliceChannel", x.shape[normal_axis(axis, x.dim())], count)[0]
-        if squeeze:
-            _infer_pieces(tuple(x.shape), [None] * count, axis, lambda n: [size] * count, True)
-        pieces = x.unbind(axis) if squeeze and x.dim() > 1 else torch.split(x, size, axis)
-        return pieces[0] if count == 1 else pieces
-
-    return split
+    size = _equal_sizes("SliceChannel", x.shape[normal_axis(a.axis, x.dim())], a.num_outputs)[0]
+    if a.squeeze_axis:
+        _infer_pieces(tuple(x.shape), [None] * a.num_outputs, a.axis, lambda n: [size] * a.num_outputs, True)
+    pieces = x.unbind(a.axis) if a.squeeze_axis and x.dim() > 1 else torch.split(x, size, a.axis)
+    return pieces[0] if a.num_outputs == 1 else pieces
 
 
 def _piece_sizes(a: Any, length: int) -> list[int]:
@@ -265,7 +251,7 @@ def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return _infer_pieces(ins[0], outs, a.axis, lambda n: _piece_sizes(a, n), a.squeeze_axis)
 
 
-@bound(
+@pure(
     "_split_v2",
     [arg("data")],
     {
@@ -279,7 +265,7 @@ def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     view=True,
     onnx=Onnx(builder="split"),
 )
-def split_v2(a: Any) -> Split:
+def split_v2(a: Any, x: torch.Tensor) -> Any:
     """Split an array along an axis, evenly or at given positions.
 
     Shape:
@@ -291,15 +277,10 @@ def split_v2(a: Any) -> Split:
 
     Source: MXNet 1.9.1 `_split_v2`.
     """
-    axis, squeeze = a.axis, a.squeeze_axis
-
-    def split(x: torch.Tensor) -> Any:
-        sizes = _piece_sizes(a, x.shape[normal_axis(axis, x.dim())])
-        if squeeze:
-            _infer_pieces(tuple(x.shape), [None] * len(sizes), axis, lambda n: sizes, True)
-        pieces = torch.split(x, sizes, axis)
-        if squeeze and x.dim() > 1:
-            pieces = tuple(p.squeeze(axis) for p in pieces)
-        return pieces[0] if len(pieces) == 1 else pieces
-
-    return split
+    sizes = _piece_sizes(a, x.shape[normal_axis(a.axis, x.dim())])
+    if a.squeeze_axis:
+        _infer_pieces(tuple(x.shape), [None] * len(sizes), a.axis, lambda n: sizes, True)
+    pieces = torch.split(x, sizes, a.axis)
+    if a.squeeze_axis and x.dim() > 1:
+        pieces = tuple(p.squeeze(a.axis) for p in pieces)
+    return pieces[0] if len(pieces) == 1 else pieces

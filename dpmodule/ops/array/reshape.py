@@ -47,7 +47,7 @@ def _target_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     raise OpError("Reshape: shape is (), expected at least one number or code")
 
 
-@bound(
+@pure(
     "Reshape",
     [arg("data")],
     {
@@ -65,7 +65,7 @@ def _target_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     view=True,
     onnx=Onnx(builder="reshape"),
 )
-def reshape(a: Any) -> Unary:
+def reshape(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the elements in another shape.
 
     Shape:
@@ -81,11 +81,7 @@ def reshape(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `Reshape`.
     """
-
-    def reshape(x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(_target_shape(a, x.shape))
-
-    return reshape
+    return x.reshape(_target_shape(a, x.shape))
 
 
 def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -100,7 +96,7 @@ def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data], [flat]
 
 
-@bound(
+@pure(
     "Flatten",
     [arg("data", ROWS)],
     aliases=("flatten",),
@@ -108,7 +104,7 @@ def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     view=True,
     onnx=Onnx("Flatten", const={"axis": 1}),
 )
-def flatten(a: Any) -> Unary:
+def flatten(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Flatten all axes after the first into one.
 
     Shape:
@@ -117,11 +113,7 @@ def flatten(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `Flatten`.
     """
-
-    def flatten(x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)
-
-    return flatten
+    return x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)
 
 
 def _axis_range(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[int, int]:

@@ -124,7 +124,7 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data], [out]
 
 
-@bound(
+@pure(
     "slice_axis",
     [arg("data")],
     {
@@ -135,7 +135,7 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     infer=_infer_slice_axis,
     view=True,
 )
-def slice_axis(a: Any) -> Unary:
+def slice_axis(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Slice one axis.
 
     Shape:
@@ -147,14 +147,9 @@ def slice_axis(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `slice_axis`.
     """
-    axis_attr = a.axis
-
-    def slice_axis(x: torch.Tensor) -> torch.Tensor:
-        axis = normal_axis(axis_attr, x.dim())
-        begin, size = _start_and_size(a, x.shape[axis])
-        return x.narrow(axis, begin, size)
-
-    return slice_axis
+    axis = normal_axis(a.axis, x.dim())
+    begin, size = _start_and_size(a, x.shape[axis])
+    return x.narrow(axis, begin, size)
 
 
 def _like_sizes(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, dtype, integer, optional, reals
 from ..dtypes import torch_dtype
 from ..math.pointwise import in_type_of
-from ..registry import bound
+from ..registry import bound, pure
 from ..shapes import known, normal_axis, output_shape, prod, same, typed
 from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
@@ -40,7 +40,7 @@ def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], _sort_shape(a.axis, ins[0])[0])]
 
 
-@bound(
+@pure(
     "sort",
     [arg("data")],
     {"axis": _AXIS, "is_ascend": Attr(boolean, "ascending order", True)},
@@ -48,7 +48,7 @@ def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     hidden=1,
     infer=_infer_sort,
 )
-def sort(a: Any) -> Unary:
+def sort(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Sort along an axis; equal elements keep their order.
 
     Shape:
@@ -57,12 +57,7 @@ def sort(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `sort`.
     """
-    axis, ascending = a.axis, a.is_ascend
-
-    def sort(x: torch.Tensor) -> torch.Tensor:
-        return _sort(x, axis, ascending)[0]
-
-    return sort
+    return _sort(x, a.axis, a.is_ascend)[0]
 
 
 @bound(

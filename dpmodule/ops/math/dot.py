@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional
-from ..registry import bound
+from ..registry import pure
 from ..shapes import output_shape, unify
 from ..spec import Attr, Shapes, Variadic, arg
 
@@ -42,14 +42,14 @@ def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], shape)]
 
 
-@bound(
+@pure(
     "dot",
     [arg("lhs"), arg("rhs")],
     _attrs("the first axis"),
     aliases=("_sparse_dot",),
     infer=_infer_dot,
 )
-def dot(a: Any) -> Binary:
+def dot(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Contract the last axis of `lhs` with the first axis of `rhs`.
 
     Shape:
@@ -63,16 +63,11 @@ def dot(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `dot`.
     """
-    flip_left, flip_right = a.transpose_a, a.transpose_b
-
-    def dot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        if left.dim() == 2 and right.dim() == 2:
-            return torch.mm(left.t() if flip_left else left, right.t() if flip_right else right)
-        axes = [0 if flip_left else left.dim() - 1], [right.dim() - 1 if flip_right else 0]
-        contracted: torch.Tensor = torch.tensordot(left, right, dims=axes)
-        return contracted if contracted.dim() else contracted.reshape(1)
-
-    return dot
+    if left.dim() == 2 and right.dim() == 2:
+        return torch.mm(left.t() if a.transpose_a else left, right.t() if a.transpose_b else right)
+    axes = [0 if a.transpose_a else left.dim() - 1], [right.dim() - 1 if a.transpose_b else 0]
+    contracted: torch.Tensor = torch.tensordot(left, right, dims=axes)
+    return contracted if contracted.dim() else contracted.reshape(1)
 
 
 def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -94,13 +89,13 @@ def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [batch + left[-2:], batch + right[-2:]], [shape]
 
 
-@bound(
+@pure(
     "batch_dot",
     [arg("lhs"), arg("rhs")],
     _attrs("the last axis but one"),
     infer=_infer_batch_dot,
 )
-def batch_dot(a: Any) -> Binary:
+def batch_dot(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Multiply matrices pairwise over the leading axes, which must be equal.
 
     Shape:
@@ -110,17 +105,12 @@ def batch_dot(a: Any) -> Binary:
 
     Source: MXNet 1.9.1 `batch_dot`.
     """
-    flip_left, flip_right = a.transpose_a, a.transpose_b
-
-    def batch_dot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        if left.shape[:-2] != right.shape[:-2]:
-            raise ShapeError(
-                f"batch_dot: lhs {tuple(left.shape)} and rhs {tuple(right.shape)}, expected the same first axes"
-            )
-        multiply = torch.bmm if left.dim() == 3 else torch.matmul  # which checks more
-        return multiply(left.mT if flip_left else left, right.mT if flip_right else right)
-
-    return batch_dot
+    if left.shape[:-2] != right.shape[:-2]:
+        raise ShapeError(
+            f"batch_dot: lhs {tuple(left.shape)} and rhs {tuple(right.shape)}, expected the same first axes"
+        )
+    multiply = torch.bmm if left.dim() == 3 else torch.matmul  # which checks more
+    return multiply(left.mT if a.transpose_a else left, right.mT if a.transpose_b else right)
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -140,13 +130,13 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return filled, [output_shape(outs[0], (rows, columns))]
 
 
-@bound(
+@pure(
     "khatri_rao",
     attrs={"num_args": Attr(integer(low=0), "number of inputs; set by the call", 0)},
     variadic=Variadic(),
     infer=_infer,
 )
-def khatri_rao(a: Any) -> Any:
+def khatri_rao(a: Any, *matrices: torch.Tensor) -> torch.Tensor:
     """Return the column-wise Kronecker product of the inputs.
 
     Shape:
@@ -160,19 +150,15 @@ def khatri_rao(a: Any) -> Any:
 
     Source: MXNet 1.9.1 `khatri_rao`; Khatri and Rao (1968).
     """
-
-    def khatri_rao(*matrices: torch.Tensor) -> torch.Tensor:
-        if not matrices:
-            raise OpError("khatri_rao: there are no inputs, expected at least one matrix")
-        width = matrices[0].shape[-1]
-        if any(m.dim() != 2 or m.shape[1] != width for m in matrices):
-            shapes = [tuple(m.shape) for m in matrices]
-            raise ShapeError(
-                f"khatri_rao: inputs have shapes {shapes}, expected matrices with equal numbers of columns"
-            )
-        product = matrices[0]
-        for other in matrices[1:]:
-            product = (product.unsqueeze(1) * other).reshape(-1, width)
-        return product
-
-    return khatri_rao
+    if not matrices:
+        raise OpError("khatri_rao: there are no inputs, expected at least one matrix")
+    width = matrices[0].shape[-1]
+    if any(m.dim() != 2 or m.shape[1] != width for m in matrices):
+        shapes = [tuple(m.shape) for m in matrices]
+        raise ShapeError(
+            f"khatri_rao: inputs have shapes {shapes}, expected matrices with equal numbers of columns"
+        )
+    product = matrices[0]
+    for other in matrices[1:]:
+        product = (product.unsqueeze(1) * other).reshape(-1, width)
+    return product

@@ -1,7 +1,7 @@
 """Products and triangular solves of stacks of matrices: ``mx.nd.linalg`` and ``mx.sym.linalg``.
 
-Operators work on the last two axes; leading axes are batch axes. Factorisations and determinants are in `factor`,
-diagonals and triangles in `triangle`.
+Operators work on the last two axes; leading axes are batch axes. Factorisations, determinants,
+diagonals and triangles are in `triangle`.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from .integer_ranges import (
     has_calibration,
     magnitude,
     product_range,
+    pure,
     quotient,
     round_to,
     steps_per_unit,
@@ -53,7 +54,7 @@ def _concat_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Type
     return [*data, *["float32"] * (2 * a.num_args)], [dtype, "float32", "float32"]
 
 
-@bound(
+@pure(
     "_contrib_quantized_concat",
     _concat_inputs,
     {
@@ -64,7 +65,7 @@ def _concat_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Type
     infer=_infer_concat,
     infer_type=_concat_types,
 )
-def quantized_concat(a: Any) -> Callable[..., Triple]:
+def quantized_concat(a: Any, *tensors: torch.Tensor) -> Triple:
     """Concatenate arrays of 8-bit numbers along an axis, rescaled to a common range; no gradient.
 
     Shape:
@@ -75,22 +76,17 @@ def quantized_concat(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantized_concat`.
     """
-    count, dim = a.num_args, a.dim
-
-    def quantized_concat(*tensors: torch.Tensor) -> Triple:
-        data, limits = [t.detach() for t in tensors[:count]], [t.detach() for t in tensors[count:]]
-        check_types("_contrib_quantized_concat", {f"arg{i}": t for i, t in enumerate(data)}, "int8", "uint8")
-        low = torch.stack([e.reshape(1) for e in limits[::2]]).amin(0).clamp(max=0)
-        high = torch.stack([e.reshape(1) for e in limits[1::2]]).amax(0).clamp(min=0)
-        dtype = "int8" if any(t.dtype == torch.int8 for t in data) else "uint8"
-        scale = quotient(STEPS[dtype], magnitude(low, high))
-        rescaled = [
-            round_to(t * (scale / steps_per_unit(t, limits[2 * i], limits[2 * i + 1])), dtype)
-            for i, t in enumerate(data)
-        ]
-        return torch.cat(rescaled, dim), low, high
-
-    return quantized_concat
+    data, limits = [t.detach() for t in tensors[: a.num_args]], [t.detach() for t in tensors[a.num_args :]]
+    check_types("_contrib_quantized_concat", {f"arg{i}": t for i, t in enumerate(data)}, "int8", "uint8")
+    low = torch.stack([e.reshape(1) for e in limits[::2]]).amin(0).clamp(max=0)
+    high = torch.stack([e.reshape(1) for e in limits[1::2]]).amax(0).clamp(min=0)
+    dtype = "int8" if any(t.dtype == torch.int8 for t in data) else "uint8"
+    scale = quotient(STEPS[dtype], magnitude(low, high))
+    rescaled = [
+        round_to(t * (scale / steps_per_unit(t, limits[2 * i], limits[2 * i + 1])), dtype)
+        for i, t in enumerate(data)
+    ]
+    return torch.cat(rescaled, a.dim), low, high
 
 
 _PAIR = (arg("lhs"), arg("rhs"), arg("lhs_min"), arg("lhs_max"), arg("rhs_min"), arg("rhs_max"))

@@ -19,10 +19,11 @@ from .. import registry
 from ..attrs import choice, integer, optional, real
 from ..dtypes import name_of, torch_dtype
 from ..shapes import unify
-from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 bound = partial(registry.bound, batch=NEVER)
-"""Declare a quantized operator."""
+pure = partial(registry.pure, batch=NEVER)
+"""Declare a quantized operator, as in `registry`."""
 
 MAX_VALUE = {"int8": 127.0, "uint8": 255.0, "int32": 2147483647.0}
 """Maximum of each type: the number of steps of products and of `_contrib_quantize`."""
@@ -125,20 +126,16 @@ def _quantize(
     return (quantized, low.clone(), high.clone()) if dtype == "uint8" else (quantized, -limit, limit)
 
 
-def _quantize_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    return ["float32"] * len(ins), [a.out_type, "float32", "float32"]
-
-
-@bound(
+@pure(
     "_contrib_quantize",
     [arg("data"), arg("min_range"), arg("max_range")],
     {"out_type": Attr(choice("int8", "uint8"), "type of the result", "uint8")},
     outputs=_THREE,
     infer=_infer,
-    infer_type=_quantize_types,
+    infer_type=lambda a, ins, outs: (["float32"] * len(ins), [a.out_type, "float32", "float32"]),
     onnx=Onnx("QuantizeLinear", builder="quantize"),
 )
-def quantize(a: Any) -> Callable[..., Triple]:
+def quantize(a: Any, data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
     """Quantize float32 numbers to 8 bits over a given range; no gradient.
 
     The larger magnitude of the limits becomes 127 or 255; uint8 clips negative numbers to 0.
@@ -151,13 +148,8 @@ def quantize(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantize`.
     """
-    out_dtype = a.out_type
-
-    def quantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        check_types("_contrib_quantize", {"data": data}, "float32")
-        return _quantize(data.detach(), low.detach(), high.detach(), out_dtype, MAX_VALUE)
-
-    return quantize
+    check_types("_contrib_quantize", {"data": data}, "float32")
+    return _quantize(data.detach(), low.detach(), high.detach(), a.out_type, MAX_VALUE)
 
 
 _TO_8_BITS = {
@@ -176,7 +168,7 @@ def _out_type(a: Any) -> str:
     return str(a.out_type)
 
 
-@bound(
+@pure(
     "_contrib_quantize_v2",
     [arg("data")],
     _TO_8_BITS,
@@ -185,7 +177,7 @@ def _out_type(a: Any) -> str:
     infer_type=lambda a, ins, outs: ([ins[0] or "float32"], [_out_type(a), "float32", "float32"]),
     onnx=Onnx("QuantizeLinear", builder="quantize_v2"),
 )
-def quantize_v2(a: Any) -> Callable[..., Triple]:
+def quantize_v2(a: Any, data: torch.Tensor) -> Triple:
     """Quantize float32 numbers to 8 bits over a calibrated range or the data's; no gradient.
 
     Shape:
@@ -195,33 +187,28 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantize_v2`.
     """
-    out_dtype, is_calibrated = _out_type(a), has_calibration(a)
-
-    def quantize_v2(data: torch.Tensor) -> Triple:
-        check_types("_contrib_quantize_v2", {"data": data}, "float32", out_dtype)
-        data = data.detach()
-        if data.dtype != torch.float32:
-            top = STEPS[name_of(data.dtype)]
-            low = a.min_calib_range if is_calibrated else (0.0 if out_dtype == "uint8" else -top)
-            return (
-                data.clone(),
-                float_like(data, low),
-                float_like(data, a.max_calib_range if is_calibrated else top),
-            )
-        if is_calibrated:
-            return _quantize(
-                data,
-                float_like(data, a.min_calib_range),
-                float_like(data, a.max_calib_range),
-                out_dtype,
-                STEPS,
-            )
-        return _quantize(data, data.min(), data.max(), out_dtype, STEPS)
-
-    return quantize_v2
+    check_types("_contrib_quantize_v2", {"data": data}, "float32", _out_type(a))
+    data = data.detach()
+    if data.dtype != torch.float32:
+        top = STEPS[name_of(data.dtype)]
+        low = a.min_calib_range if has_calibration(a) else (0.0 if _out_type(a) == "uint8" else -top)
+        return (
+            data.clone(),
+            float_like(data, low),
+            float_like(data, a.max_calib_range if has_calibration(a) else top),
+        )
+    if has_calibration(a):
+        return _quantize(
+            data,
+            float_like(data, a.min_calib_range),
+            float_like(data, a.max_calib_range),
+            _out_type(a),
+            STEPS,
+        )
+    return _quantize(data, data.min(), data.max(), _out_type(a), STEPS)
 
 
-@bound(
+@pure(
     "_contrib_quantize_asym",
     [arg("data")],
     CALIBRATED,
@@ -230,7 +217,7 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
     infer_type=lambda a, ins, outs: ([ins[0] or "float32"], ["uint8", "float32", "float32"]),
     onnx=Onnx("QuantizeLinear", builder="quantize_asym"),
 )
-def quantize_asym(a: Any) -> Callable[..., Triple]:
+def quantize_asym(a: Any, data: torch.Tensor) -> Triple:
     """Quantize float32 numbers to ``data * scale + shift`` in 0..255; no gradient.
 
     Shape:
@@ -240,25 +227,20 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantize_asym`.
     """
-    is_calibrated = has_calibration(a)
-
-    def quantize_asym(data: torch.Tensor) -> Triple:
-        check_types("_contrib_quantize_asym", {"data": data}, "float32", "int8", "uint8")
-        data = data.detach()
-        if data.dtype == torch.uint8:
-            return data.clone(), float_like(data, 1.0), float_like(data, 0.0)
-        if data.dtype == torch.int8:
-            return (data.int() + 128).to(torch.uint8), float_like(data, 1.0), float_like(data, 128.0)
-        low = float_like(data, a.min_calib_range) if is_calibrated else data.min().reshape(1)
-        high = float_like(data, a.max_calib_range) if is_calibrated else data.max().reshape(1)
-        scale = quotient(255.0, high - low)
-        shift = 255.0 - high * scale
-        return (data * scale + shift + 0.5).clamp(0, 255).to(torch.uint8), scale, shift
-
-    return quantize_asym
+    check_types("_contrib_quantize_asym", {"data": data}, "float32", "int8", "uint8")
+    data = data.detach()
+    if data.dtype == torch.uint8:
+        return data.clone(), float_like(data, 1.0), float_like(data, 0.0)
+    if data.dtype == torch.int8:
+        return (data.int() + 128).to(torch.uint8), float_like(data, 1.0), float_like(data, 128.0)
+    low = float_like(data, a.min_calib_range) if has_calibration(a) else data.min().reshape(1)
+    high = float_like(data, a.max_calib_range) if has_calibration(a) else data.max().reshape(1)
+    scale = quotient(255.0, high - low)
+    shift = 255.0 - high * scale
+    return (data * scale + shift + 0.5).clamp(0, 255).to(torch.uint8), scale, shift
 
 
-@bound(
+@pure(
     "_contrib_dequantize",
     [arg("data"), arg("min_range"), arg("max_range")],
     {"out_type": Attr(choice("float32"), "type of the result", "float32")},
@@ -266,7 +248,7 @@ def quantize_asym(a: Any) -> Callable[..., Triple]:
     infer_type=lambda a, ins, outs: ([ins[0], "float32", "float32"], ["float32"]),
     onnx=Onnx("DequantizeLinear", builder="dequantize"),
 )
-def dequantize(a: Any) -> Callable[..., torch.Tensor]:
+def dequantize(a: Any, data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     """Dequantize numbers to float32; no gradient.
 
     Shape:
@@ -276,15 +258,11 @@ def dequantize(a: Any) -> Callable[..., torch.Tensor]:
 
     Source: MXNet 1.9.1 `_contrib_dequantize`.
     """
-
-    def dequantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-        check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
-        return data.float() * (magnitude(low.detach(), high.detach()) / STEPS[name_of(data.dtype)])
-
-    return dequantize
+    check_types("_contrib_dequantize", {"data": data}, "int8", "uint8", "int32")
+    return data.float() * (magnitude(low.detach(), high.detach()) / STEPS[name_of(data.dtype)])
 
 
-@bound(
+@pure(
     "_contrib_requantize",
     [arg("data"), arg("min_range"), arg("max_range")],
     _TO_8_BITS,
@@ -295,7 +273,7 @@ def dequantize(a: Any) -> Callable[..., torch.Tensor]:
         [_out_type(a), "float32", "float32"],
     ),
 )
-def requantize(a: Any) -> Callable[..., Triple]:
+def requantize(a: Any, data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
     """Requantize 32-bit sums to 8 bits over a calibrated range or the data's; no gradient.
 
     Shape:
@@ -306,23 +284,18 @@ def requantize(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_requantize`.
     """
-    out_dtype, is_calibrated = _out_type(a), has_calibration(a)
-
-    def requantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        check_types("_contrib_requantize", {"data": data}, "int32")
-        unit = magnitude(low.detach(), high.detach()) / STEPS["int32"]
-        if is_calibrated:
-            limit = magnitude(float_like(data, a.min_calib_range), float_like(data, a.max_calib_range))
-        else:
-            # the magnitude of the minimum int32 is not an int32
-            top = data.max() if out_dtype == "uint8" else data.double().abs().max()
-            limit = top.float().reshape(1) * unit
-        quantized = round_to(
-            data.detach().float() * (unit * quotient(MAX_VALUE[out_dtype], limit)), out_dtype
-        )
-        return quantized, torch.zeros_like(limit) if out_dtype == "uint8" else -limit, limit
-
-    return requantize
+    check_types("_contrib_requantize", {"data": data}, "int32")
+    unit = magnitude(low.detach(), high.detach()) / STEPS["int32"]
+    if has_calibration(a):
+        limit = magnitude(float_like(data, a.min_calib_range), float_like(data, a.max_calib_range))
+    else:
+        # the magnitude of the minimum int32 is not an int32
+        top = data.max() if _out_type(a) == "uint8" else data.double().abs().max()
+        limit = top.float().reshape(1) * unit
+    quantized = round_to(
+        data.detach().float() * (unit * quotient(MAX_VALUE[_out_type(a)], limit)), _out_type(a)
+    )
+    return quantized, torch.zeros_like(limit) if _out_type(a) == "uint8" else -limit, limit
 
 
 # choice of the range to quantize from a histogram of values
@@ -369,7 +342,7 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
     return float((fine * (fine / coarse).log()).sum())
 
 
-@bound(
+@pure(
     "_contrib_calibrate_entropy",
     [arg("hist"), arg("hist_edges")],
     {"num_quantized_bins": Attr(integer(low=1), "number of bins after quantization", 255)},
@@ -378,7 +351,7 @@ def _divergence(kept: torch.Tensor, left: torch.Tensor, right: torch.Tensor, qua
     infer_type=lambda a, ins, outs: (["float32", "float32"], ["float32", "float32"]),
     onnx=Onnx(missing="calibration runs before a model is quantized, not inside it"),
 )
-def calibrate_entropy(a: Any) -> Callable[..., Pair]:
+def calibrate_entropy(a: Any, hist: torch.Tensor, edges: torch.Tensor) -> Pair:
     """Return the threshold for clipping and quantizing a histogram with the least loss of information; no gradient.
 
     Shape:
@@ -389,28 +362,23 @@ def calibrate_entropy(a: Any) -> Callable[..., Pair]:
 
     Source: MXNet 1.9.1 `_contrib_calibrate_entropy`; Migacz (2017), 8-bit inference with TensorRT.
     """
-    quantized = a.num_quantized_bins
-
-    def calibrate_entropy(hist: torch.Tensor, edges: torch.Tensor) -> Pair:
-        bins = hist.numel()
-        if edges.numel() != bins + 1:
-            raise OpError(
-                f"_contrib_calibrate_entropy: hist_edges has {edges.numel()} elements, expected {bins + 1}"
-            )
-        middle, half = bins // 2, quantized // 2
-        if middle < half or bins < 2 * middle + 1:
-            raise OpError(
-                f"_contrib_calibrate_entropy: hist has {bins} bins, expected an odd number of at least {quantized}"
-            )
-        counts = hist.detach().cpu().double()  # each divergence is read by Python
-        divergences = []
-        for reach in range(half, middle + 1):
-            start, stop = middle - reach, middle + reach + 1
-            kept = counts[start:stop].clone()
-            kept[0] = 0
-            divergences.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
-        best = min(range(len(divergences)), key=divergences.__getitem__)
-        threshold = edges.detach()[middle + half + best + 1].reshape(1).float()
-        return threshold, tensor_like(hist, [divergences[best]], torch.float32)
-
-    return calibrate_entropy
+    bins, quantized = hist.numel(), a.num_quantized_bins
+    if edges.numel() != bins + 1:
+        raise OpError(
+            f"_contrib_calibrate_entropy: hist_edges has {edges.numel()} elements, expected {bins + 1}"
+        )
+    middle, half = bins // 2, quantized // 2
+    if middle < half or bins < 2 * middle + 1:
+        raise OpError(
+            f"_contrib_calibrate_entropy: hist has {bins} bins, expected an odd number of at least {quantized}"
+        )
+    counts = hist.detach().cpu().double()  # each divergence is read by Python
+    divergences = []
+    for reach in range(half, middle + 1):
+        start, stop = middle - reach, middle + reach + 1
+        kept = counts[start:stop].clone()
+        kept[0] = 0
+        divergences.append(_divergence(kept, counts[: start + 1].sum(), counts[stop:].sum(), quantized))
+    best = min(range(len(divergences)), key=divergences.__getitem__)
+    threshold = edges.detach()[middle + half + best + 1].reshape(1).float()
+    return threshold, tensor_like(hist, [divergences[best]], torch.float32)

@@ -21,6 +21,7 @@ from .integer_ranges import (
     check_types,
     magnitude,
     product_range,
+    pure,
     quotient,
     round_to,
 )
@@ -91,7 +92,7 @@ def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]
     return (bias.float() * factor).trunc().double()
 
 
-@bound(
+@pure(
     "_contrib_quantized_fully_connected",
     _layer_inputs(),
     _attrs_like("FullyConnected"),
@@ -100,7 +101,7 @@ def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]
     infer_type=_layer_types,
     onnx=Onnx("MatMulInteger", builder="quantized_fully_connected"),
 )
-def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
+def quantized_fully_connected(a: Any, *tensors: torch.Tensor) -> Triple:
     """Apply a linear map to each row, with 8-bit numbers and 32-bit sums; no gradient.
 
     Shape:
@@ -114,20 +115,16 @@ def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
     Source: MXNet 1.9.1 `_contrib_quantized_fully_connected`.
     """
     call = get("FullyConnected").bind
-
-    def quantized_fully_connected(*tensors: torch.Tensor) -> Triple:
-        (data, weight, *bias), limits = _split(a, tensors)
-        check_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
-        check_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
-        added = [_bias_steps(data, b, limits) for b in bias]
-        sums = call(a)(data.double(), weight.double(), *added) if call else data
-        low, high = product_range(data, weight, (limits[0], limits[1], limits[2], limits[3]))
-        return round_to(sums, "int32"), low, high
-
-    return quantized_fully_connected
+    (data, weight, *bias), limits = _split(a, tensors)
+    check_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
+    check_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
+    added = [_bias_steps(data, b, limits) for b in bias]
+    sums = call(a)(data.double(), weight.double(), *added) if call else data
+    low, high = product_range(data, weight, (limits[0], limits[1], limits[2], limits[3]))
+    return round_to(sums, "int32"), low, high
 
 
-@bound(
+@pure(
     "_contrib_quantized_conv",
     _layer_inputs(),
     _attrs_like("Convolution"),
@@ -136,7 +133,7 @@ def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
     infer_type=_layer_types,
     onnx=Onnx("ConvInteger", builder="quantized_conv"),
 )
-def quantized_conv(a: Any) -> Callable[..., Triple]:
+def quantized_conv(a: Any, *tensors: torch.Tensor) -> Triple:
     """Convolve 8-bit numbers with 32-bit sums; no gradient.
 
     With uint8 data, the only type supported by MXNet's CPU build, the bias is added without rescaling and the range is
@@ -153,18 +150,14 @@ def quantized_conv(a: Any) -> Callable[..., Triple]:
     Source: MXNet 1.9.1 `_contrib_quantized_conv`.
     """
     call = get("Convolution").bind
-
-    def quantized_conv(*tensors: torch.Tensor) -> Triple:
-        (data, weight, *bias), limits = _split(a, tensors)
-        check_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
-        check_types("_contrib_quantized_conv", {"weight": weight}, "int8")
-        plain = data.dtype == torch.uint8
-        added = [b.double() if plain else _bias_steps(data, b, limits) for b in bias]
-        sums = call(a)(data.double(), weight.double(), *added) if call else data
-        low, high = product_range(weight, weight, (limits[0], limits[1], limits[2], limits[3]))
-        return round_to(sums, "int32"), low, high
-
-    return quantized_conv
+    (data, weight, *bias), limits = _split(a, tensors)
+    check_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
+    check_types("_contrib_quantized_conv", {"weight": weight}, "int8")
+    plain = data.dtype == torch.uint8
+    added = [b.double() if plain else _bias_steps(data, b, limits) for b in bias]
+    sums = call(a)(data.double(), weight.double(), *added) if call else data
+    low, high = product_range(weight, weight, (limits[0], limits[1], limits[2], limits[3]))
+    return round_to(sums, "int32"), low, high
 
 
 def _same_range_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -242,7 +235,7 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     return quantized_act
 
 
-@bound(
+@pure(
     "_contrib_quantized_flatten",
     _ONE_INPUT,
     outputs=OUTPUTS,
@@ -250,7 +243,7 @@ def quantized_act(a: Any) -> Callable[..., Triple]:
     infer_type=_same_range_types,
     onnx=Onnx("Flatten", builder="quantized_flatten"),
 )
-def quantized_flatten(a: Any) -> Callable[..., Triple]:
+def quantized_flatten(a: Any, data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
     """Flatten all axes but the first of 8-bit numbers; no gradient.
 
     Shape:
@@ -261,19 +254,15 @@ def quantized_flatten(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantized_flatten`.
     """
-
-    def quantized_flatten(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
-        flat = data.detach().reshape(data.shape[0], -1).clone()
-        return flat, low.detach().clone(), high.detach().clone()
-
-    return quantized_flatten
+    flat = data.detach().reshape(data.shape[0], -1).clone()
+    return flat, low.detach().clone(), high.detach().clone()
 
 
 def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return [ins[0] or "float32", "int8", "float32", "float32"], ["int8", "float32", "float32"]
 
 
-@bound(
+@pure(
     "_contrib_quantized_embedding",
     [arg("data"), arg("weight"), arg("min_weight"), arg("max_weight")],
     _attrs_like("Embedding"),
@@ -282,7 +271,9 @@ def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     infer_type=_embedding_types,
     onnx=Onnx("Gather", builder="quantized_embedding"),
 )
-def quantized_embedding(a: Any) -> Callable[..., Triple]:
+def quantized_embedding(
+    a: Any, data: torch.Tensor, weight: torch.Tensor, low: torch.Tensor, high: torch.Tensor
+) -> Triple:
     """Look up rows of a matrix of 8-bit numbers; out-of-range indices are clipped. No gradient.
 
     Shape:
@@ -294,12 +285,6 @@ def quantized_embedding(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantized_embedding`.
     """
-
-    def quantized_embedding(
-        data: torch.Tensor, weight: torch.Tensor, low: torch.Tensor, high: torch.Tensor
-    ) -> Triple:
-        check_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
-        indices = data.detach().long().clamp(0, weight.shape[0] - 1)
-        return weight.detach()[indices], low.detach().clone(), high.detach().clone()
-
-    return quantized_embedding
+    check_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
+    indices = data.detach().long().clamp(0, weight.shape[0] - 1)
+    return weight.detach()[indices], low.detach().clone(), high.detach().clone()

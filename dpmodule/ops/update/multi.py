@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from ...base import Shape
 from ..attrs import boolean, integer, real, reals, shape
 from ..dtypes import as_float32
 from ..registry import bound
 from ..shapes import same
-from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
+from ..spec import NEVER, Attr, Types, Variadic, arg, aux
 from .adam import BOUNDS, adamw, lamb_direction, lamb_rate
 from .adaptive import descent, momentum_descent
 from .rules import (
@@ -319,10 +318,6 @@ def multi_lars(a: Any) -> Callable[..., Tensor]:
     return rates
 
 
-def _one_number_per_array(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return ins, [(len(ins),)]
-
-
 def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     dtype = next((t for t in ins if t is not None), None)
     return [t or dtype for t in ins], ["float32"]
@@ -333,7 +328,7 @@ def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     (),
     {"num_arrays": Attr(integer(low=1), "number of arrays")},
     variadic=Variadic(count="num_arrays", group=(arg("array"),)),
-    infer=_one_number_per_array,
+    infer=lambda a, ins, outs: (ins, [(len(ins),)]),
     infer_type=_single_precision,
     batch=NEVER,
     onnx=NO_ONNX,

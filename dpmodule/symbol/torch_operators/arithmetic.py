@@ -118,9 +118,7 @@ def _div(b: SymbolBuilder, left: Operand, right: Operand, rounding_mode: str | N
     return b.cast(b.value(rounded, dims_of(b.result), real), b.result.dtype)
 
 
-@translates("floor_divide")
-def _floor_divide(b: SymbolBuilder, left: Operand, right: Operand) -> Any:
-    return _div(b, left, right, "floor")
+translates("floor_divide")(lambda b, left, right: _div(b, left, right, "floor"))
 
 
 @translates("fmod")
@@ -214,9 +212,7 @@ def _not(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("logical_not", b.cast(value, torch.bool))
 
 
-@translates("isnan")
-def _isnan(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return b.as_truth(b.pair("not_equal", value, value), value)
+translates("isnan")(lambda b, value: b.as_truth(b.pair("not_equal", value, value), value))
 
 
 # selection
@@ -229,9 +225,7 @@ def _where(b: SymbolBuilder, condition: TorchValue, left: Operand, right: Operan
     return b.op("where", b.expand(b.cast(condition, torch.bool), dims), *sides)
 
 
-@translates("masked_fill")
-def _masked_fill(b: SymbolBuilder, value: TorchValue, mask: TorchValue, number: Operand) -> Symbol:
-    return _where(b, mask, number, value)
+translates("masked_fill")(lambda b, value, mask, number: _where(b, mask, number, value))
 
 
 @translates("clamp", "clip")
@@ -250,14 +244,8 @@ def _clamp(
     return value
 
 
-@translates("clamp_min")
-def _clamp_min(b: SymbolBuilder, value: TorchValue, low: Operand) -> Any:
-    return _clamp(b, value, low)
-
-
-@translates("clamp_max")
-def _clamp_max(b: SymbolBuilder, value: TorchValue, high: Operand) -> Any:
-    return _clamp(b, value, None, high)
+translates("clamp_min")(lambda b, value, low: _clamp(b, value, low))
+translates("clamp_max")(lambda b, value, high: _clamp(b, value, None, high))
 
 
 # functions of one operand
@@ -302,6 +290,4 @@ def _exp2(b: SymbolBuilder, value: TorchValue) -> Symbol:
     return b.op("exp", b.with_number("mul", b.cast(value, b.result.dtype), math.log(2.0)))
 
 
-@translates("erfc")
-def _erfc(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return b.op("_rminus_scalar", b.op("erf", value), scalar=1.0)
+translates("erfc")(lambda b, value: b.op("_rminus_scalar", b.op("erf", value), scalar=1.0))

@@ -193,9 +193,7 @@ def _zeros(b: SymbolBuilder, *rest: Any, **named: Any) -> TorchValue:
     return _filled(b, 0)
 
 
-@translates("ones", "ones_like", "new_ones")
-def _ones(b: SymbolBuilder, *rest: Any, **named: Any) -> TorchValue:
-    return _filled(b, 1)
+translates("ones", "ones_like", "new_ones")(lambda b, *rest, **named: _filled(b, 1))
 
 
 @translates("full", "full_like", "new_full")

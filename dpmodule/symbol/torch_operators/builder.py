@@ -106,11 +106,6 @@ class SymbolBuilder:
         """Return a symbol as a value, for translations in several steps."""
         return self.see(TorchValue(dims, dtype, symbol))
 
-    def like_result(self, symbol: Symbol, index: int | None = None) -> TorchValue:
-        """Return a symbol as the value of torch's node."""
-        fake = self.result if index is None else self.result[index]
-        return self.value(symbol, dims_of(fake), fake.dtype)
-
     def variable(self, name: str, tensor: torch.Tensor, trained: bool) -> TorchValue:
         """Create the variable of a parameter, buffer or constant, with its value.
 

@@ -40,9 +40,7 @@ def _gelu(b: SymbolBuilder, value: TorchValue, approximate: str = "none") -> Sym
     return _times(b, value, b.op("_mul_scalar", b.op("_plus_scalar", curve, scalar=1.0), scalar=0.5))
 
 
-@translates("silu")
-def _silu(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return _times(b, value, b.op("sigmoid", value))
+translates("silu")(lambda b, value: _times(b, value, b.op("sigmoid", value)))
 
 
 @translates("mish")
@@ -57,9 +55,7 @@ translates_as("relu6", "clip", a_min=0.0, a_max=6.0)
 translates_as("leaky_relu", "LeakyReLU", ("slope", 0.01), act_type="leaky")
 
 
-@translates("hardswish")
-def _hardswish(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return _times(b, value, TABLE["hardsigmoid"](b, value))
+translates("hardswish")(lambda b, value: _times(b, value, TABLE["hardsigmoid"](b, value)))
 
 
 @translates("elu")
@@ -71,14 +67,8 @@ def _elu(
     return output if scale == 1 else b.op("_mul_scalar", output, scalar=float(scale))
 
 
-@translates("selu")
-def _selu(b: SymbolBuilder, value: TorchValue) -> Symbol:
-    return _elu(b, value, 1.6732632423543772, 1.0507009873554805)
-
-
-@translates("celu")
-def _celu(b: SymbolBuilder, value: TorchValue, alpha: float = 1.0) -> Symbol:
-    return _elu(b, value, alpha, 1, 1.0 / alpha)
+translates("selu")(lambda b, value: _elu(b, value, 1.6732632423543772, 1.0507009873554805))
+translates("celu")(lambda b, value, alpha=1.0: _elu(b, value, alpha, 1, 1.0 / alpha))
 
 
 @translates("prelu", "_prelu_kernel")

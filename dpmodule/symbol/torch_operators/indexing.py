@@ -92,9 +92,7 @@ def _select(b: SymbolBuilder, value: TorchValue, dim: int, index: Size) -> Symbo
     return b.squeeze(element, [axis], value.rank)
 
 
-@translates("index_select")
-def _index_select(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue) -> Symbol:
-    return b.op("take", value, index, axis=value.axis(dim))
+translates("index_select")(lambda b, value, dim, index: b.op("take", value, index, axis=value.axis(dim)))
 
 
 @translates("index", "_unsafe_index")
@@ -180,9 +178,7 @@ def _fill(b: SymbolBuilder, value: TorchValue, number: TorchValue | float) -> To
     return b.full(dims_of(b.result), number, b.result.dtype)
 
 
-@translates("zero")
-def _zero(b: SymbolBuilder, value: TorchValue) -> TorchValue:
-    return b.full(dims_of(b.result), 0, b.result.dtype)
+translates("zero")(lambda b, value: b.full(dims_of(b.result), 0, b.result.dtype))
 
 
 @translates("slice_scatter")
@@ -312,9 +308,7 @@ def _scatter(
     return _written(b, value, source, _elements(b, index, value.axis(dim)), reduce == "add")
 
 
-@translates("scatter_add")
-def _scatter_add(b: SymbolBuilder, value: TorchValue, dim: int, index: TorchValue, source: TorchValue) -> Any:
-    return _scatter(b, value, dim, index, source, "add")
+translates("scatter_add")(lambda b, value, dim, index, source: _scatter(b, value, dim, index, source, "add"))
 
 
 @translates("scatter_reduce")
@@ -353,9 +347,7 @@ def _unfold(b: SymbolBuilder, value: TorchValue, dim: int, size: int, step: int)
 # order along axes
 
 
-@translates("flip")
-def _flip(b: SymbolBuilder, value: TorchValue, dims: Sequence[int]) -> Symbol:
-    return b.op("reverse", value, axis=tuple(value.axis(d) for d in dims))
+translates("flip")(lambda b, value, dims: b.op("reverse", value, axis=tuple(value.axis(d) for d in dims)))
 
 
 @translates("roll")

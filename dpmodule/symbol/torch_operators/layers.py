@@ -285,9 +285,7 @@ def _functional_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
     return [_batch_norm(b, *arguments), None, None, arguments[3], arguments[4]]
 
 
-@translates("native_batch_norm")
-def _native_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
-    return [_batch_norm(b, *arguments), None, None]
+translates("native_batch_norm")(lambda b, *arguments: [_batch_norm(b, *arguments), None, None])
 
 
 @translates("_native_batch_norm_legit_no_training")
@@ -313,9 +311,7 @@ def _layer_norm(
     return b.reshape(b.value(normalized, flat.dims, value.dtype), value.dims)
 
 
-@translates("native_layer_norm")
-def _native_layer_norm(b: SymbolBuilder, value: TorchValue, *args: Any) -> Any:
-    return [_layer_norm(b, value, *args), None, None]
+translates("native_layer_norm")(lambda b, value, *args: [_layer_norm(b, value, *args), None, None])
 
 
 @translates("rms_norm")

@@ -84,9 +84,7 @@ translates_as("inverse", "_linalg_inverse")
 translates_as("det", "_linalg_det")
 
 
-@translates("linalg_slogdet", "slogdet")
-def _slogdet(b: SymbolBuilder, value: TorchValue) -> list[Symbol]:
-    return list(b.op("_linalg_slogdet", value))
+translates("linalg_slogdet", "slogdet")(lambda b, value: list(b.op("_linalg_slogdet", value)))
 
 
 @translates("logdet")

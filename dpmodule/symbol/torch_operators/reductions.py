@@ -151,9 +151,7 @@ def _var(
     return _variance(b, value, axes, correction, keepdim)
 
 
-@translates("std")
-def _std(b: SymbolBuilder, *of_var: Any, **options: Any) -> Symbol:
-    return b.op("sqrt", _var(b, *of_var, **options))
+translates("std")(lambda b, *of_var, **options: b.op("sqrt", _var(b, *of_var, **options)))
 
 
 @translates("var_mean")

@@ -1,4 +1,5 @@
-#include "io.hpp"
+// Parser of comma-separated numbers.
+#pragma once
 
 #include <algorithm>
 #include <type_traits>
@@ -6,8 +7,6 @@
 #include "decimals.hpp"
 
 namespace dpmodule::io {
-namespace {
-
 // Iterator over the ends of the fields of comma-separated text, 64 characters at a time.
 //
 // Finding each number's end while reading it makes a chain of dependent steps. With the ends known in advance, the
@@ -84,7 +83,7 @@ const char *read_value(const char *at, const char *limit, Value &value) {
     }
 }
 
-bool is_blank(const char *at, const char *end) noexcept { return skip_blanks(at, end) == end; }
+inline bool is_blank(const char *at, const char *end) noexcept { return skip_blanks(at, end) == end; }
 
 // Text with the fields.
 struct Text {
@@ -106,10 +105,12 @@ bool read_field(const char *at, const char *end, const Text &text, Value &value)
 }
 
 // Return the end of a line's last field, without a carriage return.
-const char *trimmed(const char *at, const char *end) noexcept { return end > at && end[-1] == '\r' ? end - 1 : end; }
+inline const char *trimmed(const char *at, const char *end) noexcept {
+    return end > at && end[-1] == '\r' ? end - 1 : end;
+}
 
-}  // namespace
-
+// Read lines of `columns` numbers into a table with room for `rows` rows, skipping blank lines. Returns the number of rows,
+// or -1 if the text holds anything else; the caller then finds the error. Throws std::bad_alloc.
 template <class Value>
 std::ptrdiff_t read_csv(const char *at, const char *limit, std::ptrdiff_t columns, Value *table, std::ptrdiff_t room) {
     const Text text{at, limit};
@@ -134,10 +135,5 @@ std::ptrdiff_t read_csv(const char *at, const char *limit, std::ptrdiff_t column
     }
     return row;
 }
-
-template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, float *, std::ptrdiff_t);
-template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, double *, std::ptrdiff_t);
-template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, std::int32_t *, std::ptrdiff_t);
-template std::ptrdiff_t read_csv(const char *, const char *, std::ptrdiff_t, std::int64_t *, std::ptrdiff_t);
 
 }  // namespace dpmodule::io

@@ -1,11 +1,23 @@
-#include "io.hpp"
+// Conversion of pixels for a batch.
+#pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace dpmodule::io {
-namespace {
 
-void put_slowly(const Pixels &p, std::ptrdiff_t row, std::ptrdiff_t begin) noexcept {
+// Conversion of an image for a batch: from interleaved bytes (red, green, blue, red, ...) to one float plane per channel.
+struct Pixels {
+    std::ptrdiff_t channels, height, width;
+    const std::uint8_t *from;
+    std::ptrdiff_t row_gap, pixel_gap;  // bytes between rows, and between pixels
+    bool mirrored;                      // swap left and right
+    const float *center, *factor;       // per channel: a byte becomes (byte - center) * factor
+    float *to;                          // (channels, height, width)
+};
+
+inline void put_slowly(const Pixels &p, std::ptrdiff_t row, std::ptrdiff_t begin) noexcept {
     for (std::ptrdiff_t c = 0; c < p.channels; ++c) {
         const std::uint8_t *from = p.from + row * p.row_gap + c;
         float *to = p.to + (c * p.height + row) * p.width;
@@ -71,7 +83,7 @@ std::ptrdiff_t put_fours(const Pixels &p, std::ptrdiff_t row) noexcept {
     return p.mirrored ? put_fours<Gap, Channels, true>(p, row) : put_fours<Gap, Channels, false>(p, row);
 }
 
-std::ptrdiff_t put_some(const Pixels &p, std::ptrdiff_t row) noexcept {
+inline std::ptrdiff_t put_some(const Pixels &p, std::ptrdiff_t row) noexcept {
     if (p.channels == 3 && p.pixel_gap == 3) return put_fours<3, 3>(p, row);
     if (p.channels == 3 && p.pixel_gap == 4) return put_fours<4, 3>(p, row);
     return p.channels == 4 && p.pixel_gap == 4 ? put_fours<4, 4>(p, row) : 0;
@@ -79,13 +91,12 @@ std::ptrdiff_t put_some(const Pixels &p, std::ptrdiff_t row) noexcept {
 
 #else
 
-std::ptrdiff_t put_some(const Pixels &, std::ptrdiff_t) noexcept { return 0; }
+inline std::ptrdiff_t put_some(const Pixels &, std::ptrdiff_t) noexcept { return 0; }
 
 #endif
 
-}  // namespace
-
-void put_pixels(const Pixels &pixels) {
+// Convert the image.
+inline void put_pixels(const Pixels &pixels) {
     for (std::ptrdiff_t row = 0; row < pixels.height; ++row) put_slowly(pixels, row, put_some(pixels, row));
 }
 

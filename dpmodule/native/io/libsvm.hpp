@@ -1,31 +1,44 @@
-#include "io.hpp"
+// Parser of sparse rows: a label, then column:value pairs.
+#pragma once
 
 #include <cstring>
 
 #include "decimals.hpp"
 
 namespace dpmodule::io {
-namespace {
 
-const char *skip_spaces(const char *at, const char *limit) noexcept {
+// Output arrays for a text: a row takes at least 2 characters, and an entry more than 3.
+struct SparseRows {
+    float *labels;
+    std::int64_t *lengths;  // entries of each row
+    std::ptrdiff_t row_room;
+    float *values;
+    std::int64_t *columns;
+    std::ptrdiff_t entry_room;
+    std::ptrdiff_t rows = 0, entries = 0;
+};
+
+inline const char *skip_spaces(const char *at, const char *limit) noexcept {
     while (at < limit && (*at == ' ' || *at == '\t' || *at == '\r' || *at == '\v' || *at == '\f')) ++at;
     return at;
 }
 
 // Return true at the end of a word: a blank, the end of the line, or a comment.
-bool word_ends(const char *at, const char *limit) noexcept {
+inline bool word_ends(const char *at, const char *limit) noexcept {
     return at == limit || (*at >= '\t' && *at <= '\r') || *at == ' ' || *at == '#';
 }
 
-bool line_is_over(const char *at, const char *limit) noexcept { return at == limit || *at == '\n' || *at == '#'; }
+inline bool line_is_over(const char *at, const char *limit) noexcept {
+    return at == limit || *at == '\n' || *at == '#';
+}
 
-const char *after_line(const char *at, const char *limit) noexcept {
+inline const char *after_line(const char *at, const char *limit) noexcept {
     const void *end = at == limit ? nullptr : std::memchr(at, '\n', static_cast<std::size_t>(limit - at));
     return end ? static_cast<const char *>(end) + 1 : limit;
 }
 
 // Read the label and skip a weight that follows it; nullptr if there is anything else.
-const char *read_label(const char *at, const char *limit, float &label) {
+inline const char *read_label(const char *at, const char *limit, float &label) {
     double value = 0;
     at = read_number(at, limit, value);
     if (!at) return nullptr;
@@ -38,7 +51,7 @@ const char *read_label(const char *at, const char *limit, float &label) {
 }
 
 // Skip a query number if one follows.
-const char *skip_query(const char *at, const char *limit) noexcept {
+inline const char *skip_query(const char *at, const char *limit) noexcept {
     const char *word = skip_blanks(at, limit);
     if (word == at || limit - word < 5 || std::memcmp(word, "qid:", 4) != 0) return at;
     const char *end = word + 4;
@@ -46,7 +59,7 @@ const char *skip_query(const char *at, const char *limit) noexcept {
     return end > word + 4 && word_ends(end, limit) ? end : at;
 }
 
-const char *read_entry(const char *at, const char *limit, std::uint64_t columns, SparseRows &to) {
+inline const char *read_entry(const char *at, const char *limit, std::uint64_t columns, SparseRows &to) {
     std::uint64_t column = 0;
     double value = 0;
     at = read_unsigned(at, limit, column);
@@ -58,9 +71,9 @@ const char *read_entry(const char *at, const char *limit, std::uint64_t columns,
     return at;
 }
 
-}  // namespace
-
-bool read_libsvm(const char *at, const char *limit, std::uint64_t columns, SparseRows &to) {
+// Read lines whose columns are below `columns`. Returns false if the text holds anything else; the caller then finds the
+// error. Throws std::bad_alloc.
+inline bool read_libsvm(const char *at, const char *limit, std::uint64_t columns, SparseRows &to) {
     while (at < limit) {
         at = skip_spaces(at, limit);
         if (!line_is_over(at, limit)) {
