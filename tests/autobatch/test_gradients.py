@@ -55,30 +55,57 @@ def test_statistics_move_once_when_a_gradient_is_asked_for():
     assert loss.value() == value
 
 
-def test_operands_read_beside_their_concatenation():
-    collection, w = weights()
-    wide = np.linspace(-0.5, 0.5, 18, dtype=np.float32).reshape(3, 6)
-    narrow = np.linspace(0.1, 0.9, 9, dtype=np.float32).reshape(3, 3)
-    first, second = (collection.parameters_from_numpy(each) for each in (wide, narrow))
+@pytest.mark.parametrize("size", [3, 40])
+def test_operands_read_beside_their_concatenation(size):
+    collection = weights()[0]
+    start = np.linspace(0.1, 0.5, size, dtype=np.float32)
+    wide = np.linspace(-0.05, 0.05, 2 * size**2, dtype=np.float32).reshape(size, 2 * size)
+    narrow = np.linspace(0.01, 0.09, size**2, dtype=np.float32).reshape(size, size)
+    w, first, second = (collection.parameters_from_numpy(each) for each in (start, wide, narrow))
     made = [dy.tanh(w * float(n)) for n in range(5)]
-    places = [(0, 3), (1, 0), (4, 1), (2, 4)]  # not evenly spaced
+    places = [(0, 3), (1, 0), (4, 1), (2, 4), (3, 3)]  # not evenly spaced
     joined = [dy.concatenate([made[left], made[right]]) for left, right in places]
-    losses = [
-        dy.sum_elems(
-            dy.cmult(dy.tanh(first * both), dy.logistic(second * made[left]))
-            + dy.cmult(both[3:], made[right])
-        )
-        for both, (left, right) in zip(joined, places)
-    ]
-    dy.esum(losses).backward()
-    kept = [torch.tensor(np.tanh(START * n), dtype=torch.float32, requires_grad=True) for n in range(5)]
+    losses = []
+    for number, (both, (left, right)) in enumerate(zip(joined, places)):
+        losses.append(dy.cmult(dy.tanh(first * both), dy.logistic(second * made[left])))
+        if number % 2:  # only products read the other concatenations
+            losses.append(dy.cmult(both[size:], made[right]))
+    dy.sum_elems(dy.esum(losses)).backward()
+    kept = [torch.tensor(np.tanh(start * n), dtype=torch.float32, requires_grad=True) for n in range(5)]
     whole = [torch.cat([kept[left], kept[right]]) for left, right in places]
-    for both, (left, right) in zip(whole, places):
+    for number, (both, (left, right)) in enumerate(zip(whole, places)):
         both.retain_grad()
-        gates = torch.tanh(torch.tensor(wide) @ both) * torch.sigmoid(torch.tensor(narrow) @ kept[left])
-        (gates + both[3:] * kept[right]).sum().backward()
+        found = torch.tanh(torch.tensor(wide) @ both) * torch.sigmoid(torch.tensor(narrow) @ kept[left])
+        (found + number % 2 * both[size:] * kept[right]).sum().backward()
     for found, wanted in zip(made + joined, kept + whole):
-        np.testing.assert_allclose(found.gradient(), wanted.grad.numpy(), rtol=1e-5)
+        np.testing.assert_allclose(found.gradient(), wanted.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_of_many_rows_of_a_recurrence():
+    size, lanes, steps = 40, 150, 3
+    source = np.random.RandomState(3)
+    start, bias, wide = (
+        source.uniform(-0.3, 0.3, n).astype(np.float32) for n in (size, size, (size, 2 * size))
+    )
+    inputs = source.uniform(-1, 1, (lanes, steps, size)).astype(np.float32)
+    collection = weights()[0]
+    given = [collection.parameters_from_numpy(each) for each in (start, bias, wide)]
+    hub, losses = dy.tanh(given[0]), []  # all lanes read it
+    for lane in inputs:
+        h = hub
+        for x in lane:
+            h = dy.tanh(dy.affine_transform([given[1], given[2], dy.concatenate([h, dy.inputVector(x)])]))
+        losses.append(dy.squared_norm(h))
+    dy.esum(losses).backward()
+    kept = [torch.tensor(each, dtype=torch.float64, requires_grad=True) for each in (start, bias, wide)]
+    h = torch.tanh(kept[0]).expand(lanes, size)
+    for step in range(steps):
+        h = torch.tanh(
+            torch.cat([h, torch.tensor(inputs[:, step], dtype=torch.float64)], 1) @ kept[2].T + kept[1]
+        )
+    h.square().sum().backward()
+    for found, wanted in zip(given, kept):
+        np.testing.assert_allclose(found.grad_as_array(), wanted.grad.numpy(), rtol=1e-4, atol=1e-4)
 
 
 CHANGES = {

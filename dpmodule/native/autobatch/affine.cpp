@@ -8,7 +8,8 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int few = 3;  // largest number of rows for which packing the weights does not pay
+constexpr int few = 3;           // largest number of rows for which packing the weights does not pay
+constexpr int most_rows = 8192;  // rows whose products are added without compensation
 
 void expand(const std::vector<int> &which, int width, Block from, Block to, bool add) {
     for (std::size_t i = 0; i < which.size(); i++, to.at += to.stride) {
@@ -20,59 +21,36 @@ void expand(const std::vector<int> &which, int width, Block from, Block to, bool
 
 }  // namespace
 
-bool Affine::Term::wants_grad(const Graph &graph, const Run &run) const {
-    if (read == Read::Distinct) return any_grad(graph, nodes.data(), static_cast<int>(nodes.size()));
-    return any_grad(graph, run.nodes(column), run.rows);
-}
-
 Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &group, const Step &step)
     : batch_(step.width / space.graph.params[step.params[1]].rows), width_(step.width / batch_), bias_(step.params[0]) {
     for (std::size_t k = 0; k < step.in.size(); k++) {
-        const Operand &operand = step.in[k];
-        Term term{step.params[k + 1],
-                  operand.index,
-                  space.graph.params[step.params[k + 1]].cols * batch_,
-                  Read::Inside,
-                  {},
-                  {},
-                  {},
-                  {},
-                  operand.add};
-        if (operand.outside) {
-            choose(space, plan, run, term);
-        } else {
-            term.x = value_in(run, group, group.steps[operand.index]);
-            term.dx = grad_in(run, group, group.steps[operand.index]);
-        }
+        const Operand &in = step.in[k];
+        const int width = in.outside ? group.outside[in.index] : group.steps[in.index].width;
+        Term term{step.params[k + 1], step.firsts[k], width / batch_, in.index, Read::Inside, in.add, {}, {}, {}};
+        if (in.outside) choose(space, plan, run, term);
+        else term.x = value_in(run, group, group.steps[in.index]);
         terms_.push_back(std::move(term));
     }
 }
 
-void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &term) {
-    const Graph &graph = space.graph;
-    const int *nodes = run.nodes(term.column);
-    bool inside = !plan.batched;  // the recurrence: nothing can be done before its bucket
+void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &term) const {
+    const int *nodes = run.nodes(term.index);
+    bool inside = !plan.batched || !run.recurrent;  // nothing can be done before its bucket
     for (int i = 0; i < run.rows && !inside; i++) {
         const int owner = nodes[i] < plan.from ? -1 : plan.owner(nodes[i]);
-        if (nodes[i] < 0) inside = true;
-        else if (run.recurrent && owner >= 0) inside = plan.runs[plan.instances[owner].run].component == run.component;
+        inside = nodes[i] < 0 || (owner >= 0 && plan.runs[plan.instances[owner].run].component == run.component);
     }
-    term.x = as_block(graph.value, nodes, run.rows, term.width, false);
-    if (!term.x.at && (inside || !run.recurrent)) term.x = run.joined[term.column].first;
-    if (term.x.at) {
-        term.read = inside || !run.recurrent ? Read::Direct : Read::Ahead;
-        return;
-    }
-    if (!inside && plan.has_repeats && find_distinct(space, run, term)) return;
-    term.read = inside || !run.recurrent ? Read::Gathered : Read::Ahead;
-    term.x = {space.memory.take(static_cast<std::size_t>(run.rows) * term.width), term.width};
-    if (term.read == Read::Ahead) gather(graph, nodes, run.rows, term.width, term.x);
+    term.x = as_block(space.graph.value, nodes, run.rows, term.cols * batch_, false);
+    term.read = inside ? Read::Rows : Read::Ahead;
+    const bool may_repeat =
+        plan.has_repeats && plan.batched && std::find(nodes, nodes + run.rows, -1) == nodes + run.rows;
+    if (!term.x.at && may_repeat && (!inside || !run.recurrent)) find_distinct(space, run, term);
 }
 
-bool Affine::find_distinct(Workspace &space, const Run &run, Term &term) {
+void Affine::find_distinct(Workspace &space, const Run &run, Term &term) const {
     Graph &graph = space.graph;
-    const int *nodes = run.nodes(term.column);
-    if (run.rows < 8) return false;
+    const int *nodes = run.nodes(term.index);
+    if (run.rows < 8) return;
     std::vector<int> &number = graph.numbers;  // all -1 between uses
     number.resize(graph.nodes.size(), -1);
     term.which.resize(run.rows);
@@ -85,34 +63,51 @@ bool Affine::find_distinct(Workspace &space, const Run &run, Term &term) {
         term.which[i] = input;
     }
     for (int node : term.nodes) number[node] = -1;
-    const int count = static_cast<int>(term.nodes.size());
-    if (4 * count > 3 * run.rows) return false;
-    term.read = Read::Distinct;
-    term.x = {space.memory.take(static_cast<std::size_t>(count) * term.width), term.width};
-    gather(graph, term.nodes.data(), count, term.width, term.x);
-    return true;
+    if (4 * static_cast<int>(term.nodes.size()) <= 3 * run.rows) term.read = Read::Distinct;
+}
+
+Vectors Affine::inputs(Workspace &space, const Run &run, const Term &term, int first, int count) const {
+    if (term.x.at) return rows_from(term.x, first);
+    return listed(space, false, nodes_of(run, term, first), count, term.cols);
+}
+
+Vectors Affine::listed(Workspace &space, bool is_grad, const int *nodes, int count, int width) const {
+    const std::vector<float *> &pointers = is_grad ? space.graph.grad : space.graph.value;
+    // in memory for numbers, since pointers have no gradients
+    const std::size_t all = static_cast<std::size_t>(count) * batch_;
+    auto *rows = reinterpret_cast<float **>(space.scratch.take(all * sizeof(float *) / sizeof(float)));
+    const auto zeros = [&] {
+        const std::size_t floats = static_cast<std::size_t>(width) * batch_;
+        return static_cast<float *>(std::memset(space.scratch.take(floats), 0, sizeof(float) * floats));
+    };
+    float *none = nullptr;
+    for (int i = 0; i < count; i++) {
+        float *at = nodes[i] < 0 ? nullptr : pointers[nodes[i]];
+        if (!at) at = none ? none : none = zeros();
+        else if (is_grad && space.graph.is_crowded(nodes[i])) at = zeros();
+        for (int k = 0; k < batch_; k++) rows[i * batch_ + k] = at + k * width;
+    }
+    return Vectors(rows);
 }
 
 // Calls `body` with the vectors of `count` minibatches, in one call if they are contiguous in `a` and `b`.
 template <class F>
-void Affine::vectors(int rows, Block a, int width, Block b, int other, F body) const {
-    if (batch_ == 1) return body(rows, a, b);
-    const bool lie = rows == 1 || (a.stride == width * batch_ && b.stride == other * batch_);
-    for (int i = 0; i < rows; i += lie ? rows : 1) {
-        body(lie ? rows * batch_ : batch_, Block{rows_from(a, i).at, width}, Block{rows_from(b, i).at, other});
-    }
+void Affine::vectors(int rows, Vectors a, int width, Vectors b, int other, F body) const {
+    const bool lie = rows == 1 || (a.lies(width, batch_) && b.lies(other, batch_));
+    for (int i = 0; i < rows; i += lie ? rows : 1)
+        body(lie ? rows * batch_ : batch_, a.from(i, width, batch_), b.from(i, other, batch_));
 }
 
-void Affine::multiply(Workspace &space, const Term &term, bool forward, int total, int rows, Block x, Block out,
+void Affine::multiply(Workspace &space, const Term &term, bool forward, int total, int rows, Vectors x, Vectors out,
                       const float *bias, bool add) const {
     const Param &w = space.graph.params[term.param];
-    const bool packed = total * batch_ > few || space.packed.has(term.param, forward);
-    const float *weights = packed ? space.packed.get(term.param, forward) : w.value;
+    const bool packed = total * batch_ > few || space.packed.has(term.param, forward, term.first, term.cols);
+    const float *weights = packed ? space.packed.get(term.param, forward, term.first, term.cols) : w.value + term.first;
     const Layout layout = packed ? Layout::Packed : forward ? Layout::Columns : Layout::Rows;
-    const int deep = forward ? w.cols : width_, wide = forward ? width_ : w.cols;
-    vectors(rows, x, deep, out, wide, [&](int count, Block from, Block to) {
-        kernels().product(
-            {count, wide, deep, from.at, from.stride, 1, weights, layout, w.cols, to.at, to.stride, bias, add});
+    const int deep = forward ? term.cols : width_, wide = forward ? width_ : term.cols;
+    vectors(rows, x, deep, out, wide, [&](int count, Vectors from, Vectors to) {
+        kernels().product({count, wide, deep, from.at, from.stride, 1, weights, layout, w.cols, to.at, to.stride, bias,
+                           add, from.rows, nullptr, to.rows});
     });
 }
 
@@ -124,15 +119,14 @@ const float *Affine::bias_of(const Workspace &space, const Term &term) const {
 void Affine::multiply_ahead(Workspace &space, const Run &run, Block out) {
     for (const Term &term : terms_) {
         const float *bias = bias_of(space, term);
+        if (term.is_step_by_step()) continue;
         if (term.read == Read::Ahead) {
-            multiply(space, term, true, run.rows, run.rows, term.x, out, bias, ahead_);
-        } else if (term.read == Read::Distinct) {
+            multiply(space, term, true, run.rows, run.rows, inputs(space, run, term, 0, run.rows), out, bias, ahead_);
+        } else {
             const int count = static_cast<int>(term.nodes.size());
             const Block product{space.scratch.take(static_cast<std::size_t>(count) * batch_ * width_), batch_ * width_};
-            multiply(space, term, true, count, count, term.x, product, bias, false);
+            multiply(space, term, true, count, count, inputs(space, run, term, 0, count), product, bias, false);
             expand(term.which, batch_ * width_, product, out, ahead_);
-        } else {
-            continue;
         }
         ahead_ = true;
     }
@@ -145,63 +139,69 @@ void Affine::forward(Workspace &space, const Run &run, int first, int count, Blo
     const Block rows = rows_from(out, first);
     for (const Term &term : terms_) {
         if (!term.is_step_by_step()) continue;
-        const Block x = rows_from(term.x, first);
         const float *bias = bias_of(space, term);
-        if (term.read == Read::Gathered) {
-            const int *nodes = run.nodes(term.column) + first;
-            gather(space.graph, nodes, count, term.width, x);
-            bool zeros = !bias;
-            for (int i = 0; i < count && zeros; i++) zeros = nodes[i] < 0;
-            if (zeros) continue;
+        if (term.read == Read::Rows && !bias) {
+            const int *nodes = run.nodes(term.index) + first;
+            if (std::all_of(nodes, nodes + count, [](int node) { return node < 0; })) continue;
         }
-        multiply(space, term, true, run.rows, count, x, rows, bias, add);
+        multiply(space, term, true, run.rows, count, inputs(space, run, term, first, count), rows, bias, add);
         add = true;
     }
     for (int i = 0; i < count && !add; i++) std::memset(rows.at + i * rows.stride, 0, sizeof(float) * batch_ * width_);
 }
 
-void Affine::backward(Workspace &space, const Run &run, int first, int count, Block dout) {
+void Affine::backward(Workspace &space, const Run &run, const Group &group, int first, int count, Block dout) {
     const Block rows = rows_from(dout, first);
     for (const Term &term : terms_) {
-        if (!term.is_step_by_step()) continue;
         if (term.read == Read::Inside) {
-            multiply(space, term, false, run.rows, count, rows, rows_from(term.dx, first), nullptr, term.adds);
-            continue;
+            const Block dx = rows_from(grad_in(run, group, group.steps[term.index]), first);
+            multiply(space, term, false, run.rows, count, rows, dx, nullptr, term.adds);
+        } else if (term.read == Read::Rows) {
+            add_input_grad(space, term, run.nodes(term.index) + first, run.rows, count, rows);
         }
-        const int *nodes = run.nodes(term.column) + first;
-        if (!any_grad(space.graph, nodes, count)) continue;
-        const Block dx = as_target(space.graph, run, term.column, first, count, term.width);
-        if (dx.at) {
-            multiply(space, term, false, run.rows, count, rows, dx, nullptr, true);
-            continue;
-        }
-        const Block copy{space.scratch.take(static_cast<std::size_t>(count) * term.width), term.width};
-        multiply(space, term, false, run.rows, count, rows, copy, nullptr, false);
-        scatter(space.graph, nodes, count, term.width, copy);
     }
 }
 
-void Affine::add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const {
+void Affine::add_input_grad(Workspace &space, const Term &term, const int *nodes, int total, int count,
+                            Block dout) const {
+    const Graph &graph = space.graph;
+    if (!any_grad(graph, nodes, count)) return;
+    const int width = term.cols * batch_;
+    const bool crowded = any_crowded(graph, nodes, count);
+    const Block lying = crowded ? Block{} : as_block(graph.grad, nodes, count, width, true);
+    const Vectors dx = lying.at ? Vectors(lying) : listed(space, true, nodes, count, term.cols);
+    multiply(space, term, false, total, count, dout, dx, nullptr, true);
+    for (int i = 0; i < count && crowded; i++) {
+        if (nodes[i] >= 0 && graph.is_crowded(nodes[i])) scatter_part(graph, nodes[i], 0, width, dx.rows[i * batch_]);
+    }
+}
+
+void Affine::add_weight_grad(Workspace &space, const Term &term, int rows, Vectors x, Block dout) const {
     const Param &w = space.graph.params[term.param];
     if (!w.grad) return;
-    vectors(rows, dout, width_, x, w.cols,
-            [&](int count, Block d, Block from) { add_weight_grad(space, w, count, from, d); });
+    vectors(rows, dout, width_, x, term.cols,
+            [&](int count, Vectors d, Vectors from) { add_weight_grad(space, w, term, count, from, d); });
 }
 
-void Affine::add_weight_grad(Workspace &space, const Param &w, int rows, Block x, Block dout) const {
-    const auto add = [&](int first, int count, float *to, bool adds) {
-        kernels().product({width_, w.cols, count, dout.at + first * dout.stride, 1, dout.stride,
-                           x.at + first * x.stride, Layout::Rows, x.stride, to, w.cols, nullptr, adds});
+void Affine::add_weight_grad(Workspace &space, const Param &w, const Term &term, int rows, Vectors x,
+                             Vectors dout) const {
+    const auto add = [&](int first, int count, float *to, int stride, bool adds) {
+        kernels().product({width_, term.cols, count, dout.at + first * dout.stride, 1, dout.stride,
+                           x.rows ? nullptr : x.at + first * x.stride, Layout::Rows, x.stride, to, stride, nullptr,
+                           adds, nullptr, x.rows ? x.rows + first : nullptr});
     };
-    constexpr int most = 8192;  // rows whose products are added without compensation
-    if (rows <= most) return add(0, rows, w.grad, true);
-    float *part = space.scratch.take(w.size()), *lost = space.scratch.take(w.size());
-    std::memset(lost, 0, sizeof(float) * w.size());
-    for (int first = 0; first < rows; first += most) {
-        add(first, std::min(most, rows - first), part, false);
-        kernels().add_exactly(w.size(), w.grad, lost, part);
+    if (rows <= most_rows) return add(0, rows, w.grad + term.first, w.cols, true);
+    const int size = width_ * term.cols;
+    float *part = space.scratch.take(size), *lost = space.scratch.take(size);
+    std::memset(lost, 0, sizeof(float) * size);
+    for (int first = 0; first < rows; first += most_rows) {
+        add(first, std::min(most_rows, rows - first), part, term.cols, false);
+        for (int r = 0; r < width_; r++)
+            kernels().add_exactly(term.cols, w.grad + r * w.cols + term.first, lost + r * term.cols,
+                                  part + r * term.cols);
     }
-    kernels().accumulate(w.size(), w.grad, lost);
+    for (int r = 0; r < width_; r++)
+        kernels().accumulate(term.cols, w.grad + r * w.cols + term.first, lost + r * term.cols);
 }
 
 // The sums of `dout` over the rows with the same input.
@@ -220,27 +220,25 @@ Block Affine::folded(Workspace &space, const Term &term, const Run &run, Block d
     return found;
 }
 
-void Affine::finish(Workspace &space, const Run &run, Block dout) {
+bool Affine::needs_all_rows(const Run &run) const {
+    return run.rows * batch_ > most_rows ||
+           !std::all_of(terms_.begin(), terms_.end(), [](const Term &term) { return term.is_step_by_step(); });
+}
+
+void Affine::finish(Workspace &space, const Run &run, int first, int count, Block dout) {
     const Graph &graph = space.graph;
+    const Block rows = rows_from(dout, first);
     if (bias_ >= 0 && graph.params[bias_].grad) {
-        vectors(run.rows, dout, width_, dout, width_, [&](int count, Block d, Block) {
-            kernels().sum_rows(count, width_, graph.params[bias_].grad, d, nullptr);
+        vectors(count, rows, width_, rows, width_, [&](int all, Vectors d, Vectors) {
+            kernels().sum_rows(all, width_, graph.params[bias_].grad, {d.at, d.stride}, nullptr);
         });
     }
     for (const Term &term : terms_) {
-        if (term.is_step_by_step()) {
-            add_weight_grad(space, term, run.rows, term.x, dout);
-            continue;
-        }
         const bool distinct = term.read == Read::Distinct;
-        const int count = distinct ? static_cast<int>(term.nodes.size()) : run.rows;
-        const int *nodes = distinct ? term.nodes.data() : run.nodes(term.column);
-        const Block d = distinct ? folded(space, term, run, dout) : dout;
-        add_weight_grad(space, term, count, term.x, d);
-        if (!term.wants_grad(graph, run)) continue;
-        const Block dx{space.scratch.take(static_cast<std::size_t>(count) * term.width), term.width};
-        multiply(space, term, false, count, count, d, dx, nullptr, false);
-        scatter(graph, nodes, count, term.width, dx);
+        const int all = distinct ? static_cast<int>(term.nodes.size()) : count;
+        const Block d = distinct ? folded(space, term, run, dout) : rows;
+        add_weight_grad(space, term, all, inputs(space, run, term, first, all), d);
+        if (!term.is_step_by_step()) add_input_grad(space, term, nodes_of(run, term, first), all, all, d);
     }
 }
 

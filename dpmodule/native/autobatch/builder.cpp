@@ -87,32 +87,35 @@ int Builder::binary(Binary kind, int a, int b) {
 int Builder::affine(int bias, const int *terms, int count, bool is_column) {
     constexpr int most = 8;
     if (count < 1 || count > most) return -1;
-    int params[most + 1] = {-1}, xs[most], rows = 0;
-    const int batch = shape(terms[1]).batch;
-    for (int i = 0; i < count; i++) {
-        const Param *w = matrix(terms[2 * i], params[i + 1]);
-        xs[i] = terms[2 * i + 1];
-        const Shape &x = shape(xs[i]);
-        if (!w || !is_columns(xs[i]) || x.batch != batch || x.dims[0] != w->cols || (i && w->rows != rows)) return -1;
-        rows = w->rows;
-    }
-    if (bias >= 0) {
-        const Signature &s = graph_.signature(bias);
-        if (s.op != Op::Param || !this->is_column(bias) || s.width != rows) return -1;
-        params[0] = s.params[0];
-    }
+    int xs[most];
+    for (int i = 0; i < count; i++) xs[i] = terms[2 * i + 1];
     const auto make = [&] {
-        std::vector<int> dims = {rows}, widths;
-        if (is_column) dims.push_back(1);
-        for (int i = 0; i < count; i++) widths.push_back(graph_.signature(xs[i]).width);
-        return Signature(Op::Affine, 0, graph_.signatures.add_shape(dims, batch), std::move(widths),
-                         {params, params + count + 1});
+        std::vector<int> params(count + 1, -1), widths;
+        int rows = 0;
+        const int batch = shape(xs[0]).batch;
+        for (int i = 0; i < count; i++) {
+            const Param *w = matrix(terms[2 * i], params[i + 1]);
+            const Shape &x = shape(xs[i]);
+            if (!w || !is_columns(xs[i]) || x.batch != batch || x.dims[0] != w->cols || (i && w->rows != rows))
+                return Signature{};  // without a shape, also cached
+            rows = w->rows;
+            widths.push_back(graph_.signature(xs[i]).width);
+        }
+        if (bias >= 0) {
+            const Signature &s = graph_.signature(bias);
+            if (s.op != Op::Param || !this->is_column(bias) || s.width != rows) return Signature{};
+            params[0] = s.params[0];
+        }
+        const std::vector<int> dims = is_column ? std::vector<int>{rows, 1} : std::vector<int>{rows};
+        return Signature(Op::Affine, 0, graph_.signatures.add_shape(dims, batch), std::move(widths), std::move(params));
     };
-    const int sig = count <= 3 ? signature({{affine_code + 2 * count + is_column, batch, params[0], params[1],
-                                             count > 1 ? params[2] : 0, count > 2 ? params[3] : 0}},
-                                           make)
-                               : graph_.signatures.add(make());
-    return graph_.add(sig, xs, count);
+    const auto of = [&](int i) { return i < 2 * count ? graph_.nodes[terms[i]].sig : -1; };
+    const int sig =
+        count <= 2
+            ? signature({{affine_code + is_column, bias < 0 ? -1 : graph_.nodes[bias].sig, of(0), of(1), of(2), of(3)}},
+                        make)
+            : graph_.signatures.add(make());
+    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, xs, count);
 }
 
 int Builder::sum(const int *parts, int count) {

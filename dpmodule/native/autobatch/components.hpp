@@ -10,15 +10,15 @@ namespace dpmodule::autobatch {
 
 class Components {
   public:
-    explicit Components(int vertices) : next_(vertices), last_(vertices, -1), self_(vertices, 0) {}
-    // Edges may be repeated; `last_` filters most repetitions cheaply.
+    explicit Components(int vertices) : next_(vertices), self_(vertices, 0) {}
+    // Edges may be repeated; a look at the last ones filters most repetitions cheaply.
     void edge(int from, int to) {
+        std::vector<int> &list = next_[from];
         if (from == to) {
             self_[from] = 1;
-        } else if (last_[to] != from) {
-            last_[to] = from;
-            next_[from].push_back(to);
-            if (next_[from].size() > limit_) squeeze(next_[from]);
+        } else if (std::find(list.end() - std::min<std::ptrdiff_t>(list.size(), 8), list.end(), to) == list.end()) {
+            list.push_back(to);
+            if (list.size() > limit_) squeeze(list);
         }
     }
     void find();
@@ -31,7 +31,6 @@ class Components {
     void squeeze(std::vector<int> &list);
 
     std::vector<std::vector<int>> next_;
-    std::vector<int> last_;
     std::vector<char> self_;
     std::vector<int> rank_, size_;
     std::size_t limit_ = 64;

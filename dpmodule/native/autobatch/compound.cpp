@@ -23,6 +23,7 @@ void join(DraftStep &sum, DraftStep &a, DraftStep &b) {
     sum.step.kind = Step::Kind::Affine;
     sum.step.params = first.step.params;
     sum.step.params.insert(sum.step.params.end(), second.step.params.begin() + 1, second.step.params.end());
+    sum.step.firsts.assign(sum.step.params.size() - 1, 0);
     sum.step.in = first.step.in;
     sum.step.in.insert(sum.step.in.end(), second.step.in.begin(), second.step.in.end());
     a.gone = b.gone = true;

@@ -242,8 +242,7 @@ bool Engine::is_shared(int node) {
     const Segment *segment = segment_of(whole);
     const int owner = segment ? segment->plan.owner(whole) : -1;
     if (owner < 0) return false;
-    const Instance &instance = segment->plan.instances[owner];
-    return instance.repeats || segment->plan.runs[instance.run].shared;
+    return segment->plan.instances[owner].repeats;
 }
 
 void Engine::keep_drawn() {

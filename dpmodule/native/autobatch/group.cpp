@@ -1,5 +1,6 @@
 #include "group.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dpmodule::autobatch {
@@ -44,6 +45,18 @@ Operand column(Group &group, int width) {
     return {true, static_cast<int>(group.outside.size()) - 1};
 }
 
+// A weight times an operand, or the operands of a concatenation.
+void add_terms(Group &group, Step &affine, int weight, const std::vector<int> &widths) {
+    group.size += widths.size() > 1;
+    int first = 0;
+    for (int width : widths) {
+        affine.in.push_back(column(group, width));
+        affine.params.push_back(weight);
+        affine.firsts.push_back(first);
+        first += width;
+    }
+}
+
 // x, h and c of an LSTM: the gates as one product, then the cell.
 void add_lstm(Group &group, int sig, const Signature &s) {
     const Operand x = column(group, s.widths[0]), h = column(group, s.widths[1]), c = column(group, s.widths[2]);
@@ -53,6 +66,7 @@ void add_lstm(Group &group, int sig, const Signature &s) {
     gates.width = 4 * s.width;
     gates.in = {x, h};
     gates.params = s.params;
+    gates.firsts = {0, 0};
     group.steps.push_back(gates);
     Step cell = step_of(sig, s);
     cell.kind = Step::Kind::Cell;
@@ -73,7 +87,7 @@ Step step_of(int sig, const Signature &s) {
     step.kind = s.op == Op::Affine ? Step::Kind::Affine : Step::Kind::Op;
     step.sig = sig;
     step.width = s.row();
-    if (s.op == Op::Affine) step.params = s.params;
+    if (s.op == Op::Affine) step.params = s.params, step.firsts.assign(s.nargs, 0);
     return step;
 }
 
@@ -83,8 +97,13 @@ bool Groups::may_be_inner(const Signature &s, const Signature &consumer) {
     return of_matrices(s) && s.is_matrix;
 }
 
+bool Groups::is_spread(const Signature &s) {
+    constexpr int narrow = 32;  // operands of fewer numbers are multiplied faster together
+    return s.op == Op::Concat && s.kind == 0 && *std::min_element(s.widths.begin(), s.widths.end()) >= narrow;
+}
+
 bool Groups::may_hold(const Signature &s) {
-    return of_matrices(s) || s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary ||
+    return s.op == Op::Affine || of_matrices(s) || s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary ||
            s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::SumElems ||
            s.op == Op::SquaredNorm || s.op == Op::Dot;
 }
@@ -128,9 +147,13 @@ int Groups::compile(int sig, const int *inner, int count) {
         add_compound(group, signatures_, signatures_.compounds[s.kind]);
     } else {
         Step root = step_of(sig, s);
+        if (s.op == Op::Affine) root.params.resize(1), root.firsts.clear();
         for (int k = 0; k < s.nargs; k++) {
             const int child = k < count ? inner[k] : -1;
-            root.in.push_back(child >= 0 ? append(group, all_[child]) : column(group, s.widths[k]));
+            if (s.op == Op::Affine)
+                add_terms(group, root, s.params[k + 1],
+                          child < 0 ? std::vector<int>{s.widths[k]} : all_[child].outside);
+            else root.in.push_back(child >= 0 ? append(group, all_[child]) : column(group, s.widths[k]));
         }
         group.steps.push_back(std::move(root));
     }
@@ -148,6 +171,10 @@ void Groups::place(Group &group) const {
     std::vector<char> kept(count, 0), multiplied(count, 0);
     for (int i = 0; i < count; i++) {
         const Step &step = group.steps[i];
+        const Op op = signatures_[step.sig].op;
+        group.by_rows &= step.kind == Step::Kind::Affine
+                             ? std::all_of(step.in.begin(), step.in.end(), [](Operand in) { return in.outside; })
+                             : op == Op::Unary || op == Op::Binary;
         for (std::size_t k = 0; k < step.in.size(); k++) {
             if (step.in[k].outside) continue;
             const int a = step.in[k].index;

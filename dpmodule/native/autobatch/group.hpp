@@ -26,6 +26,7 @@ struct Step {
     int width;
     std::vector<Operand> in;
     std::vector<int> params;    // Affine: bias or -1, then one weight per operand
+    std::vector<int> firsts;    // Affine: the first column of each weight that is multiplied
     Home home = Home::Scratch;  // of the value
     int at = 0;                 // position in its home: in the row of the root, or an offset in floats per occurrence
     Home grad_home = Home::Scratch;
@@ -42,7 +43,9 @@ struct Group {
     int kept = 0, scratch = 0;  // floats per occurrence
     int grad_kept = 0, grad_scratch = 0;
     bool counted = true;  // false: the number of arguments differs (Sum, Call)
-    int memory = -1;      // the step whose value follows the root's
+    bool by_rows =
+        true;         // products of external operands, and elementwise steps that may follow for a few rows at a time
+    int memory = -1;  // the step whose value follows the root's
 };
 
 Step step_of(int sig, const Signature &s);
@@ -56,6 +59,8 @@ class Groups {
     const Group &operator[](int index) const { return all_[index]; }
     int size() const { return static_cast<int>(all_.size()); }
 
+    // Whether products read the operands of a concatenation `s` instead of its value.
+    static bool is_spread(const Signature &s);
     // Whether a node of signature `s` may be fused into its only consumer, and whether it may contain inner nodes.
     static bool may_be_inner(const Signature &s, const Signature &consumer);
     static bool may_hold(const Signature &s);

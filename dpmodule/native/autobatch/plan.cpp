@@ -46,20 +46,36 @@ class Planner {
                 group_[n - plan_.from] = groups_.of(graph_.nodes[n].sig, nullptr, 0);
                 continue;
             }
-            inner.assign(count, -1);
+            if (count > static_cast<int>(inner.size())) inner.resize(count);
             int total = 1;
             for (int k = 0; k < count; k++) {
                 const int a = args[k];
-                if (a < plan_.from || graph_.uses[a] != 1 || !Groups::may_be_inner(graph_.signature(a), s)) continue;
+                inner[k] = -1;
+                if (a < plan_.from) continue;
+                const bool spread = s.op == Op::Affine;
+                if (spread ? !Groups::is_spread(graph_.signature(a))
+                           : graph_.uses[a] != 1 || !Groups::may_be_inner(graph_.signature(a), s))
+                    continue;
                 const int size = groups_[group_of(a)].size;
                 if (total + size > Groups::largest) continue;
                 total += size;
                 inner[k] = group_of(a);
-                plan_.owner_[a - plan_.from] = -2;
-                graph_.uses[a] |= Graph::fused;
+                if (spread) spread_.push_back(a);
+                else fuse(a);
             }
             group_[n - plan_.from] = groups_.of(graph_.nodes[n].sig, inner.data(), count);
         }
+        // concatenations that only products read
+        if (!std::is_sorted(spread_.begin(), spread_.end())) std::sort(spread_.begin(), spread_.end());
+        for (auto first = spread_.begin(), last = first; first != spread_.end(); first = last) {
+            last = std::upper_bound(first, spread_.end(), *first);
+            if (last - first == graph_.uses[*first] && graph_.uses[*first] < Graph::most_uses) fuse(*first);
+        }
+    }
+
+    void fuse(int node) {
+        plan_.owner_[node - plan_.from] = -2;
+        graph_.uses[node] |= Graph::fused;
     }
 
     // The arguments of a group, and in `key_` the numbers of its nodes.
@@ -208,7 +224,6 @@ class Planner {
             run.value = memory.take(rows * group.row);
             run.kept = memory.take(rows * group.kept);
             run.grad = memory.take(rows * group.row);
-            run.grad_kept = memory.take(rows * group.grad_kept);
             const int columns = group.counted ? static_cast<int>(group.outside.size()) : 0;
             run.column.resize(rows * columns);
             for (int row = 0; row < run.rows; row++) {
@@ -216,28 +231,6 @@ class Planner {
                 graph_.value[instance.root] = run.value + static_cast<std::size_t>(row) * group.row;
                 graph_.grad[instance.root] = run.grad + static_cast<std::size_t>(row) * group.row;
                 for (int k = 0; k < columns; k++) run.column[k * rows + row] = plan_.outside[instance.first + k];
-            }
-        }
-        for (Run &run : plan_.runs) find_joined(run);
-    }
-
-    // A row that reads a concatenation, and its operands as well, finds the operands there side by side.
-    void find_joined(Run &run) {
-        const int columns = run.rows ? static_cast<int>(run.column.size()) / run.rows : 0;
-        run.joined.resize(columns);
-        for (int c = 0; c < columns; c++) {
-            const int first = module_tensor(run.nodes(c)[0]);
-            if (first < 0) continue;
-            Run &whole = plan_.runs[plan_.instances[first].run];
-            const Signature &s = graph_.signatures[groups_[whole.group].sig];
-            bool same = s.op == Op::Concat && whole.rows == run.rows && manner_.batched;
-            for (int i = 0; i < run.rows && same; i++) same = module_tensor(run.nodes(c)[i]) == whole.order[i];
-            for (int k = 0, at = 0; k < s.nargs && same; at += s.widths[k++]) {
-                for (int j = 0; j < columns; j++) {
-                    if (!std::equal(run.nodes(j), run.nodes(j) + run.rows, whole.nodes(k))) continue;
-                    run.joined[j] = {{whole.value + at, s.row()}, {whole.grad + at, s.row()}};
-                    whole.shared = true;
-                }
             }
         }
     }
@@ -276,6 +269,7 @@ class Planner {
     std::vector<int> key_;    // of a node that may be repeated
     std::vector<int> group_;  // per node
     std::vector<int> run_of_group_;
+    std::vector<int> spread_;  // concatenations, for each product that reads their operands
 };
 
 Plan::Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, PlanOptions manner)

@@ -32,11 +32,12 @@ struct Run {
     bool recurrent = false;   // part of a cycle
     std::vector<int> order;   // instance of each row
     std::vector<int> column;  // node of each external argument, column by column; -1: zeros
-    float *value = nullptr, *grad = nullptr, *kept = nullptr, *grad_kept = nullptr;
+    float *value = nullptr, *grad = nullptr, *kept = nullptr;
     bool wanted = false;  // by the current backward pass
-    // Per column, values and gradients in a concatenation that the run reads, too; `at` is nullptr if there is none.
-    std::vector<std::pair<Block, Block>> joined;
-    bool shared = false;  // a concatenation whose gradients serve other runs in this way
+    // During the backward pass: gradients of steps, for the rows [grad_first, grad_first + grad_rows); and the number of
+    // rows whose weight gradients are not computed yet.
+    float *grad_kept = nullptr;
+    int grad_first = 0, grad_rows = 0, pending = 0;
     const int *nodes(int column_index) const { return column.data() + static_cast<std::size_t>(column_index) * rows; }
 };
 
@@ -47,7 +48,9 @@ inline Block value_in(const Run &run, const Group &group, const Step &step) {
 }
 inline Block grad_in(const Run &run, const Group &group, const Step &step) {
     if (step.grad_home == Step::Home::Root) return {run.grad + step.grad_at, group.row};
-    return {run.grad_kept + static_cast<std::ptrdiff_t>(step.grad_at) * run.rows, step.width};
+    return {run.grad_kept + static_cast<std::ptrdiff_t>(step.grad_at) * run.grad_rows -
+                static_cast<std::ptrdiff_t>(run.grad_first) * step.width,
+            step.width};
 }
 
 // A batch: rows [first, first + count) of a run.

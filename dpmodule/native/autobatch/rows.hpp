@@ -10,9 +10,8 @@ inline Block rows_from(Block block, int first) { return {block.at + first * bloc
 // The rows of `pointers[nodes[0..count)]` as a block without copying; `at` is nullptr if impossible. `apart`: rows must
 // not overlap (for writing).
 Block as_block(const std::vector<float *> &pointers, const int *nodes, int count, int width, bool apart);
-// The same for the gradients of some rows of a column, for accumulation, in place or in a concatenation; not for nodes
-// with kept remainders.
-Block as_target(const Graph &graph, const Run &run, int column, int first, int count, int width);
+// True if a node has a kept remainder.
+bool any_crowded(const Graph &graph, const int *nodes, int count);
 // Copy rows; node -1 means zeros.
 void gather(const Graph &graph, const int *nodes, int count, int width, Block to);
 // Add rows to gradients; nodes without one are skipped.
@@ -40,13 +39,11 @@ inline Block as_block(const std::vector<float *> &pointers, const int *nodes, in
     return {first, step / static_cast<std::ptrdiff_t>(sizeof(float))};
 }
 
-inline Block as_target(const Graph &graph, const Run &run, int column, int first, int count, int width) {
-    const int *nodes = run.nodes(column) + first;
+inline bool any_crowded(const Graph &graph, const int *nodes, int count) {
     for (int i = 0; i < count && !graph.remainder.empty(); i++) {
-        if (nodes[i] >= 0 && graph.is_crowded(nodes[i])) return {};
+        if (nodes[i] >= 0 && graph.is_crowded(nodes[i])) return true;
     }
-    const Block lying = as_block(graph.grad, nodes, count, width, true), joined = run.joined[column].second;
-    return lying.at || !joined.at ? lying : rows_from(joined, first);
+    return false;
 }
 
 inline void gather(const Graph &graph, const int *nodes, int count, int width, Block to) {

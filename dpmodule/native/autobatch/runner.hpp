@@ -79,8 +79,10 @@ class Runner {
         int first, count;               // rows
         float *scratch, *grad_scratch;  // of the steps: see Step::at
     };
-    bool splits(const Group &group) const;
     int rows_at_once(const Group &group, int rows) const;
+    void place_gradients(Segment &segment);
+    template <class F>
+    void in_parts(const Work &work, F body);
     void forward(const Work &work);
     void backward(const Work &work);
     void forward_step(const Work &work, const Step &step);
@@ -90,25 +92,28 @@ class Runner {
     Block value_of(const Work &work, const Step &step) const;
     Block grad_of(const Work &work, const Step &step) const;
     Block read(const Work &work, Operand operand, int width);
-    // The target of an operand's gradient, and whether to accumulate.
-    struct Target {
-        Block at;
-        bool add;
-        int column;  // >= 0: scatter afterwards
-    };
-    bool target(const Work &work, Operand operand, int width, Target &found);
-    void done(const Work &work, const Target &target, int width);
-    int width_of(const Work &work, Operand operand) const;
     // The rows of an operand, or of its gradient, in place; nullptr for an unneeded gradient.
     struct Rows {
         Block block;
         const int *nodes;
         const std::vector<float *> *pointers;
         float *operator[](int i) const { return nodes ? (*pointers)[nodes[i]] : block.at + i * block.stride; }
+        Block from(int i) const { return {(*this)[i], block.stride}; }
         bool add() const { return nodes; }  // gradients accumulated from several readers
     };
     Rows values(const Work &work, Operand operand) const;
     Rows gradients(const Work &work, Operand operand) const;
+    Rows read_rows(const Work &work, Operand operand, int width);  // a block if the rows are evenly spaced
+    // The target of an operand's gradient, and whether to accumulate.
+    struct Target {
+        Block at;
+        bool add;
+        int column;  // >= 0: scatter afterwards
+        Rows rows;
+    };
+    bool target(const Work &work, Operand operand, int width, Target &found);
+    bool target_rows(const Work &work, Operand operand, int width, Target &found);  // without copies, if possible
+    void done(const Work &work, const Target &target, int width);
 
 #define RUNNER_STEP(op, way)                                          \
     void way(const Work &work, const Step &step, const Signature &s); \
@@ -132,7 +137,7 @@ class Runner {
 
     Graph &graph_;
     Groups &groups_;
-    Arena scratch_;
+    Arena scratch_, windows_;
     PackedWeights packed_;
     Workspace space_;
     Caller *caller_;

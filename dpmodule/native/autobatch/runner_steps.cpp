@@ -22,35 +22,63 @@ float number_of(const Node &node) {
 
 }  // namespace
 
+namespace {
+
+// Calls body(first, count) for a whole batch, or row by row.
+template <class F>
+void each_block(int count, bool whole, F body) {
+    for (int i = 0; i < count; i += whole ? count : 1) body(i, whole ? count : 1);
+}
+
+}  // namespace
+
 void Runner::unary(const Work &work, const Step &step, const Signature &s) {
-    kernels().unary(static_cast<Unary>(s.kind), s.attr, work.count, s.width, value_of(work, step),
-                    read(work, step.in[0], s.width));
+    const Rows x = read_rows(work, step.in[0], s.width);
+    const Block y = value_of(work, step);
+    each_block(work.count, !x.nodes, [&](int i, int count) {
+        kernels().unary(static_cast<Unary>(s.kind), s.attr, count, s.width, rows_from(y, i), x.from(i));
+    });
 }
 
 void Runner::unary_back(const Work &work, const Step &step, const Signature &s) {
     Target to;
-    if (!target(work, step.in[0], s.width, to)) return;
+    if (!target_rows(work, step.in[0], s.width, to)) return;
     const auto kind = static_cast<Unary>(s.kind);
-    const Block y = value_of(work, step), x = by_input(kind) ? read(work, step.in[0], s.width) : y;
-    kernels().unary_back(kind, s.attr, work.count, s.width, to.at, to.add, grad_of(work, step), x, y);
+    const Block y = value_of(work, step), dy = grad_of(work, step);
+    const Rows x = by_input(kind) ? read_rows(work, step.in[0], s.width) : Rows{y, nullptr, nullptr};
+    each_block(work.count, !x.nodes && !to.rows.nodes, [&](int i, int count) {
+        const Block dx = to.rows.from(i);
+        if (dx.at)
+            kernels().unary_back(kind, s.attr, count, s.width, dx, to.add, rows_from(dy, i), x.from(i),
+                                 rows_from(y, i));
+    });
     done(work, to, s.width);
 }
 
 void Runner::binary(const Work &work, const Step &step, const Signature &s) {
-    kernels().binary(static_cast<Binary>(s.kind), work.count, s.width, value_of(work, step),
-                     read(work, step.in[0], s.width), read(work, step.in[1], s.width));
+    const Rows a = read_rows(work, step.in[0], s.width), b = read_rows(work, step.in[1], s.width);
+    const Block y = value_of(work, step);
+    each_block(work.count, !a.nodes && !b.nodes, [&](int i, int count) {
+        kernels().binary(static_cast<Binary>(s.kind), count, s.width, rows_from(y, i), a.from(i), b.from(i));
+    });
 }
 
 void Runner::binary_back(const Work &work, const Step &step, const Signature &s) {
     const auto kind = static_cast<Binary>(s.kind);
     const bool plain = kind == Binary::Add || kind == Binary::Sub;
     const Block dy = grad_of(work, step), y = value_of(work, step);
-    const Block a = plain ? dy : read(work, step.in[0], s.width), b = plain ? dy : read(work, step.in[1], s.width);
+    const Rows dys{dy, nullptr, nullptr}, a = plain ? dys : read_rows(work, step.in[0], s.width),
+                                          b = plain ? dys : read_rows(work, step.in[1], s.width);
     Target to;
     for (int k = 0; k < 2; k++) {
-        if (!target(work, step.in[k], s.width, to)) continue;
+        if (!target_rows(work, step.in[k], s.width, to)) continue;
         if (to.at.at == dy.at) continue;  // a term of a sum: see Groups::place
-        kernels().binary_back(kind, k, work.count, s.width, to.at, to.add, dy, a, b, y);
+        each_block(work.count, !a.nodes && !b.nodes && !to.rows.nodes, [&](int i, int count) {
+            const Block dx = to.rows.from(i);
+            if (dx.at)
+                kernels().binary_back(kind, k, count, s.width, dx, to.add, rows_from(dy, i), a.from(i), b.from(i),
+                                      rows_from(y, i));
+        });
         done(work, to, s.width);
     }
 }

@@ -58,16 +58,7 @@ void pack(const Kernels &kernel, int k, int n, const float *source, std::ptrdiff
     for (int q = 0; q < panels; q++) {
         const int wide = panel_share(vectors, panels, q) * kernel.lanes, width = n - j0 < wide ? n - j0 : wide;
         if (transposed) {
-            // sixteen columns at a time, so that their target lines stay in the cache
-            for (int i0 = 0; i0 < k; i0 += 16) {
-                const int columns = k - i0 < 16 ? k - i0 : 16;
-                for (int j = 0; j < wide; j++) {
-                    float *row = to + static_cast<std::size_t>(i0) * wide + j;
-                    const float *from = source + (j0 + j) * stride + i0;
-                    for (int i = 0; i < columns; i++)
-                        row[static_cast<std::size_t>(i) * wide] = j < width ? from[i] : 0.0f;
-                }
-            }
+            kernel.turn(width, k, source + j0 * stride, stride, to, wide);
         } else {
             for (int i = 0; i < k; i++) {
                 float *row = to + static_cast<std::size_t>(i) * wide;

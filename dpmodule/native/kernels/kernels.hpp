@@ -89,6 +89,9 @@ struct Product {
     std::ptrdiff_t c_row;
     const float *bias;  // initial value of each row, nullptr: zeros
     bool add;           // C += that sum
+    // Where each row begins, instead of a stride. B's only with Layout::Rows.
+    const float *const *a_rows = nullptr, *const *b_rows = nullptr;
+    float *const *c_rows = nullptr;
 };
 
 struct LstmRow {
@@ -112,6 +115,8 @@ struct Kernels {
     const char *name;
     int lanes;  // floats in one register
     void (*product)(const Product &);
+    // Transpose a matrix to rows of `wide` elements, of which the last register is padded with zeros.
+    void (*turn)(int rows, int columns, const float *from, std::ptrdiff_t stride, float *to, int wide);
     void (*unary)(Unary, float attr, int rows, int width, Block y, Block x);
     // dx (+)= dy * f'(x or y)
     void (*unary_back)(Unary, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y);

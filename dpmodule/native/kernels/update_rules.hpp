@@ -135,5 +135,5 @@ void step(const UpdateRule &rule, float *w, float *const *states, const float *g
 
 // The kernel table of one instruction set.
 #define KERNELS(name)                                                                                             \
-    {name,        Lanes::count, product, unary, unary_back, binary,  binary_back, lstm,    lstm_back, accumulate, \
-     add_exactly, sum_rows,     axpy,    dot,   sum,        largest, extremes,    exp_sum, step}
+    {name,       Lanes::count, product,  turn, unary, unary_back, binary, binary_back, lstm,    lstm_back, \
+     accumulate, add_exactly,  sum_rows, axpy, dot,   sum,        largest, extremes,   exp_sum, step}
