@@ -29,7 +29,6 @@ from ..._core import torch_private
 from ...ops import write_tracking
 from ...ops.nn.linear import (
     FEW_ROWS,
-    DenseLayer,
     dense,
     is_float32_cpu,
     linear,
@@ -46,6 +45,9 @@ Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 _Plan = tuple[int, tuple[str, ...], "tuple[int, ...] | None"]
 """Rows, the kernel of each layer or nothing, and the shape of a result that is not a matrix."""
+
+_Detail = tuple["str | int", ...]
+"""Kernels of a plan, and the rows if packs depend on them."""
 
 _MAX_LAYERS = 16
 _MAX_KNOWN = 8
@@ -64,14 +66,14 @@ class _Known(NamedTuple):
     Attributes:
         sizes: numbers of output and input features of each layer; empty if the kernels do not support the tensors.
         numbers: the layers with their weights as they are, for `run_dense`.
-        packed: packs while they are kept, and the layers with them, by the kernels.
+        packed: packs while they are kept, and the layers with them for `run_dense`, by the kernels.
     """
 
     versions: TensorVersions
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
     numbers: list[int]
-    packed: dict[tuple[str, ...], tuple[weakref.ref[_KeptWeights], list[int]]]
+    packed: dict[_Detail, tuple[weakref.ref[_KeptWeights], list[int]]]
 
 
 class DenseLayers:
@@ -119,14 +121,18 @@ class DenseLayers:
             return data
         if shape is not None or not data.is_contiguous():
             data = data.reshape(rows, known.sizes[0][1]).contiguous()
-        kept = known.packed.get(kernels)
-        packs = kept[0]() if kept is not None else None
+        detail = kernels if "mkl" not in kernels else (rows, *kernels)  # MKL packs for a number of rows
         if rows <= FEW_ROWS and "native" in kernels:
             data = run_dense(data, known.numbers)
-        elif kept is not None and packs is not None:  # which stay alive during the call
-            data = run_dense(data, kept[1])
         else:
-            data = self._pack_and_run(known, kernels, data, parameters)
+            kept = known.packed.get(detail)
+            packs = kept[0]() if kept is not None else None
+            if kept is None or packs is None:
+                data = self._pack_and_run(known, kernels, detail, data, parameters)
+            elif kept[1]:  # the packs stay alive during the call
+                data = run_dense(data, kept[1])
+            else:
+                data = _run_each(kernels, data, packs, *self._layers(parameters), self.relus)
         return data if shape is None else data.view(shape)
 
     def _look_at(self, parameters: Tensors) -> _Known:
@@ -138,7 +144,7 @@ class DenseLayers:
         return known
 
     def _pack_and_run(
-        self, known: _Known, kernels: tuple[str, ...], data: Tensor, parameters: Tensors
+        self, known: _Known, kernels: tuple[str, ...], detail: _Detail, data: Tensor, parameters: Tensors
     ) -> Tensor:
         weights, biases = self._layers(parameters)
 
@@ -146,19 +152,17 @@ class DenseLayers:
             rows = len(data) if is_kept else 0
             return _KeptWeights(_pack(kernel, weight, rows) for kernel, weight in zip(kernels, weights))
 
-        detail = kernels if "mkl" not in kernels else (len(data), *kernels)  # MKL packs for a number of rows
         found: _KeptWeights | None = packed("dense", weights, make, detail)
         if found is None and "mkl" in kernels:  # the first call gets the bits of the next ones
             found = packed("dense", weights, make, detail)
-        packs: Any = found or make(is_kept=False)
-        layers = list(zip(known.sizes, packs, biases, self.relus))
-        if kernels.count("native") == len(kernels):
-            if found:
-                known.packed[kernels] = weakref.ref(found), numbers_of(layers)
-            return dense(data, layers)
-        for kernel, weight, layer in zip(kernels, weights, layers):
-            data = _run(kernel, data, weight, layer)
-        return data
+        packs = make(is_kept=False) if found is None else found
+        is_native = kernels.count("native") == len(kernels)
+        numbers = numbers_of(zip(known.sizes, packs, biases, self.relus)) if is_native else []
+        if found is not None:
+            if len(known.packed) >= _MAX_PLANS:
+                known.packed.clear()
+            known.packed[detail] = weakref.ref(found), numbers
+        return run_dense(data, numbers) if is_native else _run_each(kernels, data, packs, weights, biases, self.relus)
 
     def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
         """Return the weights, and the biases or None."""
@@ -193,18 +197,28 @@ class DenseLayers:
         return known.plans.setdefault(shape, plan)
 
 
-def _run(kernel: str, data: Tensor, weight: Tensor, layer: DenseLayer) -> Tensor:
-    """Run one layer."""
-    _, pack, bias, relu = layer
-    if kernel == "native":
-        return dense(data, [layer])
-    if kernel == "onednn":
-        data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
-    elif kernel == "mkl" and pack is not None:
-        data = torch_private.mkl_linear(data, pack, weight, bias, len(data))
-    else:
-        data = linear(data, weight, bias)
-    return data.relu_() if relu else data
+def _run_each(
+    kernels: tuple[str, ...],
+    data: Tensor,
+    packs: _KeptWeights,
+    weights: Tensors,
+    biases: Sequence[Tensor | None],
+    relus: list[bool],
+) -> Tensor:
+    """Run layers one by one."""
+    for kernel, pack, weight, bias, relu in zip(kernels, packs, weights, biases, relus):
+        if kernel == "native" and pack is not None:
+            size = weight.shape[0], weight.shape[1]
+            data = dense(data, [(size, pack, bias, relu)])
+            continue
+        if kernel == "onednn":
+            data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
+        elif kernel == "mkl" and pack is not None:
+            data = torch_private.mkl_linear(data, pack, weight, bias, len(data))
+        else:
+            data = linear(data, weight, bias)
+        data = data.relu_() if relu else data
+    return data
 
 
 def _pack(kernel: str, weight: Tensor, rows: int) -> Tensor | None:

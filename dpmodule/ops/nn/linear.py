@@ -28,7 +28,11 @@ from ..tracing import is_tracing
 _MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
 _MAX_PACKED = 2**28
-"""Maximum number of multiplications with a packed weight."""
+"""Maximum number of multiplications with a packed weight by the extension's kernel."""
+_MIN_MKL, _WIDE_UNITS = 2**17, 192
+"""Size of a weight, and units, from which MKL is the fastest with a packed weight, on processors that it favours."""
+_MANY_ROWS = 1024
+"""Rows above which oneDNN is faster still."""
 _MAX_CACHED = 2**18
 """Size of a packed weight that stays in the cache while many rows are multiplied with it."""
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
@@ -86,8 +90,8 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     weight, size = units * features, rows * features
     work = rows * weight
     by_mkl = not onednn_is_faster() and has_packed_mkl()
-    if by_mkl and rows > 2 * FEW_ROWS and weight >= _MAX_CACHED and work <= _MAX_PACKED:
-        return "mkl"
+    if by_mkl and rows > 2 * FEW_ROWS and units >= _WIDE_UNITS and weight >= _MIN_MKL:
+        return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED else "mkl"
     if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
         if rows <= FEW_ROWS:
             return "native"
