@@ -21,7 +21,7 @@ import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -121,7 +121,9 @@ class DenseLayers:
             return data
         if shape is not None or not data.is_contiguous():
             data = data.reshape(rows, known.sizes[0][1]).contiguous()
-        detail = kernels if "mkl" not in kernels else (rows, *kernels)  # MKL packs for a number of rows
+        detail: _Detail = (
+            kernels if "mkl" not in kernels else (rows, *kernels)
+        )  # MKL packs for a number of rows
         if rows <= FEW_ROWS and "native" in kernels:
             data = run_dense(data, known.numbers)
         else:
@@ -157,12 +159,17 @@ class DenseLayers:
             found = packed("dense", weights, make, detail)
         packs = make(is_kept=False) if found is None else found
         is_native = kernels.count("native") == len(kernels)
-        numbers = numbers_of(zip(known.sizes, packs, biases, self.relus)) if is_native else []
+        known_packs = [pack for pack in packs if pack is not None]
+        numbers = numbers_of(zip(known.sizes, known_packs, biases, self.relus)) if is_native else []
         if found is not None:
             if len(known.packed) >= _MAX_PLANS:
                 known.packed.clear()
             known.packed[detail] = weakref.ref(found), numbers
-        return run_dense(data, numbers) if is_native else _run_each(kernels, data, packs, weights, biases, self.relus)
+        return (
+            run_dense(data, numbers)
+            if is_native
+            else _run_each(kernels, data, packs, weights, biases, self.relus)
+        )
 
     def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
         """Return the weights, and the biases or None."""
@@ -206,15 +213,15 @@ def _run_each(
     relus: list[bool],
 ) -> Tensor:
     """Run layers one by one."""
-    for kernel, pack, weight, bias, relu in zip(kernels, packs, weights, biases, relus):
-        if kernel == "native" and pack is not None:
+    for kernel, own, weight, bias, relu in zip(kernels, packs, weights, biases, relus):
+        if kernel == "native" and own is not None:
             size = weight.shape[0], weight.shape[1]
-            data = dense(data, [(size, pack, bias, relu)])
+            data = dense(data, [(size, own, bias, relu)])
             continue
         if kernel == "onednn":
-            data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
-        elif kernel == "mkl" and pack is not None:
-            data = torch_private.mkl_linear(data, pack, weight, bias, len(data))
+            data = torch_private.onednn_linear(data, own, bias, "none", [], "")
+        elif kernel == "mkl" and own is not None:
+            data = torch_private.mkl_linear(data, own, weight, bias, len(data))
         else:
             data = linear(data, weight, bias)
         data = data.relu_() if relu else data

@@ -119,9 +119,8 @@ class Attention:
             options = {} if self._mask is None else self._mask.options(given[0], given[1], rest)
             if options is not None:
                 is_flat = given[0].dim() == 3
-                if is_flat:
-                    given = [x.unsqueeze(0) for x in given]
-                out = F.scaled_dot_product_attention(*given, scale=self._scale, **options)
+                q, k, v = (x.unsqueeze(0) for x in given) if is_flat else given
+                out = F.scaled_dot_product_attention(q, k, v, scale=self._scale, **options)
                 return out.squeeze(0) if is_flat else out
         scores = self._first(queries, keys)
         for scaling in self._scalings:
@@ -163,7 +162,9 @@ class _Finder:
         if step is None or step.covers or (read_once and (self._readers[value] > 1 or step.takes_env)):
             return "", None, None
         op, a = self._low.operator(step)
-        return ("", None, None) if op is None or not self._held.isdisjoint(step.inputs) else (op.name, a, step)
+        return (
+            ("", None, None) if op is None or not self._held.isdisjoint(step.inputs) else (op.name, a, step)
+        )
 
     def match(self, last: Step) -> tuple[Attention, list[Step], list[int]] | None:
         """Return the attention that ends with a step, its steps, and what it reads."""

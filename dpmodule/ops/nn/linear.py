@@ -87,20 +87,25 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     Returns:
         "native", "onednn", "mkl", or "" for `linear`.
     """
-    weight, size = units * features, rows * features
+    weight = units * features
     work = rows * weight
     by_mkl = not onednn_is_faster() and has_packed_mkl()
     if by_mkl and rows > 2 * FEW_ROWS and units >= _WIDE_UNITS and weight >= _MIN_MKL:
         return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED else "mkl"
-    if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
-        if rows <= FEW_ROWS:
-            return "native"
-        is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
-        is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
-        is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
-        if is_wide and is_deep and is_small and work <= _MAX_PACKED:
-            return "native"
+    if packs_well(rows, units, features):
+        return "native"
     return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
+
+
+def packs_well(rows: int, units: int, features: int) -> bool:
+    """Return True if `dense` exists, and is faster than `linear` with a packed weight."""
+    if getattr(kernels(), "vector_width", 0) < _MIN_WIDTH:
+        return False
+    weight, size = units * features, rows * features
+    is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
+    is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
+    is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
+    return rows <= FEW_ROWS or (is_wide and is_deep and is_small and rows * weight <= _MAX_PACKED)
 
 
 @cache
