@@ -1,8 +1,7 @@
 """Compute softmax(queries @ keys) @ values in one call, with or without a mask.
 
-torch's `scaled_dot_product_attention` computes the scores a block at a time, and stores none of them. A mask that
-depends only on shapes, such as that of a language model, is computed once for each shape. Results differ by rounding; a
-row all of whose scores are -inf without a mask becomes 0 instead of NaN.
+torch's attention computes the scores a block at a time, and stores none of them. A mask that depends only on shapes,
+such as that of a language model, is computed once for each shape. Results differ by rounding.
 
 Needs:
     storage: dense
@@ -11,7 +10,7 @@ Needs:
     layout: any with adjacent features
     gradients: any except of the mask, and first order only
 
-With other operands, and masks that hide all keys from a query, the operators run one by one.
+With other operands, and if a query sees no key or is NaN, the operators run one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from collections import Counter
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from ..._core import torch_private
 from ...ops.array.index import without_repeats
@@ -46,7 +44,7 @@ class Mask:
 
     def __init__(self, kind: str, steps: list[Step], inputs: list[int]) -> None:
         self._kind, self._steps, self.inputs = kind, steps, inputs
-        self._known: dict[tuple[torch.Size, ...], _Options | None] = {}
+        self._known: dict[tuple[object, ...], _Options | None] = {}
 
     def options(self, queries: Tensor, keys: Tensor, given: tuple[Tensor, ...]) -> _Options | None:
         """Return options of the call; None if its result would not be the operators'."""
@@ -55,11 +53,12 @@ class Mask:
         shape = (*queries.shape[:-1], keys.shape[-2])
         if not self._steps:
             return self._options(queries.dtype, shape, given[0])
-        key = tuple(x.shape for x in given)
+        key = queries.dtype, shape, *(x.shape for x in given)
         if key not in self._known:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            self._known[key] = self._options(queries.dtype, shape, self._value(given))
+            with torch.inference_mode(False), torch.no_grad():  # backward may keep it
+                self._known[key] = self._options(queries.dtype, shape, self._value(given))
         return self._known[key]
 
     def _value(self, given: tuple[Tensor, ...]) -> Tensor:
@@ -82,18 +81,21 @@ class Mask:
         mask = without_repeats(mask)
         if mask.requires_grad or not all(m in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1])):
             return None
-        while mask.dim() > 2 and len(mask) == 1:
+        by_shapes = bool(self._steps)  # and computed once, so that comparing costs nothing
+        while mask.dim() > 2 and (
+            len(mask) == 1 or (by_shapes and torch.equal(mask, mask[:1].expand_as(mask)))
+        ):
             mask = mask[0]
         if mask.dim() not in (2, len(shape)):
             return None
-        if self._kind == "add":
-            usable = mask.dtype is dtype and mask.amax(-1).isfinite().all()
-        else:
-            mask = self._is_kept(mask)
-            if mask.shape == shape[-2:] and torch.equal(mask, torch.ones_like(mask).tril()):
+        if self._kind != "add":
+            kept = self._is_kept(mask)
+            if kept.shape == shape[-2:] and torch.equal(kept, torch.ones_like(kept).tril()):
                 return {"is_causal": True}
-            usable = mask.any(-1).all()
-        return {"attn_mask": mask.unsqueeze(0) if mask.dim() == 3 else mask} if usable else None
+            mask = torch.zeros(kept.shape, dtype=dtype).masked_fill_(~kept, -math.inf)
+        elif mask.dtype is not dtype:
+            return None
+        return {"attn_mask": mask.unsqueeze(0) if mask.dim() == 3 else mask}
 
 
 class Attention:
@@ -120,8 +122,9 @@ class Attention:
             if options is not None:
                 is_flat = given[0].dim() == 3
                 q, k, v = (x.unsqueeze(0) for x in given) if is_flat else given
-                out = F.scaled_dot_product_attention(q, k, v, scale=self._scale, **options)
-                return out.squeeze(0) if is_flat else out
+                out, sums = torch_private.attention(q, k, v, scale=self._scale, **options)
+                if sums.all():  # it would write 0 instead of NaN where there is no sum
+                    return out.squeeze(0) if is_flat else out
         scores = self._first(queries, keys)
         for scaling in self._scalings:
             scores = scaling(scores)
