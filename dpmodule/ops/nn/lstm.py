@@ -25,8 +25,9 @@ much as 16 units."""
 _MAX_STATES, _MAX_UNITS = 20000, 200
 """Numbers in all states up to which an LSTM predicts faster, beside the weight that oneDNN packs in every call, and
 the largest state."""
-_MAX_GRU = 2**22
-"""The same for the multiplications of a GRU, by the number of threads that torch uses; it predicts step by step."""
+_MAX_GRU = 2**18
+"""Multiplications per step of a GRU's recurrence up to which it predicts faster, by the vector width, and divided by
+the number of threads that torch uses."""
 
 MaybeTensor = torch.Tensor | None
 
@@ -57,7 +58,7 @@ def _is_fastest(gates: int, steps: int, rows: int, features: int, units: int) ->
     if torch.is_grad_enabled():
         return gates == 4 and work <= _MAX_WORK
     if gates == 3:
-        return work * torch.get_num_threads() <= _MAX_GRU
+        return work * torch.get_num_threads() <= _MAX_GRU * getattr(kernels(), "vector_width", 0)
     return units <= _MAX_UNITS and steps * rows * units <= _MAX_STATES + units * features
 
 
