@@ -1,4 +1,4 @@
-"""Run dense layers in a row, with relu between them, as one call on packed weights.
+"""Run dense layers in a row, with relu between them or GELU behind them, as one call on packed weights.
 
 For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
 kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results
@@ -21,9 +21,10 @@ import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn import functional as F
 
 from ..._core import torch_private
 from ...ops import write_tracking
@@ -49,6 +50,7 @@ _Plan = tuple[int, tuple[str, ...], "tuple[int, ...] | None"]
 _Detail = tuple["str | int", ...]
 """Kernels of a plan, and the rows if packs depend on them."""
 
+_gelu: Any = F.gelu
 _MAX_LAYERS = 16
 _MAX_KNOWN = 8
 _MAX_PLANS = 64
@@ -85,7 +87,7 @@ class DenseLayers:
     """
 
     def __init__(self, first: Callable[..., Tensor], parameters: int, flattens: bool) -> None:
-        self._functions, self.relus = [first], [False]
+        self._functions, self.relus, self.has_gelu = [first], [False], False
         self._places = [slice(0, parameters)]
         self.flattens = flattens
         self._known: dict[int, _Known] = {}
@@ -103,6 +105,11 @@ class DenseLayers:
         """Append relu to the last layer."""
         layer = self._functions[-1]
         self._functions[-1], self.relus[-1] = lambda *given: relu(layer(*given)), True
+
+    def add_gelu(self, gelu: Callable[[Tensor], Tensor]) -> None:
+        """Append GELU to the last layer, after which no layer can follow."""
+        layer = self._functions[-1]
+        self._functions[-1], self.has_gelu = lambda *given: gelu(layer(*given)), True
 
     def __call__(self, data: Tensor, *parameters: Tensor) -> Tensor:
         """Run the layers."""
@@ -135,6 +142,8 @@ class DenseLayers:
                 data = run_dense(data, kept[1])
             else:
                 data = _run_each(kernels, data, packs, *self._layers(parameters), self.relus)
+        if self.has_gelu:
+            _gelu(data, out=data)
         return data if shape is None else data.view(shape)
 
     def _look_at(self, parameters: Tensors) -> _Known:
@@ -246,8 +255,13 @@ def is_relu(low: Lowered, step: Step) -> bool:
     )
 
 
+def _is_gelu(low: Lowered, step: Step) -> bool:
+    op, a = low.operator(step)
+    return op is not None and op.name == "LeakyReLU" and a.act_type == "gelu" and not step.takes_env
+
+
 def dense_layers(low: Lowered) -> int:
-    """Replace dense layers, together with the relu and the dense layers that are the only readers of their results.
+    """Replace dense layers, together with activations and dense layers that are the only readers of their results.
 
     Returns:
         Number of replaced layers.
@@ -271,14 +285,19 @@ def dense_layers(low: Lowered) -> int:
         ):
             count += 1
             parameters = len(step.inputs) - 1
-            if before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS:
+            ends = before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS
+            if before is None or ends or before[1].has_gelu:
                 step.function = DenseLayers(step.function, parameters, a.flatten)
                 made[step.outputs[0]] = step, step.function
                 continue
             before[1].add(step.function, parameters)
             before[0].inputs = [*before[0].inputs, *step.inputs[1:]]
-        elif before is not None and not before[1].relus[-1] and is_relu(low, step):
+        elif before is None or before[1].relus[-1] or before[1].has_gelu:
+            continue
+        elif is_relu(low, step):
             before[1].add_relu(step.function)
+        elif _is_gelu(low, step):
+            before[1].add_gelu(step.function)
         else:
             continue
         steps.pop()
