@@ -1,4 +1,4 @@
-"""Run dense layers in a row, with relu between them or GELU behind them, as one call on packed weights.
+"""Run dense layers in a row, with relu between them or GELU after them, as one call on packed weights.
 
 For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
 kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results

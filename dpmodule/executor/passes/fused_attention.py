@@ -30,6 +30,11 @@ Tensor = torch.Tensor
 _PRODUCTS = frozenset({"_linalg_gemm2", "batch_dot"})
 _SUMS = frozenset({"broadcast_add", "elemwise_add"})
 _MAX_KNOWN = 8
+_VECTOR, _MIN_RATIO, _FEW_SCORES = 16, 12, 4096
+"""Keys that torch's call computes together; it takes as long for each of the others as for these. The others may be one
+of so many keys. Up to so many scores, only the number of calls counts."""
+_NARROW, _LONG = 16, 192
+"""Features up to which, and keys from which, torch's call is also the fastest for training with contiguous queries."""
 _Options = dict[str, Any]
 
 
@@ -143,10 +148,22 @@ def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         and keys.shape == values.shape == (*lead, keys.shape[-2], queries.shape[-1])
         and queries.numel() > 0
         and keys.numel() > 0
+        and _is_fastest(queries, keys.shape[-2])
         and all(x.dtype is dtype and x.is_cpu and x.stride(-1) == 1 for x in given)
         and not any(map(torch_private.is_batched, given))
         and not is_tracing()
     )
+
+
+def _is_fastest(queries: Tensor, length: int) -> bool:
+    """Return True for sizes at which torch's call is faster than the operators."""
+    size = queries.shape[-1]
+    if queries.numel() // size * length <= _FEW_SCORES:
+        return True
+    if length % _VECTOR * _MIN_RATIO > length:
+        return False
+    # products copy queries of several heads that are not contiguous
+    return not torch.is_grad_enabled() or not queries.is_contiguous() or size <= _NARROW or length >= _LONG
 
 
 class _Finder:

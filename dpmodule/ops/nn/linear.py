@@ -91,7 +91,7 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     work = rows * weight
     by_mkl = not onednn_is_faster() and has_packed_mkl()
     if by_mkl and rows > 2 * FEW_ROWS and units >= _WIDE_UNITS and weight >= _MIN_MKL:
-        return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED else "mkl"
+        return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
     if packs_well(rows, units, features):
         return "native"
     return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
@@ -251,14 +251,22 @@ def _vendor() -> str:
     return platform.processor()
 
 
+def _has_onednn() -> bool:
+    return (
+        os.environ.get("DPMODULE_ONEDNN") != "0"
+        and torch_private.onednn_linear is not torch_private.plain_linear
+    )
+
+
 @cache
 def onednn_is_faster() -> bool:
     """Return True if oneDNN multiplies large matrices faster than `F.linear` on this processor."""
-    asked = os.environ.get("DPMODULE_ONEDNN")
-    if asked == "0" or torch_private.onednn_linear is torch_private.plain_linear:
+    if not _has_onednn():
         return False
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
+    return os.environ.get("DPMODULE_ONEDNN") == "1" or (
+        by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL)
+    )
 
 
 def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:

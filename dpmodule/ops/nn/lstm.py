@@ -23,8 +23,8 @@ _MAX_WORK = 2**14
 """Multiplications per step of an LSTM's recurrence from which oneDNN may be as fast, with gradient; the gates cost as
 much as 16 units."""
 _MAX_STATES, _MAX_UNITS = 20000, 200
-"""Numbers in all states up to which an LSTM predicts faster, beside the weight that oneDNN packs in every call, and
-the largest state."""
+"""Numbers in all states up to which an LSTM predicts faster, and the largest state. To the former, add the numbers in a
+gate's weight, which oneDNN packs in every call."""
 _MAX_GRU = 2**18
 """Multiplications per step of a GRU's recurrence up to which it predicts faster, by the vector width, and divided by
 the number of threads that torch uses."""

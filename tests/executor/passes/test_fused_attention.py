@@ -132,3 +132,14 @@ def test_masks_by_shapes_follow_new_shapes_and_types(monkeypatch):
 class Causal(torch.nn.Module):
     def forward(self, x):
         return F.scaled_dot_product_attention(x, x.sin(), x.cos(), is_causal=True)
+
+
+def test_sizes_decide(monkeypatch):
+    known = calls(monkeypatch)
+    for length, width, training, expected in (
+        (64, 64, False, 1), (47, 64, False, 0), (64, 64, True, 0), (64, 16, True, 1), (200, 64, True, 1)
+    ):  # fmt: skip
+        shapes = {"q": (4, 4, 64, width), "k": (4, 4, length, width), "v": (4, 4, length, width)}
+        known.clear()
+        weighted(scores()).simple_bind(mx.cpu(), **shapes).forward(is_train=training)
+        assert len(known) == expected
