@@ -11,6 +11,7 @@ The calls have torch's own signatures; the stand-ins take only the arguments tha
     foreach_copy(targets, sources)
     foreach_add(targets, sources)
     foreach_norm(tensors, order, dtype)
+    attention(query, key, value, is_causal=..., attn_mask=..., scale=...)
     onednn_linear(data, weight, bias, "none", [], "")
     onednn_convolution(data, weight, bias, padding, stride, dilation, groups, activation, numbers, algorithm)
     onednn_convolution_sum(data, other, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
@@ -31,17 +32,18 @@ fused_*, foreach_copy, foreach_add and onednn_convolution_add write their first 
 ones ignore strides: the caller checks that every tensor is contiguous and that shapes and dtypes agree. torch does not
 count their writes (``tensor._version``), which the caller does.
 
-foreach_norm returns the norm of each tensor. The onednn_* functions compute `F.linear`, `torch.conv2d` and
-`torch.conv_transpose2d` for float32 CPU tensors without a gradient; a convolution can be followed by an activation or
-by a sum with another tensor. onednn_packed* return a weight in the layout of these functions, for convolutions the best
-one for data of a shape. mkl_packed_linear returns one for a number of rows; mkl_linear takes it and the weight itself.
-storage_uses and tensor_uses
-return the number of owners of a storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep
-it for backward; 0 if unknown. share_descriptor returns descriptor and bytes of a storage in shared memory; the storage
-keeps owning it. storage_watch returns an object that reports whether a storage still exists (``expired()``) and is the
-same (``cdata``); None if unsupported. run_backward takes three tuples and returns the gradients of inputs that require
-grad, under `torch.enable_grad`: None if no root depends on an input. A gradient is not always fresh memory: several
-may be one tensor, a seed, or an expansion. It frees the recording.
+foreach_norm returns the norm of each tensor. attention takes (N, heads, L, D) on the CPU and a summand of the scores;
+it returns the values, and the logarithm of the sum of each query's weights, 0 if the query is NaN or sees no key. The
+onednn_* functions compute `F.linear`, `torch.conv2d` and `torch.conv_transpose2d` for float32 CPU tensors without a
+gradient; a convolution can be followed by an activation or by a sum with another tensor. onednn_packed* return a weight
+in the layout of these functions, for convolutions the best one for data of a shape. mkl_packed_linear returns one for a
+number of rows; mkl_linear takes it and the weight itself. storage_uses and tensor_uses return the number of owners of a
+storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep it for backward; 0 if unknown.
+share_descriptor returns descriptor and bytes of a storage in shared memory; the storage keeps owning it. storage_watch
+returns an object that reports whether a storage still exists (``expired()``) and is the same (``cdata``); None if
+unsupported. run_backward takes three tuples and returns the gradients of inputs that require grad, under
+`torch.enable_grad`: None if no root depends on an input. A gradient is not always fresh memory: several may be one
+tensor, a seed, or an expansion. It frees the recording.
 """
 
 from __future__ import annotations
@@ -232,6 +234,33 @@ def _try_norm(call: Callable[..., Any]) -> None:
     call([torch.ones(1)], 2, dtype=torch.float32)
 
 
+def plain_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    is_causal: bool = False,
+    attn_mask: torch.Tensor | None = None,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute attention step by step."""
+    scores = query @ key.mT * scale
+    if is_causal:
+        scores = scores.where(torch.ones_like(scores[0, 0], dtype=torch.bool).tril(), -torch.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    return scores.softmax(-1) @ value, scores.new_ones(1)
+
+
+def _try_attention(call: Callable[..., Any]) -> None:
+    query, key = torch.ones(1, 1, 2, 1), torch.ones(1, 1, 3, 1)
+    query[..., 0, :] = torch.nan
+    out, sums = call(query, key, key, scale=1.0, attn_mask=torch.zeros(2, 3))
+    found = out.isnan().flatten() | (sums.flatten() == 0)
+    if out[..., 1, :].item() != 1.0 or found.tolist() != [True, False]:
+        raise ValueError("computes something else")
+
+
 def _try_linear(call: Callable[..., Any]) -> None:
     call(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4), "none", [], "")
 
@@ -366,6 +395,7 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
     "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
+    "attention": ("_scaled_dot_product_flash_attention_for_cpu", plain_attention, _try_attention),
     "onednn_linear": ("ops.mkldnn._linear_pointwise.default", plain_linear, _try_linear),
     "onednn_convolution": ("ops.mkldnn._convolution_pointwise.default", plain_convolution, _try_convolution),
     "onednn_convolution_sum": (
@@ -418,6 +448,7 @@ if TYPE_CHECKING:
     foreach_copy: Callable[..., None]
     foreach_add: Callable[..., None]
     foreach_norm: Callable[..., Tensors]
+    attention: Callable[..., tuple[torch.Tensor, torch.Tensor]]
     onednn_linear: Callable[..., torch.Tensor]
     onednn_convolution: Callable[..., torch.Tensor]
     onednn_convolution_sum: Callable[..., torch.Tensor]

@@ -63,6 +63,25 @@ def test_a_weight_written_before_backward_counts_and_an_error_names_the_node():
         bound.forward(is_train=True)
 
 
+@pytest.mark.parametrize("rows", [3, 40])
+def test_gelu_after_a_layer_is_part_of_it(rows):
+    hidden = S.LeakyReLU(layer(DATA, "fc0", 300), act_type="gelu")
+    net = S.LeakyReLU(S.relu(layer(hidden, "fc1", 64)), act_type="gelu")
+    rng, found = np.random.RandomState(0), []
+    for off in ((), ("dense_layers",)):
+        with mx.executor.disabled(*off):
+            bound = net.simple_bind(mx.cpu(), grad_req="null", data=(rows, 500))
+            rng.seed(0)
+            for array in bound.arg_arrays:
+                array[:] = rng.uniform(-1, 1, array.shape)
+            bound.arg_dict["data"][1, 2] = np.nan
+            found.append([bound.forward()[0].asnumpy() for _ in range(3)])
+            steps = len(bound.program(False).low.steps)
+            assert steps == (5 if off else 3)  # a layer of relu takes no GELU
+    assert np.isnan(found[0]).any()
+    np.testing.assert_allclose(*found, 1e-5, 1e-4)
+
+
 def test_packs_of_mkl_follow_the_rows_and_the_weight():
     rng = np.random.RandomState(0)
     bound = layer(DATA, "fc", 1024).simple_bind(mx.cpu(), grad_req="null", data=(16, 256))

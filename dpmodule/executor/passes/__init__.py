@@ -84,6 +84,13 @@ def _has_gates(graph: Graph) -> bool:
     return any(gate.op is not None and tuple(gate.inputs) == (value,) for value, (gate, _) in pairs)
 
 
+def _has_attention(graph: Graph) -> bool:
+    """Return True if a softmax weights the rows of a matrix."""
+    products = (n for n in graph.nodes if n.op is not None and n.op.name in ("batch_dot", "_linalg_gemm2"))
+    weights = (product.inputs[0][0].op for product in products)
+    return any(op is not None and op.name == "softmax" for op in weights)
+
+
 def _has_many_classes(graph: Graph) -> bool:
     """Return True if there is a dense layer with enough outputs to split its scores."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "FullyConnected")
@@ -115,6 +122,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
     Pass("gated_activations", worth=_has_gates, hides=True, moved=False, compiled=False),
+    Pass("fused_attention", worth=_has_attention, hides=True, moved=False, compiled=False),
     # before pooling_first, to which it leaves activations that are cheaper after pooling
     Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("pooling_first", {"Pooling": 1}, hides=True),

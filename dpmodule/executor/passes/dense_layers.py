@@ -1,4 +1,4 @@
-"""Run dense layers in a row, with relu between them, as one call on packed weights.
+"""Run dense layers in a row, with relu between them or GELU after them, as one call on packed weights.
 
 For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
 kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results
@@ -24,12 +24,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn import functional as F
 
 from ..._core import torch_private
 from ...ops import write_tracking
 from ...ops.nn.linear import (
     FEW_ROWS,
-    DenseLayer,
     dense,
     is_float32_cpu,
     linear,
@@ -47,6 +47,10 @@ Tensors = Sequence[Tensor]
 _Plan = tuple[int, tuple[str, ...], "tuple[int, ...] | None"]
 """Rows, the kernel of each layer or nothing, and the shape of a result that is not a matrix."""
 
+_Detail = tuple["str | int", ...]
+"""Kernels of a plan, and the rows if packs depend on them."""
+
+_gelu: Any = F.gelu
 _MAX_LAYERS = 16
 _MAX_KNOWN = 8
 _MAX_PLANS = 64
@@ -64,14 +68,14 @@ class _Known(NamedTuple):
     Attributes:
         sizes: numbers of output and input features of each layer; empty if the kernels do not support the tensors.
         numbers: the layers with their weights as they are, for `run_dense`.
-        packed: packs while they are kept, and the layers with them, by the kernels.
+        packed: packs while they are kept, and the layers with them for `run_dense`, by the kernels.
     """
 
     versions: TensorVersions
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
     numbers: list[int]
-    packed: dict[tuple[str, ...], tuple[weakref.ref[_KeptWeights], list[int]]]
+    packed: dict[_Detail, tuple[weakref.ref[_KeptWeights], list[int]]]
 
 
 class DenseLayers:
@@ -83,7 +87,7 @@ class DenseLayers:
     """
 
     def __init__(self, first: Callable[..., Tensor], parameters: int, flattens: bool) -> None:
-        self._functions, self.relus = [first], [False]
+        self._functions, self.relus, self.has_gelu = [first], [False], False
         self._places = [slice(0, parameters)]
         self.flattens = flattens
         self._known: dict[int, _Known] = {}
@@ -102,6 +106,11 @@ class DenseLayers:
         layer = self._functions[-1]
         self._functions[-1], self.relus[-1] = lambda *given: relu(layer(*given)), True
 
+    def add_gelu(self, gelu: Callable[[Tensor], Tensor]) -> None:
+        """Append GELU to the last layer, after which no layer can follow."""
+        layer = self._functions[-1]
+        self._functions[-1], self.has_gelu = lambda *given: gelu(layer(*given)), True
+
     def __call__(self, data: Tensor, *parameters: Tensor) -> Tensor:
         """Run the layers."""
         known = self._known.get(id(parameters[0]))
@@ -119,14 +128,22 @@ class DenseLayers:
             return data
         if shape is not None or not data.is_contiguous():
             data = data.reshape(rows, known.sizes[0][1]).contiguous()
-        kept = known.packed.get(kernels)
-        packs = kept[0]() if kept is not None else None
+        detail: _Detail = (
+            kernels if "mkl" not in kernels else (rows, *kernels)
+        )  # MKL packs for a number of rows
         if rows <= FEW_ROWS and "native" in kernels:
             data = run_dense(data, known.numbers)
-        elif kept is not None and packs is not None:  # which stay alive during the call
-            data = run_dense(data, kept[1])
         else:
-            data = self._pack_and_run(known, kernels, data, parameters)
+            kept = known.packed.get(detail)
+            packs = kept[0]() if kept is not None else None
+            if kept is None or packs is None:
+                data = self._pack_and_run(known, kernels, detail, data, parameters)
+            elif kept[1]:  # the packs stay alive during the call
+                data = run_dense(data, kept[1])
+            else:
+                data = _run_each(kernels, data, packs, *self._layers(parameters), self.relus)
+        if self.has_gelu:
+            _gelu(data, out=data)
         return data if shape is None else data.view(shape)
 
     def _look_at(self, parameters: Tensors) -> _Known:
@@ -138,7 +155,7 @@ class DenseLayers:
         return known
 
     def _pack_and_run(
-        self, known: _Known, kernels: tuple[str, ...], data: Tensor, parameters: Tensors
+        self, known: _Known, kernels: tuple[str, ...], detail: _Detail, data: Tensor, parameters: Tensors
     ) -> Tensor:
         weights, biases = self._layers(parameters)
 
@@ -146,19 +163,22 @@ class DenseLayers:
             rows = len(data) if is_kept else 0
             return _KeptWeights(_pack(kernel, weight, rows) for kernel, weight in zip(kernels, weights))
 
-        detail = kernels if "mkl" not in kernels else (len(data), *kernels)  # MKL packs for a number of rows
         found: _KeptWeights | None = packed("dense", weights, make, detail)
         if found is None and "mkl" in kernels:  # the first call gets the bits of the next ones
             found = packed("dense", weights, make, detail)
-        packs: Any = found or make(is_kept=False)
-        layers = list(zip(known.sizes, packs, biases, self.relus))
-        if kernels.count("native") == len(kernels):
-            if found:
-                known.packed[kernels] = weakref.ref(found), numbers_of(layers)
-            return dense(data, layers)
-        for kernel, weight, layer in zip(kernels, weights, layers):
-            data = _run(kernel, data, weight, layer)
-        return data
+        packs = make(is_kept=False) if found is None else found
+        is_native = kernels.count("native") == len(kernels)
+        known_packs = [pack for pack in packs if pack is not None]
+        numbers = numbers_of(zip(known.sizes, known_packs, biases, self.relus)) if is_native else []
+        if found is not None:
+            if len(known.packed) >= _MAX_PLANS:
+                known.packed.clear()
+            known.packed[detail] = weakref.ref(found), numbers
+        return (
+            run_dense(data, numbers)
+            if is_native
+            else _run_each(kernels, data, packs, weights, biases, self.relus)
+        )
 
     def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
         """Return the weights, and the biases or None."""
@@ -193,18 +213,28 @@ class DenseLayers:
         return known.plans.setdefault(shape, plan)
 
 
-def _run(kernel: str, data: Tensor, weight: Tensor, layer: DenseLayer) -> Tensor:
-    """Run one layer."""
-    _, pack, bias, relu = layer
-    if kernel == "native":
-        return dense(data, [layer])
-    if kernel == "onednn":
-        data = torch_private.onednn_linear(data, pack, bias, "none", [], "")
-    elif kernel == "mkl" and pack is not None:
-        data = torch_private.mkl_linear(data, pack, weight, bias, len(data))
-    else:
-        data = linear(data, weight, bias)
-    return data.relu_() if relu else data
+def _run_each(
+    kernels: tuple[str, ...],
+    data: Tensor,
+    packs: _KeptWeights,
+    weights: Tensors,
+    biases: Sequence[Tensor | None],
+    relus: list[bool],
+) -> Tensor:
+    """Run layers one by one."""
+    for kernel, own, weight, bias, relu in zip(kernels, packs, weights, biases, relus):
+        if kernel == "native" and own is not None:
+            size = weight.shape[0], weight.shape[1]
+            data = dense(data, [(size, own, bias, relu)])
+            continue
+        if kernel == "onednn":
+            data = torch_private.onednn_linear(data, own, bias, "none", [], "")
+        elif kernel == "mkl" and own is not None:
+            data = torch_private.mkl_linear(data, own, weight, bias, len(data))
+        else:
+            data = linear(data, weight, bias)
+        data = data.relu_() if relu else data
+    return data
 
 
 def _pack(kernel: str, weight: Tensor, rows: int) -> Tensor | None:
@@ -225,8 +255,13 @@ def is_relu(low: Lowered, step: Step) -> bool:
     )
 
 
+def _is_gelu(low: Lowered, step: Step) -> bool:
+    op, a = low.operator(step)
+    return op is not None and op.name == "LeakyReLU" and a.act_type == "gelu" and not step.takes_env
+
+
 def dense_layers(low: Lowered) -> int:
-    """Replace dense layers, together with the relu and the dense layers that are the only readers of their results.
+    """Replace dense layers, together with activations and dense layers that are the only readers of their results.
 
     Returns:
         Number of replaced layers.
@@ -250,14 +285,19 @@ def dense_layers(low: Lowered) -> int:
         ):
             count += 1
             parameters = len(step.inputs) - 1
-            if before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS:
+            ends = before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS
+            if before is None or ends or before[1].has_gelu:
                 step.function = DenseLayers(step.function, parameters, a.flatten)
                 made[step.outputs[0]] = step, step.function
                 continue
             before[1].add(step.function, parameters)
             before[0].inputs = [*before[0].inputs, *step.inputs[1:]]
-        elif before is not None and not before[1].relus[-1] and is_relu(low, step):
+        elif before is None or before[1].relus[-1] or before[1].has_gelu:
+            continue
+        elif is_relu(low, step):
             before[1].add_relu(step.function)
+        elif _is_gelu(low, step):
+            before[1].add_gelu(step.function)
         else:
             continue
         steps.pop()

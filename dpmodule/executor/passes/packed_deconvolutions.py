@@ -25,7 +25,7 @@ import torch
 from ..._core import torch_private
 from ...ops.nn.conv import deconvolved, pads_and_adds
 from ...ops.nn.layer_shapes import per_axis
-from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, kernels, pack_for, packed_kernel
+from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, kernels, pack_for, packs_well
 from ...ops.nn.unfold import WindowGrid, fold
 from ...ops.shapes import prod
 from ..lowering import Lowered
@@ -60,7 +60,7 @@ class PackedDeconvolution:
             return self._function(*given)
         is_uneven = any(step > 1 and size % step for size, step in zip(kernel, steps))
         is_product = area == 1 or is_uneven or 2 * filters <= getattr(kernels(), "vector_width", 0)
-        has_kernel = packed_kernel(rows, columns, channels) == "native" and hasattr(kernels(), "fold")
+        has_kernel = packs_well(rows, columns, channels) and hasattr(kernels(), "fold")
         if is_product and has_kernel:
             return self._by_product(data, weight, bias, rows, columns)
         if channels >= _MIN_CHANNELS:

@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional as F
 
 from ..._core import torch_private
-from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, pack_for, packed_kernel
+from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, pack_for, packs_well
 from ..lowering import Lowered
 from ..packed_weights import packed
 from .dense_layers import is_relu
@@ -33,6 +33,7 @@ _MAX_COPIED = 2**16
 _MAX_PLAIN, _FEW_SAMPLES = 20480, 16
 """Size of a single sample, and number of samples for windows of one element, up to which torch runs without oneDNN, and
 therefore faster."""
+_MAX_KNOWN = 64
 _MIN_PRODUCTS = 192
 """Multiplications for each number from which they do for larger data."""
 
@@ -43,6 +44,7 @@ class SequenceConvolution:
     def __init__(self, a: Any, function: Callable[..., torch.Tensor]) -> None:
         self._width, self._step, self._pad = a.kernel[0], (a.stride or (1,))[0], (a.pad or (0,))[0]
         self._function, self._relu = function, False
+        self._known: dict[tuple[object, ...], bool] = {}
 
     def add_relu(self, relu: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Apply relu to the result."""
@@ -53,11 +55,18 @@ class SequenceConvolution:
         self, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the result of the operators."""
-        given = (data, weight) if bias is None else (data, weight, bias.contiguous())
+        given = (data, weight) if bias is None else (data, weight, bias)
+        sizes = data.shape, data.stride(), weight.shape
+        is_faster = self._known.get(sizes)
+        if is_faster is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            is_faster = self._known[sizes] = self._is_faster(data, weight)
         if (
-            torch.is_grad_enabled()
+            not is_faster
+            or torch.is_grad_enabled()
             or not all(map(is_float32_cpu, given))
-            or not self._is_faster(data, weight)
+            or any(map(torch_private.is_batched, given))
         ):
             return self._function(*given)
         x = F.pad(data.transpose(1, 2), (0, 0, self._pad, self._pad)) if self._pad else data.transpose(1, 2)
@@ -70,7 +79,7 @@ class SequenceConvolution:
             return [pack_for(rows, weight.transpose(1, 2).reshape(filters, depth))]
 
         packs = packed("windows", [weight], make, rows > FEW_ROWS) or make()
-        layer = (filters, depth), packs[0], bias if bias is None else given[-1], self._relu
+        layer = (filters, depth), packs[0], bias if bias is None else bias.contiguous(), self._relu
         return dense(windows, [layer]).transpose(1, 2)
 
     def _is_faster(self, data: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -78,7 +87,7 @@ class SequenceConvolution:
         if data.dim() != 3 or weight.dim() != 3 or data.shape[1] != weight.shape[1] or not data.numel():
             return False
         rows = (data.shape[2] + 2 * self._pad - self._width) // self._step + 1
-        if rows < 1 or any(map(torch_private.is_batched, (data, weight))):
+        if rows < 1:
             return False
         filters, depth = weight.shape[0], weight.shape[1] * weight.shape[2]
         if len(data) == 1 and data.numel() <= _MAX_PLAIN:
@@ -87,7 +96,7 @@ class SequenceConvolution:
             return False
         moves = data.stride(1) != 1 and data.shape[1] > 1
         pays = data.numel() <= _MAX_COPIED or filters * self._width >= _MIN_PRODUCTS * self._step
-        return (pays or not moves) and packed_kernel(rows, filters, depth) == "native"
+        return (pays or not moves) and packs_well(rows, filters, depth)
 
 
 def sequence_convolutions(low: Lowered) -> int:

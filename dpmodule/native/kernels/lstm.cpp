@@ -17,14 +17,15 @@ namespace dpmodule {
 namespace {
 
 // The weight for forward: for each block of `width` units and each feature of the state, the weights of all gates.
-std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t units, std::ptrdiff_t width) {
+std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t gates, std::ptrdiff_t units,
+                                      std::ptrdiff_t width) {
     const std::ptrdiff_t blocks = (units + width - 1) / width;
-    std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * units * 4 * width]());
+    std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * units * gates * width]());
     if (!packed) return packed;
-    for (std::ptrdiff_t gate = 0; gate < 4; ++gate) {
+    for (std::ptrdiff_t gate = 0; gate < gates; ++gate) {
         for (std::ptrdiff_t first = 0; first < units; first += width) {
             copy_block({weight + (gate * units + first) * units, 1, units}, units, std::min(width, units - first),
-                       packed.get() + first * units * 4 + gate * width, 4 * width);
+                       packed.get() + first * units * gates + gate * width, gates * width);
         }
     }
     return packed;
@@ -45,7 +46,57 @@ std::unique_ptr<float[]> pack_by_unit(const float *weight, std::ptrdiff_t units,
     return packed;
 }
 
+// Adds the state's map of some examples, for all gates of a block of units.
+template <int Width, int Rows, int Gates>
+DPMODULE_INLINE void add_map(typename Vector<Width>::Floats (&sums)[Rows][Gates], const float *const (&states)[Rows],
+                             const float *panel, std::ptrdiff_t units) {
+    for (std::ptrdiff_t k = 0; k < units; ++k, panel += Gates * Width) {
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+            const float state = states[r][k];
+#pragma GCC unroll 4
+            for (int g = 0; g < Gates; ++g) sums[r][g] += Vector<Width>::load(panel + g * Width) * state;
+        }
+    }
+}
+
+// Arguments of the recurrence of a GRU, as in `Gru`; `gates` has the input's map.
+struct GruForward {
+    Sequence sequence;
+    const float *bias, *hidden_begin, *gates;
+    float *hidden;
+};
+
 // One step of some examples for a block of units: the state's map, then gates and states.
+template <int Width, int Rows>
+DPMODULE_INLINE void step_forward(const GruForward &run, const float *panel, std::ptrdiff_t step,
+                                  std::ptrdiff_t example, std::ptrdiff_t first) {
+    using V = Vector<Width>;
+    using Floats = typename V::Floats;
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t units = s.units, count = units - first;
+    const float *states[Rows];
+    Floats sums[Rows][3] = {};
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+        states[r] = step ? run.hidden + s.row(step - 1, example + r) * units : run.hidden_begin + (example + r) * units;
+#pragma GCC unroll 3
+        for (int g = 0; g < 3; ++g) {
+            if (run.bias) sums[r][g] = V::load(run.bias + g * units + first, count);
+        }
+    }
+    add_map<Width>(sums, states, panel, units);
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+        const std::ptrdiff_t row = s.row(step, example + r);
+        const float *gates = run.gates + row * 3 * units + first;
+        const Floats reset = V::sigmoid(sums[r][0] + V::load(gates, count)),
+                     keep = V::sigmoid(sums[r][1] + V::load(gates + units, count)),
+                     fresh = V::tanh(reset * sums[r][2] + V::load(gates + 2 * units, count));
+        V::store(run.hidden + row * units + first, fresh + keep * (V::load(states[r] + first, count) - fresh), count);
+    }
+}
+
 template <int Width, int Rows>
 DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, std::ptrdiff_t step,
                                   std::ptrdiff_t example, std::ptrdiff_t first) {
@@ -65,14 +116,7 @@ DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, st
             if (run.bias) sums[r][g] += V::load(run.bias + g * units + first, count);
         }
     }
-    for (std::ptrdiff_t k = 0; k < units; ++k, panel += 4 * Width) {
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) {
-            const float state = states[r][k];
-#pragma GCC unroll 4
-            for (int g = 0; g < 4; ++g) sums[r][g] += V::load(panel + g * Width) * state;
-        }
-    }
+    add_map<Width>(sums, states, panel, units);
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
         const std::ptrdiff_t row = s.row(step, example + r);
@@ -91,12 +135,12 @@ DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, st
     }
 }
 
-template <int Width, int Rows>
-DPMODULE_INLINE void all_forward(const LstmForward &run, const float *packed) {
+template <int Width, int Rows, class Run>
+DPMODULE_INLINE void all_forward(const Run &run, const float *packed, std::ptrdiff_t gates) {
     const Sequence &s = run.sequence;
     for (std::ptrdiff_t step = 0; step < s.steps; ++step) {
         for (std::ptrdiff_t first = 0; first < s.units; first += Width) {
-            const float *panel = packed + first * s.units * 4;
+            const float *panel = packed + first * s.units * gates;
             std::ptrdiff_t example = 0;
             for (; example + Rows <= s.rows; example += Rows) {
                 step_forward<Width, Rows>(run, panel, step, example, first);
@@ -181,9 +225,9 @@ DPMODULE_INLINE void all_backward(const LstmBackward &run, const float *packed) 
 
 // Processes as many rows at a time as the registers can hold.
 struct Forward {
-    template <int Width>
-    DPMODULE_INLINE static void run(const LstmForward &run, const float *packed) {
-        all_forward<Width, (Width == 16 ? 4 : 2)>(run, packed);
+    template <int Width, class Run>
+    DPMODULE_INLINE static void run(const Run &run, const float *packed, std::ptrdiff_t gates) {
+        all_forward<Width, (Width == 16 ? 4 : 2)>(run, packed, gates);
     }
 };
 
@@ -194,18 +238,22 @@ struct Backward {
     }
 };
 
+// Copies the states after the last step.
+void copy_last(const Sequence &s, const float *states, float *to) {
+    for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
+        std::memcpy(to + example * s.units, states + s.row(s.steps - 1, example) * s.units, sizeof(float) * s.units);
+    }
+}
+
 }  // namespace
 
 bool lstm_forward(const LstmForward &run) {
     const Sequence &s = run.sequence;
-    const std::unique_ptr<float[]> packed = pack_by_gate(run.weight, s.units, best_width());
+    const std::unique_ptr<float[]> packed = pack_by_gate(run.weight, 4, s.units, best_width());
     if (!packed) return false;
-    run_best<Forward>(run, packed.get());
-    for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
-        const std::ptrdiff_t row = s.row(s.steps - 1, example);
-        std::memcpy(run.last_hidden + example * s.units, run.hidden + row * s.units, sizeof(float) * s.units);
-        std::memcpy(run.last_cell + example * s.units, run.cells + row * s.units, sizeof(float) * s.units);
-    }
+    run_best<Forward>(run, packed.get(), std::ptrdiff_t{4});
+    copy_last(s, run.hidden, run.last_hidden);
+    copy_last(s, run.cells, run.last_cell);
     if (!run.before) return true;
     for (std::ptrdiff_t step = 0; step < s.steps; ++step) {
         for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
@@ -227,6 +275,20 @@ bool lstm(const Lstm &run) {
     float *cells = memory.get() + rows * gates;
     return lstm_forward({s, run.weight, run.bias, run.hidden_begin, run.cell_begin, memory.get(), run.hidden, cells,
                          nullptr, run.last_hidden, run.last_cell});
+}
+
+bool gru(const Gru &run) {
+    const Sequence &s = run.sequence;
+    const std::ptrdiff_t rows = s.steps * s.rows, gates = 3 * s.units;
+    const std::unique_ptr<float[]> memory(new (std::nothrow) float[rows * gates]);
+    const std::unique_ptr<float[]> packed = pack_by_gate(run.weight, 3, s.units, best_width());
+    if (!memory || !packed) return false;
+    const Matrix data{run.data, run.features, 1}, turned{run.data_weight, 1, run.features};
+    if (!multiply({rows, gates, run.features, data, turned, run.data_bias, memory.get()})) return false;
+    run_best<Forward>(GruForward{s, run.bias, run.hidden_begin, memory.get(), run.hidden}, packed.get(),
+                      std::ptrdiff_t{3});
+    copy_last(s, run.hidden, run.last_hidden);
+    return true;
 }
 
 bool lstm_backward(const LstmBackward &run) {

@@ -50,6 +50,14 @@ struct Lstm {
     float *last_cell;           // (N, H): written
 };
 
+// A whole GRU for inference, with gates in the order r, z, n; members as of `Lstm`, with three gates.
+struct Gru {
+    Sequence sequence;
+    std::ptrdiff_t features;
+    const float *data, *data_weight, *data_bias, *weight, *bias, *hidden_begin;
+    float *hidden, *last_hidden;
+};
+
 struct LstmBackward {
     Sequence sequence;
     const float *weight;      // (4H, H)
@@ -65,6 +73,7 @@ struct LstmBackward {
 
 // All return false if there is no working memory.
 bool lstm(const Lstm &run);
+bool gru(const Gru &run);
 bool lstm_forward(const LstmForward &run);
 bool lstm_backward(const LstmBackward &run);
 

@@ -146,6 +146,11 @@ auto fields(Lstm &l) {
                     l.cell_begin, l.hidden, l.last_hidden, l.last_cell);
 }
 
+auto fields(Gru &g) {
+    return std::tie(g.sequence, g.features, g.data, g.data_weight, g.data_bias, g.weight, g.bias, g.hidden_begin,
+                    g.hidden, g.last_hidden);
+}
+
 auto fields(LstmForward &l) {
     return std::tie(l.sequence, l.weight, l.bias, l.hidden_begin, l.cell_begin, l.gates, l.hidden, l.cells, l.before,
                     l.last_hidden, l.last_cell);
@@ -354,6 +359,7 @@ PyMethodDef functions[] = {
            "Return the index of the first float32 array with a non-finite element, else -1."),
     method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
     method("lstm", call<lstm>, "Run an LSTM and its input's map."),
+    method("gru", call<gru>, "Run a GRU and its input's map."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
     method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand and apply ReLU."),

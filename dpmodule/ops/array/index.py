@@ -237,12 +237,12 @@ def where(a: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.
             )
         if condition.dim() < x.dim():
             condition = condition.reshape(-1, *[1] * (x.dim() - 1))
-        return torch.where(_without_repeats(condition) != 0, x, y if y.requires_grad else _without_repeats(y))
+        return torch.where(without_repeats(condition) != 0, x, y if y.requires_grad else without_repeats(y))
 
     return where
 
 
-def _without_repeats(x: torch.Tensor) -> torch.Tensor:
+def without_repeats(x: torch.Tensor) -> torch.Tensor:
     """Return a tensor that broadcasts to an expanded one, with one element on each axis that was expanded."""
     strides = x.stride()
     return x[tuple(slice(0, 1) if s == 0 else slice(None) for s in strides)] if 0 in strides else x

@@ -48,7 +48,8 @@ _apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Extreme)
 
 
 def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
-    return (_Extreme.forward if is_jit_tracing() else _apply)(x, dims, keep, largest)
+    plain = is_jit_tracing() or not torch.is_grad_enabled()
+    return (_Extreme.forward if plain else _apply)(x, dims, keep, largest)
 
 
 def _sum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:

@@ -28,7 +28,11 @@ from ..tracing import is_tracing
 _MIN_WORK, _MAX_WORK = 2**14, 2**23
 """Range of the number of multiplications in which the kernel is the fastest, with one thread or several."""
 _MAX_PACKED = 2**28
-"""Maximum number of multiplications with a packed weight."""
+"""Maximum number of multiplications with a packed weight by the extension's kernel."""
+_MIN_MKL, _WIDE_UNITS = 2**17, 192
+"""Size of a weight, and units, from which MKL is the fastest with a packed weight, on processors that it favours."""
+_MANY_ROWS = 1024
+"""Rows above which oneDNN is faster still."""
 _MAX_CACHED = 2**18
 """Size of a packed weight that stays in the cache while many rows are multiplied with it."""
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
@@ -83,20 +87,25 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     Returns:
         "native", "onednn", "mkl", or "" for `linear`.
     """
-    weight, size = units * features, rows * features
+    weight = units * features
     work = rows * weight
     by_mkl = not onednn_is_faster() and has_packed_mkl()
-    if by_mkl and rows > 2 * FEW_ROWS and weight >= _MAX_CACHED and work <= _MAX_PACKED:
-        return "mkl"
-    if getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH:
-        if rows <= FEW_ROWS:
-            return "native"
-        is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
-        is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
-        is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
-        if is_wide and is_deep and is_small and work <= _MAX_PACKED:
-            return "native"
+    if by_mkl and rows > 2 * FEW_ROWS and units >= _WIDE_UNITS and weight >= _MIN_MKL:
+        return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
+    if packs_well(rows, units, features):
+        return "native"
     return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
+
+
+def packs_well(rows: int, units: int, features: int) -> bool:
+    """Return True if `dense` exists, and is faster than `linear` with a packed weight."""
+    if getattr(kernels(), "vector_width", 0) < _MIN_WIDTH:
+        return False
+    weight, size = units * features, rows * features
+    is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
+    is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
+    is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
+    return rows <= FEW_ROWS or (is_wide and is_deep and is_small and rows * weight <= _MAX_PACKED)
 
 
 @cache
@@ -242,14 +251,22 @@ def _vendor() -> str:
     return platform.processor()
 
 
+def _has_onednn() -> bool:
+    return (
+        os.environ.get("DPMODULE_ONEDNN") != "0"
+        and torch_private.onednn_linear is not torch_private.plain_linear
+    )
+
+
 @cache
 def onednn_is_faster() -> bool:
     """Return True if oneDNN multiplies large matrices faster than `F.linear` on this processor."""
-    asked = os.environ.get("DPMODULE_ONEDNN")
-    if asked == "0" or torch_private.onednn_linear is torch_private.plain_linear:
+    if not _has_onednn():
         return False
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
+    return os.environ.get("DPMODULE_ONEDNN") == "1" or (
+        by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL)
+    )
 
 
 def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Small LSTMs on the CPU by the native extension.
+"""Small LSTMs, and GRUs in prediction, on the CPU by the native extension.
 
 oneDNN, which torch's LSTM uses, has an overhead per sequence that is many times the cost of the arithmetic for small
 states and batches. Here torch computes the input projection of all steps and the gradients of the weights, one product
@@ -19,29 +19,47 @@ from ..._core import torch_private
 from ..tracing import is_tracing
 from .linear import fastest_product, is_float32_cpu, kernels, linear
 
-_MAX_WORK, _MAX_PREDICTED = 2**14, 2**18
-"""Multiplications per step of the recurrence from which oneDNN may be as fast; the gates cost as much as 16 units.
-
-Without gradient oneDNN packs the weights in every call.
-"""
+_MAX_WORK = 2**14
+"""Multiplications per step of an LSTM's recurrence from which oneDNN may be as fast, with gradient; the gates cost as
+much as 16 units."""
+_MAX_STATES, _MAX_UNITS = 20000, 200
+"""Numbers in all states up to which an LSTM predicts faster, and the largest state. To the former, add the numbers in a
+gate's weight, which oneDNN packs in every call."""
+_MAX_GRU = 2**18
+"""Multiplications per step of a GRU's recurrence up to which it predicts faster, by the vector width, and divided by
+the number of threads that torch uses."""
 
 MaybeTensor = torch.Tensor | None
 
 
 def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
-    """Return True if `small_lstm` supports these arguments and is the fastest; torch reports inconsistent ones."""
+    """Return True if `small_lstm` or `small_gru` supports these arguments and is the fastest.
+
+    torch reports inconsistent arguments.
+    """
     if is_tracing():  # checked first, since sizes may be symbolic then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
+    gates = 4 if len(begin) == 2 else 3
     return (
-        rows * units * max(units, 16) <= (_MAX_WORK if torch.is_grad_enabled() else _MAX_PREDICTED)
+        _is_fastest(gates, x.shape[0], rows, x.shape[2], units)
         and x.numel() > 0
-        and begin[0].shape == begin[1].shape == (rows, units)
-        and all(weight.shape[0] == 4 * units for weight in weights)
+        and all(state.shape == (rows, units) for state in begin)
+        and all(weight.shape[0] == gates * units for weight in weights)
         and all(map(is_float32_cpu, (x, *begin, *weights)))
         and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
         and hasattr(kernels(), "lstm_forward")
+        and (gates == 4 or _can_predict(x, weights))
     )
+
+
+def _is_fastest(gates: int, steps: int, rows: int, features: int, units: int) -> bool:
+    work = rows * units * max(units, 16)
+    if torch.is_grad_enabled():
+        return gates == 4 and work <= _MAX_WORK
+    if gates == 3:
+        return work * torch.get_num_threads() <= _MAX_GRU * getattr(kernels(), "vector_width", 0)
+    return units <= _MAX_UNITS and steps * rows * units <= _MAX_STATES + units * features
 
 
 class _SequenceLayout:
@@ -80,38 +98,19 @@ def _address(tensor: MaybeTensor) -> int:
 Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _forward_fused(
-    x: torch.Tensor,
-    hidden: torch.Tensor,
-    cell: torch.Tensor,
-    w_in: torch.Tensor,
-    w_state: torch.Tensor,
-    b_in: MaybeTensor,
-    b_state: MaybeTensor,
-    turned: bool,
-) -> Results:
+def _predict(
+    kernel: str, x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[MaybeTensor], turned: bool
+) -> tuple[torch.Tensor, ...]:
     """Run the recurrence and the input projection in one call; the parameters are contiguous."""
-    layout = _SequenceLayout(x, hidden.shape[1], turned)
+    layout = _SequenceLayout(x, begin[0].shape[1], turned)
     data = layout.flat(x)
-    states, last, last_cell = (
-        data.new_empty(layout.states),
-        x.new_empty(1, *cell.shape),
-        x.new_empty(1, *cell.shape),
-    )
-    tensors = (
-        data,
-        w_in,
-        b_in,
-        w_state,
-        b_state,
-        hidden.contiguous(),
-        cell.contiguous(),
-        states,
-        last,
-        last_cell,
-    )
-    kernels().lstm(*layout.sizes, x.shape[2], *map(_address, tensors))
-    return layout.whole(states), last, last_cell
+    states = data.new_empty(layout.states)
+    last = [x.new_empty(1, *state.shape) for state in begin]
+    w_in, w_state, b_in, b_state = weights
+    first = [state.contiguous() for state in begin]
+    tensors = data, w_in, b_in, w_state, b_state, *first, states, *last
+    getattr(kernels(), kernel)(*layout.sizes, x.shape[2], *map(_address, tensors))
+    return layout.whole(states), *last
 
 
 def _forward(
@@ -201,5 +200,23 @@ def small_lstm(
     arguments = x, hidden, cell, w_in, w_state, b_in, b_state, turned
     if torch.is_grad_enabled():
         return _apply(*arguments)
-    fits = w_in.shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
-    return _forward_fused(*arguments) if fits else _forward(*arguments)[0]
+    if not _can_predict(x, weights):
+        return _forward(*arguments)[0]
+    states, last, last_cell = _predict("lstm", x, begin, (w_in, w_state, b_in, b_state), turned)
+    return states, last, last_cell
+
+
+def _can_predict(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+    return weights[0].shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
+
+
+def small_gru(
+    x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], turned: bool = False
+) -> tuple[torch.Tensor, ...]:
+    """Run a GRU without recording a gradient; requires `is_small`. See `small_lstm`; gates are reset, update, new."""
+    w_in, w_state, *biases = weights
+    return _predict("gru", x, begin, (w_in, w_state, *(biases or (None, None))), turned)
+
+
+SMALL: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {"lstm": small_lstm, "gru": small_gru}
+"""Kernels by mode."""

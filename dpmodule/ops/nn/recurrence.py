@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from .linear import ONEDNN_MIN_WORK, fastest_product, linear
+from .linear import ONEDNN_MIN_WORK, fastest_product, linear, onednn_is_faster
 
 Optional = torch.Tensor | None
 Tensors = tuple[torch.Tensor, ...]
@@ -191,6 +191,6 @@ def sequence_kernel(mode: str, x: torch.Tensor, gates: int) -> Callable[..., Ten
     """
     if x.dtype not in _KERNEL_TYPES or not x.is_cpu or not x.numel():
         return None
-    # without gradient torch's is faster for small products
-    worth = torch.is_grad_enabled() or x.numel() * gates >= ONEDNN_MIN_WORK
+    # without gradient torch's is faster, unless its products are slow
+    worth = torch.is_grad_enabled() or (x.numel() * gates >= ONEDNN_MIN_WORK and onednn_is_faster())
     return _KERNELS.get(mode) if worth else None

@@ -19,7 +19,7 @@ from ..tracing import is_jit_tracing, is_tracing
 from . import rnn_weights
 from .activation import bernoulli_mask
 from .layer_shapes import unify_input
-from .lstm import is_small, small_lstm
+from .lstm import SMALL, is_small
 from .recurrence import sequence_kernel
 
 
@@ -175,7 +175,7 @@ def _run_layers(
         (x, hx, weights, *options, False) if batch_sizes is None else (x, batch_sizes, hx, weights, *options)
     )
     function = getattr(torch, a.mode)
-    if training or is_tracing() or x.is_cuda:
+    if training or is_tracing() or x.is_cuda or a.mode == "lstm":
         return tuple(function(*given))
     with torch.inference_mode():  # saves a tenth of the time of many small calls
         outputs = function(*given)
@@ -202,8 +202,10 @@ def _layer_kernel(
     a: Any, x: torch.Tensor, states: Sequence[torch.Tensor], weights: list[torch.Tensor]
 ) -> Layer | None:
     """Return our own kernel if it is the fastest; else None."""
+    if a.mode in SMALL and is_small(x, [state[0] for state in states], weights):
+        return SMALL[a.mode]
     if _with_cell(a):
-        return small_lstm if is_small(x, [state[0] for state in states], weights) else None
+        return None
     given = x, *states, *weights
     if is_tracing() or any(each.dtype is not x.dtype or torch_private.is_batched(each) for each in given):
         return None

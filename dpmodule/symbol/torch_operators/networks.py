@@ -120,7 +120,7 @@ def _attention(
     dims = (*lead, query.dims[-2], key.dims[-2])
     scores = b.value(b.op("linalg_gemm2", query, key, transpose_b=True, alpha=factor), dims, query.dtype)
     if is_causal:
-        mask = _causal(b, scores)
+        mask = _causal(b, query, key)
     if mask is not None:
         scores = _masked(b, scores, mask)
     weights = b.op("softmax", scores, axis=-1)
@@ -141,18 +141,18 @@ def _repeated(b: SymbolBuilder, value: TorchValue, query: TorchValue) -> TorchVa
     return b.value(repeated, (*value.dims[:axis], want, *value.dims[axis + 1 :]), value.dtype)
 
 
-def _causal(b: SymbolBuilder, scores: TorchValue) -> TorchValue:
+def _causal(b: SymbolBuilder, query: TorchValue, key: TorchValue) -> TorchValue:
     """Return the causal mask: each position attends to itself and earlier ones."""
-    rows, columns = scores.dims[-2:]
-    own = b.reshape(b.indices(scores, scores.rank - 2), (rows, 1))
-    other = b.reshape(b.indices(scores, scores.rank - 1), (1, columns))
+    rows, columns = query.dims[-2], key.dims[-2]
+    own = b.reshape(b.indices(query, query.rank - 2), (rows, 1))
+    other = b.reshape(b.indices(key, key.rank - 2), (1, columns))
     return b.value(b.op("broadcast_greater_equal", own, other), (rows, columns), torch.bool)
 
 
 def _masked(b: SymbolBuilder, scores: TorchValue, mask: TorchValue) -> TorchValue:
     if not mask.is_bool:
         return b.value(b.pair("add", scores, b.cast(mask, scores.dtype)), scores.dims, scores.dtype)
-    nothing = b.full(scores.dims, -math.inf, scores.dtype)
+    nothing = b.expand(b.full((1,) * scores.rank, -math.inf, scores.dtype), scores.dims)
     masked = b.op("where", b.expand(mask, scores.dims), scores, nothing)
     return b.value(masked, scores.dims, scores.dtype)
 

@@ -33,6 +33,11 @@ def many_weights():
     return net
 
 
+def attention(x=X):
+    scores = S.linalg_gemm2(x, S.tanh(x), transpose_b=True) / 2
+    return S.linalg_gemm2(S.softmax(S.broadcast_add(scores, S.mean(scores * 0, axis=0, keepdims=True))), x)
+
+
 def mirrored():
     with mx.AttrScope(force_mirroring="True"):
         return S.tanh(S.sin(X)) * S.sin(X)
@@ -46,6 +51,8 @@ MORE = {
     "many classes": Net(lambda: SCORES, {"x": (600, 4)}),
     "many weights": Net(many_weights, {"x": (2, 4, 6, 6)}),
     "gated": Net(lambda: S.hard_sigmoid(X, alpha=1 / 6) * X + S.sigmoid(X) * X, {"x": (3, 4)}),
+    "attention": Net(attention, {"x": (2, 5, 4)}),
+    "attention of heads": Net(lambda: attention(S.Reshape(X, shape=(0, 0, -4, 2, -1))), {"x": (2, 5, 8)}),
     "mirrored": Net(mirrored, {"x": (3, 4)}),
     "turned": Net(
         lambda: S.Deconvolution(

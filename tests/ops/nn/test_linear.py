@@ -166,7 +166,10 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     assert {sizes: module.packed_kernel(*sizes) for sizes in packed} == packed
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
     module.onednn_is_faster.cache_clear()
-    assert module.packed_kernel(*large) == ("mkl" if module.has_packed_mkl() else "")
+    sizes = [large, (160, 10000, 200), (64, 768, 256), (2048, 1024, 1024)]
+    by_mkl = ["mkl"] * 4 if module.has_packed_mkl() else ["", "", "native", ""]
+    assert [module.packed_kernel(*each) for each in sizes] == by_mkl
+    assert not module.packed_kernel(64, 128, 4096)
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)

@@ -1,11 +1,11 @@
-"""Small LSTMs by the native extension: the recurrence in NumPy, slopes by differences; more: native/test_kernels.py."""
+"""Small LSTMs and GRUs by the native extension against NumPy, slopes by differences; more: native/test_kernels.py."""
 
 import numpy as np
 import pytest
 import torch
 
 from dpmodule import native
-from dpmodule.ops.nn.lstm import is_small, small_lstm
+from dpmodule.ops.nn.lstm import is_small, small_gru, small_lstm
 
 pytestmark = pytest.mark.skipif(
     not hasattr(native.core, "lstm_forward"),
@@ -102,19 +102,57 @@ def test_nan_is_passed_on(name):
     assert made["w_state"].grad.isnan().any()
 
 
-def decided(rows, units, steps=7, dtype=torch.float32, device="cpu"):
+def gru_written_out(x, hidden, w_in, w_state, b_in, b_state):
+    found = []
+    for row in x:
+        (r, z, n), (p, q, m) = (
+            np.split(a, 3, axis=1) for a in (row @ w_in.T + b_in, hidden @ w_state.T + b_state)
+        )
+        reset, keep = (1 / (1 + np.exp(-each)) for each in (r + p, z + q))
+        fresh = np.tanh(n + reset * m)
+        hidden = fresh + keep * (hidden - fresh)
+        found.append(hidden)
+    return np.stack(found), hidden[None]
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_states_of_grus(sizes, turned, biases):
+    given = values(*sizes, biases)
+    del given["cell"]
+    for name in ("w_in", "w_state", "b_in", "b_state"):
+        given[name] = given[name][: 3 * sizes[3]]
+    x, hidden, *weights = tensors(given, turned).values()
+    with torch.no_grad():
+        found = small_gru(x, [hidden], weights if biases else weights[:2])
+        backwards = small_gru(x, [hidden], weights, True)
+        assert is_small(x, [hidden], weights)
+        assert not is_small(x, [hidden], [weights[0][:, 1:], *weights[1:]])
+    close(found, gru_written_out(**given))
+    states, last = gru_written_out(**{**given, "x": given["x"][::-1]})
+    close(backwards, (states[::-1], last))
+    given["hidden"][0, 0] = np.nan
+    expected = np.isnan(gru_written_out(**given)[0])
+    with torch.no_grad():
+        found = small_gru(*[tensors(given)["x"], [tensors(given)["hidden"]]], weights)[0]
+    np.testing.assert_array_equal(found.isnan(), expected)
+    assert not is_small(x, [hidden], weights)  # with gradient
+
+
+def decided(rows, units, steps=7, dtype=torch.float32, device="cpu", features=3, gates=4):
     like = {"dtype": dtype, "device": device}
-    begin = [torch.zeros(rows, units, **like)] * 2
-    weights = [torch.zeros(4 * units, 3, **like), torch.zeros(4 * units, units, **like)]
-    return is_small(torch.zeros(steps, rows, 3, **like), begin, weights)
+    begin = [torch.zeros(rows, units, **like)] * (gates - 2)
+    weights = [torch.zeros(gates * units, features, **like), torch.zeros(gates * units, units, **like)]
+    return is_small(torch.zeros(steps, rows, features, **like), begin, weights)
 
 
 def test_sizes_types_and_shapes_decide(monkeypatch):
     assert decided(4, 16) and decided(4, 16, steps=1000) and decided(1, 128)  # noqa: PT018
     assert not any([decided(1, 129), decided(256, 8), decided(0, 16)])
     with torch.no_grad():
-        assert decided(16, 128)
-        assert not decided(16, 129)
+        assert decided(20, 128) and decided(8, 200, steps=35, features=200)  # noqa: PT018
+        assert not any([decided(24, 128), decided(8, 200, steps=35), decided(1, 201)])
     assert not decided(4, 16, dtype=torch.float64)
     assert not decided(4, 16, device="meta")
     for name in NAMES:

@@ -138,15 +138,15 @@ def test_limits_of_the_cell_state_are_ignored_with_a_warning():
     np.testing.assert_array_equal(found, run("RNN", *given, **attrs("lstm")))
 
 
+@pytest.mark.parametrize("mode", ["lstm", "gru"])
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, False), (2, True)])
-def test_small_lstms_run_by_our_own_kernel(layers, bidirectional, monkeypatch):
-    calls, own = [], rnn_module.small_lstm
-    monkeypatch.setattr(
-        rnn_module, "small_lstm", lambda *given, **more: calls.append(given) or own(*given, **more)
-    )
-    given = inputs("lstm", layers, bidirectional, "float32")
-    found = run("RNN", *given, **attrs("lstm", layers, bidirectional))
-    wide = run("RNN", *(each.astype("f8") for each in given), **attrs("lstm", layers, bidirectional))
+def test_small_networks_run_by_our_own_kernel(layers, bidirectional, mode, monkeypatch):
+    calls, own = [], rnn_module.SMALL[mode]
+    monkeypatch.setitem(rnn_module.SMALL, mode, lambda *given: calls.append(given) or own(*given))
+    given = inputs(mode, layers, bidirectional, "float32")
+    with torch.no_grad():
+        found = run("RNN", *given, **attrs(mode, layers, bidirectional))
+    wide = run("RNN", *(each.astype("f8") for each in given), **attrs(mode, layers, bidirectional))
     np.testing.assert_allclose(found, wide, 1e-5, 1e-6)
     assert len(calls) == (layers * (1 + bidirectional) if hasattr(native.core, "lstm_forward") else 0)
 

@@ -1,6 +1,6 @@
 """Functions that run in place of a chain: kernels for whole sequences, or the plain steps.
 
-GRUs and plain networks on the CPU use `ops.nn.recurrence`. LSTMs use oneDNN, or `ops.nn.lstm` where oneDNN's
+GRUs and plain networks on the CPU train by `ops.nn.recurrence`. LSTMs use oneDNN, or `ops.nn.lstm` where oneDNN's
 preparation takes longer than the computation.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state, G gates.
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from ...._core import torch_private
 from ....ops.nn.layer_shapes import flat_from
-from ....ops.nn.lstm import is_small, small_lstm
+from ....ops.nn.lstm import SMALL, is_small
 from ....ops.nn.recurrence import sequence_kernel
 
 Tensors = tuple[torch.Tensor, ...]
@@ -63,8 +63,8 @@ class Recurrence:
         x = flat_from(x, 2)
         begin = tuple(flat_from(state, 1) for state in rest[:count])
         weights = self.weights(*rest[count:])
-        if self.mode == "lstm" and is_small(x, begin, weights):
-            return small_lstm(x, begin, weights)
+        if self.mode in SMALL and is_small(x, begin, weights):
+            return SMALL[self.mode](x, begin, weights)
         if not _has_kernel(x, begin, weights):
             return self._plain(x, begin, weights)
         if x.is_cuda:
