@@ -38,6 +38,8 @@ from .dense_layers import DenseLayers, KeptWeights
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+_Chains = tuple[tuple[int, ...], ...]
 _Function = tuple[int, float, float]
 """Number of the extension's function, and its two parameters."""
 
@@ -46,6 +48,7 @@ _MAX_NUMBERS = 2**15
 _MAX_SUMMED = 2**10
 """Numbers that may be added up one after the other without losing precision."""
 _MAX_PLANS = 64
+_MAX_KNOWN = 8
 _AXES = 4
 _ROW = Struct("=18q3d8q")
 _KINDS = ("add", "sub", "mul", "div", "first", "sum", "lookup", "product", "dense")
@@ -101,7 +104,7 @@ class _Plan(NamedTuple):
 
     rows: bytes
     size: int
-    chains: list[list[int]]
+    chains: _Chains
     results: list[Shape]
 
 
@@ -126,7 +129,7 @@ class _Planner:
         self._first_pack = first + len(outputs)
         self._rows: list[bytes] = []
         self._size = 0
-        self._chains: list[list[int]] = []
+        self._chains: list[tuple[int, ...]] = []
         self._packs = 0
 
     def plan(self, steps: Sequence[Step]) -> _Plan:
@@ -140,7 +143,7 @@ class _Planner:
             if value.memory != memory or not value.is_contiguous:
                 self.copy(value, self.new(n, value.shape))
         results = [self._values[n].shape for n in self._results]
-        return _Plan(b"".join(self._rows), self._size, self._chains, results)
+        return _Plan(b"".join(self._rows), self._size, tuple(self._chains), results)
 
     def read(self, number: int) -> _Value:
         """Return a float32 value."""
@@ -168,7 +171,7 @@ class _Planner:
 
     def inferred(self, step: Step, a: Any) -> list[Shape]:
         """Return the shapes of a step's results."""
-        op, _ = self.low.operator(step)
+        op: Any = self.low.operator(step)[0]
         given: list[Any] = [self._values[n].shape for n in step.inputs]
         found: Any = infer_shape(op, a, given, [None] * len(step.outputs))[1]
         return [tuple(shape) for shape in found]
@@ -232,7 +235,7 @@ class _Planner:
 
     def packed(self, weights: list[int]) -> list[_Value]:
         """Return the packed weights of dense layers."""
-        self._chains.append(weights)
+        self._chains.append(tuple(weights))
         first, self._packs = self._first_pack + self._packs, self._packs + len(weights)
         return [_Value(first + i, 0, (), ()) for i in range(len(weights))]
 
@@ -327,22 +330,27 @@ def _dense(plan: _Planner, step: Step, a: Any) -> None:
     lead = value.shape[:1] if call.flattens else value.shape[:-1]
     rows, layers = prod(lead), call.split(step.inputs[1:])
     weights = [plan.read(layer[0]) for layer in layers]
-    if any(packed_kernel(rows, *weight.shape) != "native" for weight in weights):
-        raise _UnsupportedError
+    features = [prod(value.shape) // rows, *(weight.shape[0] for weight in weights)]
+    for (_, *bias), weight, expected in zip(layers, weights, features):
+        fits = weight.shape[1:] == (expected,) and all(plan.read(b).shape == weight.shape[:1] for b in bias)
+        if not fits or packed_kernel(rows, *weight.shape) != "native":
+            raise _UnsupportedError
     packs = weights if rows <= FEW_ROWS else plan.packed([layer[0] for layer in layers])
     for (_, *bias), weight, read, relu in zip(layers, weights, packs, call.relus):
-        units, features = weight.shape
         number = step.outputs[0] if read is packs[-1] else -1
-        result = plan.new(number, (*lead, units))
+        result = plan.new(number, (*lead, weight.shape[0]))
         operands = value, read, plan.read(bias[0]) if bias else None, result
-        plan.row("dense", (rows, units, features, 0), (), operands, function=_KEEPS_NAN if relu else _NONE)
+        plan.row("dense", (rows, *weight.shape, 0), (), operands, function=_KEEPS_NAN if relu else _NONE)
         value = result
 
 
 def _view(plan: _Planner, step: Step, a: Any) -> None:
     value = plan.contiguous(plan.read(step.inputs[0]))
     whole = torch.empty(value.shape)
-    found = step.function(whole)
+    try:
+        found = step.function(whole)
+    except RuntimeError:  # which the step itself raises again
+        raise _UnsupportedError from None
     for n, part in zip(step.outputs, found if isinstance(found, (tuple, list)) else (found,)):
         if part.untyped_storage().data_ptr() != whole.data_ptr():
             raise _UnsupportedError
@@ -368,13 +376,16 @@ class _Known(NamedTuple):
 
     Attributes:
         versions: None if not all writes to them are counted; then they are checked in every call.
-        addresses: empty if the extension does not support them.
-        packs: packed weights while they are kept, and their addresses, by plan.
+        shapes: empty if the extension does not support them.
+        plans: by shapes and types of the data.
+        packs: packed weights while they are kept, and their addresses, by the chains.
     """
 
     versions: TensorVersions | None
+    shapes: Shapes
     addresses: list[int]
-    packs: dict[int, tuple[list[weakref.ref[KeptWeights]], list[int]]]
+    plans: dict[Any, _Plan | None]
+    packs: dict[_Chains, tuple[list[weakref.ref[KeptWeights]], list[int]]]
 
 
 class SmallRun:
@@ -393,9 +404,8 @@ class SmallRun:
         read = dict.fromkeys(n for step in steps for n in step.inputs)
         self._data = [n for n in read if n not in made and n not in self._parameters]
         self.inputs = [*self._data, *self._parameters]
-        self._plans: dict[Any, _Plan | None] = {}
-        self._shapes: list[Shape] = []
-        self._known: _Known | None = None
+        self._plans: dict[Shapes, dict[Any, _Plan | None]] = {}
+        self._known: dict[int, _Known] = {}
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor] | None:
         """Return the outputs; None if the steps must run one by one."""
@@ -403,12 +413,12 @@ class SmallRun:
             return None
         count = len(self._data)
         data, parameters = inputs[:count], inputs[count:]
-        known = self._known
+        known = self._known.get(id(parameters[0]) if parameters else 0)
         if known is None or known.versions is None or not known.versions.match(parameters):
             known = self._look_at(parameters)
         key = tuple([(x.shape, x.dtype) for x in data])
-        plan = self._plans[key] if key in self._plans else self._plan(key)
-        if plan is None or (parameters and not known.addresses) or (plan.chains and known.versions is None):
+        plan = known.plans[key] if key in known.plans else self._plan(known, key)
+        if plan is None or (plan.chains and known.versions is None):
             return None
         addresses = []
         for x in data:
@@ -426,46 +436,49 @@ class SmallRun:
         return results
 
     def _look_at(self, parameters: Sequence[Tensor]) -> _Known:
-        shapes = [tuple(each.shape) for each in parameters]
-        if shapes != self._shapes:
-            self._plans.clear()
-            self._shapes = shapes
+        for known in (self._known, self._plans):
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
+        counted = all(map(write_tracking.writes_are_counted, parameters))
+        versions = TensorVersions(parameters) if counted else None
         fit = all(map(is_float32_cpu, parameters)) and all(each.is_contiguous() for each in parameters)
         fit = fit and not any(map(torch_private.is_batched, parameters))
-        counted = all(map(write_tracking.writes_are_counted, parameters))
+        shapes = tuple([tuple(each.shape) for each in parameters]) if fit else ()
         addresses = [each.data_ptr() for each in parameters] if fit else []
-        self._known = _Known(TensorVersions(parameters) if counted else None, addresses, {})
-        return self._known
+        found = _Known(versions, shapes, addresses, self._plans.setdefault(shapes, {}), {})
+        self._known[id(parameters[0]) if parameters else 0] = found
+        return found
 
-    def _plan(self, key: Any) -> _Plan | None:
-        if len(self._plans) >= _MAX_PLANS:  # bounds the memory when every batch has a new size
-            self._plans.clear()
-        values = {n: (tuple(shape), dtype) for n, (shape, dtype) in zip(self._data, key)}
-        values.update({n: (shape, torch.float32) for n, shape in zip(self._parameters, self._shapes)})
+    def _plan(self, known: _Known, key: Any) -> _Plan | None:
+        if len(known.plans) >= _MAX_PLANS:  # bounds the memory when every batch has a new size
+            known.plans.clear()
         plan: _Plan | None = None
-        with suppress(_UnsupportedError, MXNetError):
-            plan = _Planner(self._low, values, self.outputs).plan(self._steps)
-        return self._plans.setdefault(key, plan)
+        if len(known.shapes) == len(self._parameters):
+            values = {n: (tuple(shape), dtype) for n, (shape, dtype) in zip(self._data, key)}
+            values.update({n: (shape, torch.float32) for n, shape in zip(self._parameters, known.shapes)})
+            with suppress(_UnsupportedError, MXNetError):
+                plan = _Planner(self._low, values, self.outputs).plan(self._steps)
+        return known.plans.setdefault(key, plan)
 
     def _packs(
         self, known: _Known, plan: _Plan, parameters: Sequence[Tensor]
     ) -> tuple[list[KeptWeights], list[int]]:
         """Return the packed weights of a plan, and their addresses."""
-        kept = known.packs.get(id(plan))
+        kept = known.packs.get(plan.chains)
         if kept is not None:
             found = [chain for ref in kept[0] if (chain := ref()) is not None]
             if len(found) == len(kept[0]):
                 return found, kept[1]
         found, is_kept = [], True
-        for chain in plan.chains:
-            weights = [parameters[self._parameters.index(n)] for n in chain]
+        for numbers in plan.chains:
+            weights = [parameters[self._parameters.index(n)] for n in numbers]
             make = partial(_pack_all, weights)
             cached: KeptWeights | None = packed("dense", weights, make, ("native",) * len(weights))
             is_kept = is_kept and cached is not None
             found.append(make() if cached is None else cached)
         addresses = [each.data_ptr() for chain in found for each in chain if each is not None]
         if is_kept:
-            known.packs[id(plan)] = list(map(weakref.ref, found)), addresses
+            known.packs[plan.chains] = list(map(weakref.ref, found)), addresses
         return found, addresses
 
 
