@@ -93,22 +93,22 @@ def _strides(shape: Shape) -> Shape:
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-class _Plan(NamedTuple):
+class _StepPlan(NamedTuple):
     """The call for given shapes and types.
 
     Attributes:
         size: numbers in the memory for intermediate results.
         chains: dense layers with packed weights: their weights' positions among the parameters.
-        results: shapes of the outputs.
+        results: shapes of the outputs, or the indices of the inputs that they are.
     """
 
     rows: bytes
     size: int
     chains: _Chains
-    results: list[Shape]
+    results: list[Shape | int]
 
 
-class _Planner:
+class _StepPlanner:
     """Makes the plan of a run.
 
     Args:
@@ -132,18 +132,14 @@ class _Planner:
         self._chains: list[tuple[int, ...]] = []
         self._packs = 0
 
-    def plan(self, steps: Sequence[Step]) -> _Plan:
+    def plan(self, steps: Sequence[Step]) -> _StepPlan:
         """Return the plan for some steps."""
         for step in steps:
             op, a = self.low.operator(step)
             if op is not None:
                 _RULES.get(op.name, _view)(self, step, a)
-        for n, memory in self._results.items():
-            value = self._values[n]
-            if value.memory != memory or not value.is_contiguous:
-                self.copy(value, self.new(n, value.shape))
-        results = [self._values[n].shape for n in self._results]
-        return _Plan(b"".join(self._rows), self._size, tuple(self._chains), results)
+        results = [self._result(n, memory) for n, memory in self._results.items()]
+        return _StepPlan(b"".join(self._rows), self._size, tuple(self._chains), results)
 
     def read(self, number: int) -> _Value:
         """Return a float32 value."""
@@ -163,6 +159,16 @@ class _Planner:
     def set(self, number: int, value: _Value) -> None:
         """Name a part of another value."""
         self._values[number] = value
+
+    def _result(self, number: int, memory: int) -> Shape | int:
+        value = self._values[number]
+        if value.dtype is not torch.float32:  # indices, which no step computes
+            if number in self.low.kept():
+                raise _UnsupportedError
+            return value.memory - _GIVEN
+        if value.memory != memory or not value.is_contiguous:
+            self.copy(value, self.new(number, value.shape))
+        return value.shape
 
     def name(self, step: Step) -> str:
         """Return the name of a step's operator."""
@@ -251,19 +257,19 @@ def _gaps(value: _Value | None, axes: int) -> Sequence[int]:
 # Rules: each appends the rows of a step
 
 
-def _binary(plan: _Planner, step: Step, a: Any) -> None:
+def _binary(plan: _StepPlanner, step: Step, a: Any) -> None:
     left, right = (plan.read(n) for n in (step.inputs * 2)[:2])
     kind = _BINARY[plan.name(step)]
     plan.elementwise(kind, left, right, plan.new(step.outputs[0], plan.inferred(step, a)[0]))
 
 
-def _scalar(plan: _Planner, step: Step, a: Any) -> None:
+def _scalar(plan: _StepPlanner, step: Step, a: Any) -> None:
     value = plan.read(step.inputs[0])
     result = plan.new(step.outputs[0], value.shape)
     plan.elementwise(_SCALAR[plan.name(step)], value, None, result, float(a.scalar))
 
 
-def _activation(plan: _Planner, step: Step, a: Any) -> None:
+def _activation(plan: _StepPlanner, step: Step, a: Any) -> None:
     value, name = plan.read(step.inputs[0]), plan.name(step)
     if name == "Activation":
         name = a.act_type
@@ -272,7 +278,7 @@ def _activation(plan: _Planner, step: Step, a: Any) -> None:
     plan.elementwise("first", value, None, plan.new(step.outputs[0], value.shape), function=_FUNCTIONS[name])
 
 
-def _sum(plan: _Planner, step: Step, a: Any) -> None:
+def _sum(plan: _StepPlanner, step: Step, a: Any) -> None:
     value = plan.contiguous(plan.read(step.inputs[0]))
     rank = len(value.shape)
     axes = normal_axes(a.axis or range(rank), rank)
@@ -285,7 +291,7 @@ def _sum(plan: _Planner, step: Step, a: Any) -> None:
     plan.row("sum", (outer, summed, inner, 0), (), (value, None, None, result), factor)
 
 
-def _lookup(plan: _Planner, step: Step, a: Any) -> None:
+def _lookup(plan: _StepPlanner, step: Step, a: Any) -> None:
     indices, table = plan.contiguous(plan.read_any(step.inputs[0])), plan.read(step.inputs[1])
     if indices.dtype not in _INDICES:
         raise _UnsupportedError
@@ -294,14 +300,14 @@ def _lookup(plan: _Planner, step: Step, a: Any) -> None:
     plan.row("lookup", sizes, (), (indices, table, None, result))
 
 
-def _cast(plan: _Planner, step: Step, a: Any) -> None:
+def _cast(plan: _StepPlanner, step: Step, a: Any) -> None:
     value = plan.read_any(step.inputs[0])
     if torch_dtype(a.dtype) is not value.dtype:
         raise _UnsupportedError
     plan.set(step.outputs[0], value)
 
 
-def _concat(plan: _Planner, step: Step, a: Any) -> None:
+def _concat(plan: _StepPlanner, step: Step, a: Any) -> None:
     result = plan.new(step.outputs[0], plan.inferred(step, a)[0])
     axis, begin = normal_axis(a.dim, len(result.shape)), result.begin
     for value in map(plan.read, step.inputs):
@@ -309,7 +315,7 @@ def _concat(plan: _Planner, step: Step, a: Any) -> None:
         begin += value.shape[axis] * result.strides[axis]
 
 
-def _product(plan: _Planner, step: Step, a: Any) -> None:
+def _product(plan: _StepPlanner, step: Step, a: Any) -> None:
     left, right = map(plan.read, step.inputs)
     if len(left.shape) != 3 or len(right.shape) != 3:
         raise _UnsupportedError
@@ -323,10 +329,9 @@ def _product(plan: _Planner, step: Step, a: Any) -> None:
     plan.row("product", sizes, gaps, (left, right, None, result))
 
 
-def _dense(plan: _Planner, step: Step, a: Any) -> None:
-    call, value = step.function, plan.contiguous(plan.read(step.inputs[0]))
-    if not isinstance(call, DenseLayers):
-        raise _UnsupportedError
+def _dense(plan: _StepPlanner, step: Step, a: Any) -> None:
+    call: Any = step.function
+    value = plan.contiguous(plan.read(step.inputs[0]))
     lead = value.shape[:1] if call.flattens else value.shape[:-1]
     rows, layers = prod(lead), call.split(step.inputs[1:])
     weights = [plan.read(layer[0]) for layer in layers]
@@ -344,7 +349,7 @@ def _dense(plan: _Planner, step: Step, a: Any) -> None:
         value = result
 
 
-def _view(plan: _Planner, step: Step, a: Any) -> None:
+def _view(plan: _StepPlanner, step: Step, a: Any) -> None:
     value = plan.contiguous(plan.read(step.inputs[0]))
     whole = torch.empty(value.shape)
     try:
@@ -358,7 +363,7 @@ def _view(plan: _Planner, step: Step, a: Any) -> None:
         plan.set(n, _Value(value.memory, begin, tuple(part.shape), tuple(part.stride())))
 
 
-_RULES: dict[str, Callable[[_Planner, Step, Any], None]] = {
+_RULES: dict[str, Callable[[_StepPlanner, Step, Any], None]] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_SCALAR, _scalar),
     **dict.fromkeys(("Activation", "relu", "sigmoid", "tanh"), _activation),
@@ -371,7 +376,7 @@ _RULES: dict[str, Callable[[_Planner, Step, Any], None]] = {
 }
 
 
-class _Known(NamedTuple):
+class _KnownParameters(NamedTuple):
     """Checked parameters.
 
     Attributes:
@@ -384,7 +389,7 @@ class _Known(NamedTuple):
     versions: TensorVersions | None
     shapes: Shapes
     addresses: list[int]
-    plans: dict[Any, _Plan | None]
+    plans: dict[Any, _StepPlan | None]
     packs: dict[_Chains, tuple[list[weakref.ref[KeptWeights]], list[int]]]
 
 
@@ -404,8 +409,8 @@ class SmallRun:
         read = dict.fromkeys(n for step in steps for n in step.inputs)
         self._data = [n for n in read if n not in made and n not in self._parameters]
         self.inputs = [*self._data, *self._parameters]
-        self._plans: dict[Shapes, dict[Any, _Plan | None]] = {}
-        self._known: dict[int, _Known] = {}
+        self._plans: dict[Shapes, dict[Any, _StepPlan | None]] = {}
+        self._known: dict[int, _KnownParameters] = {}
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor] | None:
         """Return the outputs; None if the steps must run one by one."""
@@ -413,6 +418,8 @@ class SmallRun:
             return None
         count = len(self._data)
         data, parameters = inputs[:count], inputs[count:]
+        if any([x.numel() > _MAX_NUMBERS for x in data]):
+            return None
         known = self._known.get(id(parameters[0]) if parameters else 0)
         if known is None or known.versions is None or not known.versions.match(parameters):
             known = self._look_at(parameters)
@@ -427,7 +434,7 @@ class SmallRun:
             ):
                 return None
             addresses.append(x.data_ptr())
-        results = [torch.empty(shape) for shape in plan.results]
+        results = [inputs[of] if isinstance(of, int) else torch.empty(of) for of in plan.results]
         packs, more = self._packs(known, plan, parameters) if plan.chains else ([], [])
         addresses += known.addresses
         addresses += [result.data_ptr() for result in results]
@@ -435,7 +442,7 @@ class SmallRun:
         del packs  # kept alive during the call
         return results
 
-    def _look_at(self, parameters: Sequence[Tensor]) -> _Known:
+    def _look_at(self, parameters: Sequence[Tensor]) -> _KnownParameters:
         for known in (self._known, self._plans):
             if len(known) >= _MAX_KNOWN:
                 known.clear()
@@ -445,23 +452,23 @@ class SmallRun:
         fit = fit and not any(map(torch_private.is_batched, parameters))
         shapes = tuple([tuple(each.shape) for each in parameters]) if fit else ()
         addresses = [each.data_ptr() for each in parameters] if fit else []
-        found = _Known(versions, shapes, addresses, self._plans.setdefault(shapes, {}), {})
+        found = _KnownParameters(versions, shapes, addresses, self._plans.setdefault(shapes, {}), {})
         self._known[id(parameters[0]) if parameters else 0] = found
         return found
 
-    def _plan(self, known: _Known, key: Any) -> _Plan | None:
+    def _plan(self, known: _KnownParameters, key: Any) -> _StepPlan | None:
         if len(known.plans) >= _MAX_PLANS:  # bounds the memory when every batch has a new size
             known.plans.clear()
-        plan: _Plan | None = None
+        plan: _StepPlan | None = None
         if len(known.shapes) == len(self._parameters):
             values = {n: (tuple(shape), dtype) for n, (shape, dtype) in zip(self._data, key)}
             values.update({n: (shape, torch.float32) for n, shape in zip(self._parameters, known.shapes)})
             with suppress(_UnsupportedError, MXNetError):
-                plan = _Planner(self._low, values, self.outputs).plan(self._steps)
+                plan = _StepPlanner(self._low, values, self.outputs).plan(self._steps)
         return known.plans.setdefault(key, plan)
 
     def _packs(
-        self, known: _Known, plan: _Plan, parameters: Sequence[Tensor]
+        self, known: _KnownParameters, plan: _StepPlan, parameters: Sequence[Tensor]
     ) -> tuple[list[KeptWeights], list[int]]:
         """Return the packed weights of a plan, and their addresses."""
         kept = known.packs.get(plan.chains)
@@ -500,7 +507,15 @@ def _is_supported(low: Lowered, step: Step) -> bool:
         return step.inputs[1] < low.num_variables
     if step.takes_env or (step.covers and op.name != "FullyConnected"):
         return False
+    if op.name == "FullyConnected":
+        return isinstance(step.function, DenseLayers)
     return op.name in _RULES or (op.view and len(step.inputs) == 1)
+
+
+def _is_view(low: Lowered, step: Step) -> bool:
+    """Return True if torch computes nothing in a step."""
+    op, _ = low.operator(step)
+    return op is not None and (op.view or op.name == "Cast")
 
 
 def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], SmallRun | None]]:
@@ -516,7 +531,8 @@ def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], SmallRun | 
         members = list(group)
         end += len(members)
         outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
-        yield members, SmallRun(low, members, outputs) if joined and len(members) > 1 else None
+        computing = sum(not _is_view(low, step) for step in members)
+        yield members, SmallRun(low, members, outputs) if joined and computing > 1 else None
 
 
 def small_steps(low: Lowered) -> int:

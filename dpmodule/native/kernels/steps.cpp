@@ -17,9 +17,10 @@ struct Operand {
     template <int Width>
     DPMODULE_INLINE typename Vector<Width>::Floats load(std::ptrdiff_t i) const {
         if (gap == 1) return Vector<Width>::load(at + i);
-        typename Vector<Width>::Floats found = typename Vector<Width>::Floats{} + *at;
-        for (int k = 0; gap && k < Width; ++k) found[k] = at[(i + k) * gap];
-        return found;
+        if (gap == 0) return *at - typename Vector<Width>::Floats{};  // which keeps the sign of zero
+        float found[Width];
+        for (int k = 0; k < Width; ++k) found[k] = at[(i + k) * gap];
+        return Vector<Width>::load(found);
     }
 };
 
