@@ -45,6 +45,10 @@ _Function = tuple[int, float, float]
 
 _MAX_NUMBERS = 2**15
 """Numbers of an array from which torch's overhead hardly matters."""
+_MIN_STEPS = 6
+"""Steps that compute something below which torch's overhead for each is smaller than that of a call."""
+_MIN_RUN, _MAX_SCATTERED = 4, 2**10
+"""Numbers in a row, and most numbers of an array with shorter rows or with gaps, which are read one by one."""
 _MAX_SUMMED = 2**10
 """Numbers that may be added up one after the other without losing precision."""
 _MAX_PLANS = 64
@@ -221,6 +225,9 @@ class _StepPlanner:
         if len(axes) > _AXES:
             raise _UnsupportedError
         sizes, *strides = zip(*[(1, 0, 0, 0)] * (_AXES - len(axes)), *axes)
+        is_scattered = sizes[-1] < _MIN_RUN or max(strides[0][-1], strides[1][-1]) > 1
+        if is_scattered and prod(sizes) > _MAX_SCATTERED:
+            raise _UnsupportedError
         self.row(kind, sizes, strides, [left, right, None, to], number, function)
         return to
 
@@ -418,7 +425,7 @@ class SmallRun:
             return None
         count = len(self._data)
         data, parameters = inputs[:count], inputs[count:]
-        if any([x.numel() > _MAX_NUMBERS for x in data]):
+        if any(x.numel() > _MAX_NUMBERS for x in data):
             return None
         known = self._known.get(id(parameters[0]) if parameters else 0)
         if known is None or known.versions is None or not known.versions.match(parameters):
@@ -532,7 +539,8 @@ def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], SmallRun | 
         end += len(members)
         outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
         computing = sum(not _is_view(low, step) for step in members)
-        yield members, SmallRun(low, members, outputs) if joined and computing > 1 else None
+        runs_at_once = joined and computing >= _MIN_STEPS
+        yield members, SmallRun(low, members, outputs) if runs_at_once else None
 
 
 def small_steps(low: Lowered) -> int:

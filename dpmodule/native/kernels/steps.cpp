@@ -24,27 +24,21 @@ struct Operand {
     }
 };
 
+template <StepKind Kind>
 struct Elementwise {
     const SmallStep &s;
     Operand a, b;
     float *to;
 
     template <int Width>
-    DPMODULE_INLINE typename Vector<Width>::Floats value(std::ptrdiff_t i) const {
-        const typename Vector<Width>::Floats left = a.load<Width>(i);
-        if (s.kind == StepKind::First) return left;
-        const typename Vector<Width>::Floats right = b.load<Width>(i);
-        switch (s.kind) {
-            case StepKind::Add: return left + right;
-            case StepKind::Subtract: return left - right;
-            case StepKind::Multiply: return left * right;
-            default: return left / right;
-        }
-    }
-
-    template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t i) const {
-        Vector<Width>::store(to + i, applied<Width>(s, value<Width>(i)));
+        typename Vector<Width>::Floats found = a.load<Width>(i);
+        if constexpr (Kind == StepKind::Add) found += b.load<Width>(i);
+        if constexpr (Kind == StepKind::Subtract) found -= b.load<Width>(i);
+        if constexpr (Kind == StepKind::Multiply) found *= b.load<Width>(i);
+        if constexpr (Kind == StepKind::Divide) found /= b.load<Width>(i);
+        if constexpr (Kind == StepKind::First) found = applied<Width>(s, found);
+        Vector<Width>::store(to + i, found);
     }
 };
 
@@ -84,7 +78,7 @@ DPMODULE_INLINE void sum(const SmallStep &s) {
     }
 }
 
-template <int Width>
+template <int Width, StepKind Kind>
 DPMODULE_INLINE void elementwise(const SmallStep &s) {
     const float *b = s.b ? s.b : &s.factor;
     const std::int64_t (&n)[4] = s.sizes, (&p)[4] = s.gaps[0], (&q)[4] = s.gaps[1], (&r)[4] = s.gaps[2];
@@ -94,7 +88,7 @@ DPMODULE_INLINE void elementwise(const SmallStep &s) {
                 const Operand left{s.a + i * p[0] + j * p[1] + k * p[2], p[3]};
                 const Operand right{b + i * q[0] + j * q[1] + k * q[2], q[3]};
                 float *to = s.result + i * r[0] + j * r[1] + k * r[2];
-                all_vectors<Width>(n[3], Elementwise{s, left, right, to});
+                all_vectors<Width>(n[3], Elementwise<Kind>{s, left, right, to});
             }
         }
     }
@@ -103,8 +97,14 @@ DPMODULE_INLINE void elementwise(const SmallStep &s) {
 struct OneStep {
     template <int Width>
     DPMODULE_INLINE static void run(const SmallStep &s) {
-        if (s.kind == StepKind::Sum) sum<Width>(s);
-        else elementwise<Width>(s);
+        switch (s.kind) {
+            case StepKind::Add: return elementwise<Width, StepKind::Add>(s);
+            case StepKind::Subtract: return elementwise<Width, StepKind::Subtract>(s);
+            case StepKind::Multiply: return elementwise<Width, StepKind::Multiply>(s);
+            case StepKind::Divide: return elementwise<Width, StepKind::Divide>(s);
+            case StepKind::First: return elementwise<Width, StepKind::First>(s);
+            default: return sum<Width>(s);
+        }
     }
 };
 

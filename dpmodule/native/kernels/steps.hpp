@@ -10,11 +10,11 @@
 namespace dpmodule {
 
 enum class StepKind : std::int64_t {
-    Add,  // the elementwise kinds apply `function` to their result
+    Add,
     Subtract,
     Multiply,
     Divide,
-    First,    // only `a`
+    First,    // `function` of `a`
     Sum,      // over the second of three axes, times `factor`
     Lookup,   // rows of the table `b` by the indices `a`, which are clipped
     Product,  // of each pair of matrices
