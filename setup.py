@@ -22,6 +22,7 @@ UNITS = {
     "norm": ("kernels/norm.cpp",),
     "product": ("kernels/product.cpp",),
     "small": ("kernels/small.cpp",),
+    "steps": ("kernels/steps.cpp",),
     "kernels_avx512": ("kernels/kernels_avx512.cpp",),
     "kernels_avx2": ("kernels/kernels_avx2.cpp",),
     "kernels_plain": ("kernels/kernels_plain.cpp",),

@@ -28,6 +28,7 @@ from .storage_types import StorageTypes
 
 if TYPE_CHECKING:
     from .passes.fused_convolutions import ImageRun
+    from .passes.small_steps import SmallRun
 
 Forward = Callable[..., tuple[Any, ...]]
 """Function that runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
@@ -178,7 +179,7 @@ class Program:
         return "\n".join(lines) + "\n"
 
     def _run(
-        self, run: ImageRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
+        self, run: ImageRun | SmallRun, dead: list[str], value_name: dict[int, str], names: _Identifiers
     ) -> list[str]:
         """Return the lines that try to run several steps in one call; the lines of each step follow them."""
         function, result = names.make("layers"), names.make("found")
@@ -238,13 +239,14 @@ class Program:
         )
 
 
-def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | None]]:
+def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | SmallRun | None]]:
     """Return the steps in lists, some with a function that runs a list in one call."""
-    if "fused_convolutions" not in low.fired:  # avoids importing its module
-        return iter([(low.steps, None)])
-    fused = import_module(".passes.fused_convolutions", __package__)
-    lists: Iterator[tuple[list[Step], ImageRun | None]] = fused.runs(low, kept)
-    return lists
+    for name in ("fused_convolutions", "small_steps"):
+        if name in low.fired:  # avoids importing its module
+            lists: Iterator[tuple[list[Step], ImageRun | SmallRun | None]]
+            lists = import_module(f".passes.{name}", __package__).runs(low, kept)
+            return lists
+    return iter([(low.steps, None)])
 
 
 def _reused(low: Lowered, shaped_at: dict[int, int]) -> list[tuple[int, int]]:

@@ -79,7 +79,7 @@ def refuse(*args, **kwargs):
 
 def test_without_a_compiler_it_runs_uncompiled_and_says_so_once(monkeypatch):
     with pytest.warns(UserWarning, match="runs uncompiled.*no C\\+\\+ compiler found") as seen:
-        mod = check("dropout", {"backend": refuse}, 0, False)
+        mod = check("dropout", {"backend": refuse}, 1e-6, False)
     assert len(seen) == 2
     assert "not through torch.compile: BackendCompilerFailed" in mod.group.execs[0].explain().training.run
     monkeypatch.setattr(torch, "compile", refuse)  # as on a Python that torch does not support

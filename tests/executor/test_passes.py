@@ -46,6 +46,7 @@ NETS = {
     "rnn_weights": (separate_weights(), (3, 2, 4)),
     "packed_deconvolutions": (S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), num_filter=16), (2, 40, 5, 6)),
     "dense_layers": (S.FullyConnected(X, num_hidden=4, name="fc"), (3, 6)),
+    "small_steps": (S.square(S.tanh(X * 2.0) + X) / 3.0 - 1.0, (3, 4)),
     "mirror": (mirrored(), (3, 4)),
 }
 NETS = {name: each or (convolved(), (4, 3, 8, 8)) for name, each in NETS.items()}

@@ -417,9 +417,19 @@ double applied(ptrdiff_t number, double low, double high, double x) {
 }
 
 void run_layers(const Core &core) {
-    enum { Convolution, Depthwise, MaxPool, MeanPool, Sum, Scale, Affine, Copy };
+    enum {
+        Convolution,
+        Depthwise,
+        MaxPool,
+        MeanPool,
+        Sum = 6,
+        Scale,
+        Affine,
+        Copy
+    };  // tests of pooling have the others
     Round round;
-    const ptrdiff_t kind = maybe() ? ptrdiff_t{Convolution} : between(1, 7), function = between(0, 8);
+    const ptrdiff_t drawn = maybe() ? ptrdiff_t{Convolution} : between(1, 7), function = between(0, 8);
+    const ptrdiff_t kind = drawn > MeanPool ? drawn + 2 : drawn;
     const bool convolves = kind == Convolution, has_windows = kind <= MeanPool;
     const ptrdiff_t images = between(1, 3), channels = maybe() ? between(1, 40) : between(100, 300),
                     filters = convolves ? between(1, 100) : channels,
@@ -590,7 +600,8 @@ void softmax(const Core &core) {
         scores[between(0, scores.size() - 1)] =
             std::array<float, 4>{kNan, kInfinity, -kInfinity, -200.0f}[static_cast<std::size_t>(between(0, 3))];
     if (between(0, 3) == 0) std::fill(scores.begin(), scores.begin() + classes, -kInfinity);
-    core("softmax", {rows, classes, scores, result});
+    const bool is_log = maybe();
+    core("softmax", {rows, classes, scores, result, is_log});
     Doubles wanted;
     for (ptrdiff_t r = 0; r < rows; ++r) {
         const float *row = scores.begin() + r * classes;
@@ -601,7 +612,10 @@ void softmax(const Core &core) {
             bad = bad || std::isnan(row[c]) || row[c] == kInfinity;
             total += std::exp(row[c] - most);
         }
-        for (ptrdiff_t c = 0; c < classes; ++c) wanted.push_back(bad ? std::nan("") : std::exp(row[c] - most) / total);
+        for (ptrdiff_t c = 0; c < classes; ++c) {
+            const double below = row[c] - most;
+            wanted.push_back(bad ? std::nan("") : is_log ? below - std::log(total) : std::exp(below) / total);
+        }
     }
     expect("result", result, wanted, 5e-6);
     round.check_marks();

@@ -58,7 +58,7 @@ _MIN_WORK = 2**14
 """Multiplications from which packing pays for a single layer."""
 
 
-class _KeptWeights(list["Tensor | None"]):
+class KeptWeights(list["Tensor | None"]):
     """Packed weights, with weak references."""
 
 
@@ -75,7 +75,7 @@ class _Known(NamedTuple):
     sizes: list[tuple[int, int]]
     plans: dict[tuple[int, ...], _Plan]
     numbers: list[int]
-    packed: dict[_Detail, tuple[weakref.ref[_KeptWeights], list[int]]]
+    packed: dict[_Detail, tuple[weakref.ref[KeptWeights], list[int]]]
 
 
 class DenseLayers:
@@ -94,6 +94,10 @@ class DenseLayers:
 
     def __len__(self) -> int:
         return len(self.relus)
+
+    def split(self, parameters: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the parameters of each layer."""
+        return [parameters[place] for place in self._places]
 
     def add(self, function: Callable[..., Tensor], parameters: int) -> None:
         """Append a layer."""
@@ -159,11 +163,11 @@ class DenseLayers:
     ) -> Tensor:
         weights, biases = self._layers(parameters)
 
-        def make(is_kept: bool = True) -> _KeptWeights:
+        def make(is_kept: bool = True) -> KeptWeights:
             rows = len(data) if is_kept else 0
-            return _KeptWeights(_pack(kernel, weight, rows) for kernel, weight in zip(kernels, weights))
+            return KeptWeights(_pack(kernel, weight, rows) for kernel, weight in zip(kernels, weights))
 
-        found: _KeptWeights | None = packed("dense", weights, make, detail)
+        found: KeptWeights | None = packed("dense", weights, make, detail)
         if found is None and "mkl" in kernels:  # the first call gets the bits of the next ones
             found = packed("dense", weights, make, detail)
         packs = make(is_kept=False) if found is None else found
@@ -216,7 +220,7 @@ class DenseLayers:
 def _run_each(
     kernels: tuple[str, ...],
     data: Tensor,
-    packs: _KeptWeights,
+    packs: KeptWeights,
     weights: Tensors,
     biases: Sequence[Tensor | None],
     relus: list[bool],

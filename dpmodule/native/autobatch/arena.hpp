@@ -31,10 +31,10 @@ class Arena {
     std::size_t bytes() const;
 
   private:
-    static constexpr std::size_t line = 16;               // floats in a cache line
+    static constexpr std::size_t line = 16;                                      // floats in a cache line
     static constexpr std::size_t page = 4096, huge_page = std::size_t{1} << 21;  // bytes
-    static constexpr std::size_t smallest = 1 << 14;      // floats in the first chunk
-    static constexpr std::size_t largest_step = 1 << 22;  // chunks double up to this size
+    static constexpr std::size_t smallest = 1 << 14;                             // floats in the first chunk
+    static constexpr std::size_t largest_step = 1 << 22;                         // chunks double up to this size
 
     struct Free {
         std::align_val_t alignment;

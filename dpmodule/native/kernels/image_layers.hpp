@@ -18,9 +18,9 @@ enum class LayerKind : std::ptrdiff_t {
     MeanPool,   // divides by the window with its padding if `block` is 1, else by the elements in the image
     MaxRows,    // poolings in the usual order: the images have one channel; from one pixel to the next is one element
     MeanRows,
-    Sum,        // data + other
-    Scale,      // data * other, which has one pixel for each image
-    Affine,     // data * weight + bias
+    Sum,     // data + other
+    Scale,   // data * other, which has one pixel for each image
+    Affine,  // data * weight + bias
     Copy,
 };
 

@@ -9,9 +9,9 @@
 namespace dpmodule {
 namespace {
 
-template <int Width>
-DPMODULE_INLINE typename Vector<Width>::Floats applied(const ImageLayer &layer,
-                                                       const typename Vector<Width>::Floats &x) {
+// `layer` has a function and its parameters.
+template <int Width, class Layer>
+DPMODULE_INLINE typename Vector<Width>::Floats applied(const Layer &layer, const typename Vector<Width>::Floats &x) {
     using V = Vector<Width>;
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     switch (layer.function) {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 
@@ -16,6 +17,7 @@
 #include "norm.hpp"
 #include "product.hpp"
 #include "small.hpp"
+#include "steps.hpp"
 #include "update_python.hpp"
 #include "errors.hpp"
 
@@ -282,6 +284,63 @@ PyObject *count_updates(PyObject *, PyObject *const *given, Py_ssize_t count) {
     });
 }
 
+// A step from Python, with the fields of `SmallStep`; an address is an index in the list of addresses, with a number of
+// elements after it.
+struct StepRow {
+    std::int64_t kind, function, sizes[SmallStep::axes], gaps[3][SmallStep::axes];
+    double low, high, factor;
+    std::int64_t places[4][2];
+};
+
+PyObject *run_steps_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    if (count < 3 || !PyBytes_Check(given[0]) || PyBytes_GET_SIZE(given[0]) % sizeof(StepRow)) {
+        PyErr_SetString(PyExc_TypeError, "expected rows, threads, a size and addresses");
+        return nullptr;
+    }
+    try {
+        std::ptrdiff_t threads, floats;
+        std::vector<float *> addresses(static_cast<std::size_t>(count - 3) + 2);
+        Arguments next(given + 1, count - 1, count - 1);
+        bool good = next.read(threads, floats);
+        for (std::size_t i = 2; i < addresses.size(); ++i) good = next.read(addresses[i]);
+        if (!good) return nullptr;
+        const std::unique_ptr<float[]> memory(new float[static_cast<std::size_t>(floats)]);
+        addresses[1] = memory.get();
+        std::vector<SmallStep> steps(PyBytes_GET_SIZE(given[0]) / sizeof(StepRow));
+        const char *from = PyBytes_AS_STRING(given[0]);
+        for (SmallStep &step : steps) {
+            StepRow row;
+            std::memcpy(&row, from, sizeof row);
+            from += sizeof row;
+            float *at[4];
+            for (int i = 0; i < 4; ++i) {
+                float *base = addresses.at(static_cast<std::size_t>(row.places[i][0]));
+                at[i] = base ? base + row.places[i][1] : nullptr;
+            }
+            step = {static_cast<StepKind>(row.kind),
+                    static_cast<LayerFunction>(row.function),
+                    {},
+                    {},
+                    static_cast<float>(row.low),
+                    static_cast<float>(row.high),
+                    static_cast<float>(row.factor),
+                    at[0],
+                    at[1],
+                    at[2],
+                    at[3]};
+            std::memcpy(step.sizes, row.sizes, sizeof row.sizes);
+            std::memcpy(step.gaps, row.gaps, sizeof row.gaps);
+        }
+        const int most = static_cast<int>(threads);
+        return without_gil([most](const auto &all) { return run_steps(all, most); }, steps);
+    } catch (const std::out_of_range &) {
+        PyErr_SetString(PyExc_IndexError, "a step reads an address that was not given");
+        return nullptr;
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
+}
+
 #if defined(__x86_64__)
 // A layer from Python; the numbers are those of `ImageLayer`, in its order.
 struct LayerRow {
@@ -376,6 +435,12 @@ PyMethodDef functions[] = {
            "...)\n--\n\n"
            "Run at most 16 dense layers, with five arguments each; weights are packed for more than four rows."),
     method("softmax", call<softmax>, "Apply softmax to short rows, or log-softmax."),
+    method(
+        "run_steps", run_steps_of,
+        "run_steps(rows, threads, size, *addresses)\n--\n\n"
+        "Run small operators, see steps.hpp. In `rows` each has 18 64-bit integers (kind, function, sizes, gaps of a "
+        "and b), three doubles (low, high, factor), and eight integers: an address and a number of elements for each "
+        "of a, b, c and result. Address 0 is null, and 1 the memory of `size` floats for intermediate results."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
     method("fold", call<fold>, "Add the windows in rows to the images."),
     method("update_rows", vector::update_rows_of,

@@ -22,17 +22,16 @@ constexpr std::ptrdiff_t kAhead = 256;         // prefetch distance in elements 
 constexpr std::ptrdiff_t kMinWeight = 131072;  // minimal elements of the weight per thread
 
 template <int Width, int Rows, int Units>
-DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
+DPMODULE_INLINE void some_units(const FewRows &run, const float *rests, std::ptrdiff_t unit) {
     using V = Vector<Width>;
-    typename V::Floats sums[Rows][Units]{};
+    typename V::Floats sums[Rows][Units]{}, data[Rows];
     const float *weight = run.weight + unit * run.weight_gap;
-    const auto add = [&](std::ptrdiff_t k, std::ptrdiff_t count) __attribute__((always_inline)) {
-        typename V::Floats data[Rows];
-#pragma GCC unroll 4
-        for (int r = 0; r < Rows; ++r) data[r] = V::load(run.data + r * run.data_gap + k, count);
+    const auto add = [&](std::ptrdiff_t k, const typename V::Ints &mask) __attribute__((always_inline)) {
 #pragma GCC unroll 4
         for (int u = 0; u < Units; ++u) {
-            const typename V::Floats factors = V::load(weight + u * run.weight_gap + k, count);
+            const typename V::Floats numbers = V::load(weight + u * run.weight_gap + k);
+            const auto factors =
+                reinterpret_cast<typename V::Floats>(reinterpret_cast<typename V::Ints>(numbers) & mask);
 #pragma GCC unroll 4
             for (int r = 0; r < Rows; ++r) sums[r][u] += factors * data[r];
         }
@@ -41,15 +40,22 @@ DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
     for (; k + Width <= run.features; k += Width) {
 #pragma GCC unroll 4
         for (int u = 0; u < Units; ++u) __builtin_prefetch(weight + u * run.weight_gap + k + kAhead);
-        add(k, Width);
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) data[r] = V::load(run.data + r * run.data_gap + k);
+        add(k, ~typename V::Ints{});
     }
-    if (k < run.features) add(k, run.features - k);
+    if (k < run.features) {  // the last vector overlaps the one before, whose numbers do not count again
+#pragma GCC unroll 4
+        for (int r = 0; r < Rows; ++r) data[r] = V::load(rests + r * Width);
+        typename V::Ints mask;
+        std::memcpy(&mask, rests + Rows * Width, sizeof mask);
+        add(run.features - Width, mask);
+    }
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
         for (int u = 0; u < Units; ++u) {
-            float sum = 0;
-            for (int i = 0; i < Width; ++i) sum += sums[r][u][i];
+            float sum = V::total(sums[r][u]);
             if (run.bias) sum += run.bias[unit + u];
             run.result[r * run.units + unit + u] = run.rectified && sum < 0 ? 0 : sum;  // NaN stays
         }
@@ -58,9 +64,19 @@ DPMODULE_INLINE void some_units(const FewRows &run, std::ptrdiff_t unit) {
 
 template <int Width, int Rows>
 DPMODULE_INLINE void units_between(const FewRows &run, std::ptrdiff_t unit, std::ptrdiff_t end) {
+    if constexpr (Width > 1) {
+        if (run.features < Width) return units_between<Width / 2, Rows>(run, unit, end);
+    }
     constexpr int kUnits = Width < 16 && Rows > 2 ? 2 : 4;  // as many sums as registers
-    for (; unit + kUnits <= end; unit += kUnits) some_units<Width, Rows, kUnits>(run, unit);
-    for (; unit < end; ++unit) some_units<Width, Rows, 1>(run, unit);
+    float rests[(Rows + 1) * Width] = {};  // the last numbers of each row, at the end of a vector, and a mask of them
+    const std::ptrdiff_t rest = run.features % Width;
+    if (rest) std::memset(rests + (Rows + 1) * Width - rest, -1, sizeof(float) * rest);
+    for (int r = 0; r < Rows; ++r) {
+        const float *row_end = run.data + r * run.data_gap + run.features;
+        std::copy(row_end - rest, row_end, rests + (r + 1) * Width - rest);
+    }
+    for (; unit + kUnits <= end; unit += kUnits) some_units<Width, Rows, kUnits>(run, rests, unit);
+    for (; unit < end; ++unit) some_units<Width, Rows, 1>(run, rests, unit);
 }
 
 struct SomeUnits {

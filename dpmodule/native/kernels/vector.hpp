@@ -71,6 +71,17 @@ struct Vector {
         return lifted > high ? Floats{} + high : lifted;
     }
 
+    // The sum of all elements.
+    DPMODULE_INLINE static float total(const Floats &x) {
+        if constexpr (Width == 1) {
+            return *reinterpret_cast<const float *>(&x);
+        } else {
+            typename Vector<Width / 2>::Floats halves[2];
+            std::memcpy(halves, &x, sizeof x);
+            return Vector<Width / 2>::total(halves[0] + halves[1]);
+        }
+    }
+
     DPMODULE_INLINE static Floats sigmoid(const Floats &x) {
         const Exponent e = exponent(between(-x, -87.0f, 88.0f));
         return 1.0f / (e.part * e.scale + e.scale + 1.0f);
@@ -103,7 +114,8 @@ DPMODULE_INLINE Four four(const float *from) {
 template <int Width, class Work>
 DPMODULE_INLINE void all_vectors(std::ptrdiff_t count, const Work &work) {
     if (count >= Width) {
-        for (std::ptrdiff_t i = 0; i < count; i += Width) work.template at<Width>(i < count - Width ? i : count - Width);
+        for (std::ptrdiff_t i = 0; i < count; i += Width)
+            work.template at<Width>(i < count - Width ? i : count - Width);
     } else if constexpr (Width > 1) {
         all_vectors<(Width > 4 ? Width / 2 : 1)>(count, work);
     }

@@ -348,7 +348,13 @@ def _fits_native(data: torch.Tensor) -> bool:
 
 
 def _native_pool(
-    kind: str, data: torch.Tensor, kernel: Pair, stride: Pair, pad: Pair, full: bool, with_padding: bool = False
+    kind: str,
+    data: torch.Tensor,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pair,
+    full: bool,
+    with_padding: bool = False,
 ) -> torch.Tensor | None:
     """Return the maximum, propagating NaN, or the average of each window; None where torch's kernel is as fast.
 

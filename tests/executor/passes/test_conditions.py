@@ -159,7 +159,13 @@ def check(seed):
 
 
 # only in prediction, on request, and for ragged data
-OTHERS = {"dense_layers", "fused_convolutions", "packed_deconvolutions", "sequence_convolutions"}
+OTHERS = {
+    "dense_layers",
+    "fused_convolutions",
+    "packed_deconvolutions",
+    "sequence_convolutions",
+    "small_steps",
+}
 OTHERS |= {"rnn_weights", "dead_steps", "mirror", "pooled_lookups"}
 
 
