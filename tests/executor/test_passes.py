@@ -37,7 +37,10 @@ def separate_weights():
 NETS = {
     "common_subexpressions": (S.MakeLoss(S.tanh(S.sin(X)) * S.sin(X)), (3, 4)),
     "gated_activations": (S.MakeLoss(X * S.sigmoid(X)), (3, 4)),
-    "fused_attention": (S.batch_dot(S.softmax(S.batch_dot(X, X, transpose_b=True)), X), (2, 3, 4)),
+    "fused_attention": (
+        S.MakeLoss(S.batch_dot(S.softmax(S.batch_dot(X, X, transpose_b=True)), X)),
+        (2, 3, 4),
+    ),
     "rnn_chains": (S.MakeLoss(mx.rnn.LSTMCell(4).unroll(5, X, merge_outputs=True)[0]), (2, 5, 3)),
     **dict.fromkeys(f"{kind}_convolutions" for kind in ("fused", "unfolded", "native")),
     **dict.fromkeys(("pooling_first", "channels_last", "fused_norms")),
