@@ -37,7 +37,7 @@ def draw(pick: Callable[[Any], Any]) -> dict[str, int]:
     while True:
         rows, channels, filters = (
             pick((1, 1, 2, 4, 8, 16, 32, 64)),
-            pick((1, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)),
+            pick((1, 2, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)),
             pick((2, 8, 16, 24, 32, 64, 96, 128, 256, 512)),
         )
         side, kernel, stride = (
