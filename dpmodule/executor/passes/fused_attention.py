@@ -128,7 +128,7 @@ class Attention:
                 is_flat = given[0].dim() == 3
                 q, k, v = (x.unsqueeze(0) for x in given) if is_flat else given
                 out, sums = torch_private.attention(q, k, v, scale=self._scale, **options)
-                if sums.all():  # it would write 0 instead of NaN where there is no sum
+                if sums.all():  # 0 marks a query that is NaN or sees no key, for which torch returns 0
                     return out.squeeze(0) if is_flat else out
         scores = self._first(queries, keys)
         for scaling in self._scalings:

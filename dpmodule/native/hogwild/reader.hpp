@@ -279,7 +279,7 @@ class BatchReader {
         }
     };
 
-    // Returns false if there is no part left.
+    // Returns false after the last part.
     bool read_block() {
         for (;;) {
             if (!part_) {

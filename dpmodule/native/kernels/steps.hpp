@@ -38,7 +38,7 @@ struct SmallStep {
     float *result;
 };
 
-// Runs steps in order. Only dense layers use several of torch's threads. Returns false if there is no memory.
+// Runs steps in order. Only dense layers use several of torch's threads. Returns false if memory runs out.
 bool run_steps(const std::vector<SmallStep> &steps, int threads);
 
 }  // namespace dpmodule
