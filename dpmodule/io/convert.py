@@ -23,7 +23,7 @@ from .._object_state import (
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, DataIter, check_state
+from .iterator import CurrentBatch, DataBatch, DataIter, check_state, shape_of
 from .wrap import is_array, numbered_names, shares_read_only, wrap
 
 _LARGEST = 2**20
@@ -333,4 +333,6 @@ def _describe(arrays: Sequence[Any] | None, names: list[str] | None, default: st
         names = numbered_names(default, len(arrays))
     if len(names) != len(arrays):
         raise ArgumentError(f"a batch holds {len(arrays)} arrays, expected {len(names)}, for {names}")
-    return [DataDesc(name, each.shape, each.dtype) for name, each in zip(names, arrays, strict=True)]
+    return [
+        DataDesc(name, shape_of(each, name), each.dtype) for name, each in zip(names, arrays, strict=True)
+    ]

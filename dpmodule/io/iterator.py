@@ -100,6 +100,20 @@ class DataBatch:
     __repr__ = __str__
 
 
+def shape_of(array: Any, name: str) -> tuple[int, ...]:
+    """Return the shape of an array of a batch.
+
+    Args:
+        name: the input's name, for the error.
+    """
+    if not hasattr(array, "shape"):
+        raise ArgumentError(
+            f"the batch has a {type(array).__name__} for {name!r}, expected an array; "
+            "convert it with mx.nd.array or numpy.asarray"
+        )
+    return tuple(array.shape)
+
+
 class DataIter:
     """Interface of iterators over batches.
 

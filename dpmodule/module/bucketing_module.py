@@ -14,6 +14,7 @@ from .._core import lazy
 from .._devices.malloc import trim_heap
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
+from ..io.iterator import shape_of
 from ..ndarray import NDArray
 from ..params import ParamStore
 from ..symbol import Symbol
@@ -654,9 +655,10 @@ def shapes_of(batch: Any) -> tuple[Any, Any]:
     """
     for provided, arrays in ((batch.provide_data, batch.data), (batch.provide_label, batch.label)):
         for desc, array in zip(describe(provided), arrays or ()):
-            if tuple(array.shape) != tuple(desc.shape):
+            shape = shape_of(array, desc.name)
+            if shape != tuple(desc.shape):
                 raise ShapeError(
                     f"bucket {batch.bucket_key!r}: the batch describes {desc.name} as {tuple(desc.shape)}, "
-                    f"but its array has shape {tuple(array.shape)}"
+                    f"but its array has shape {shape}"
                 )
     return batch.provide_data, batch.provide_label

@@ -13,6 +13,7 @@ from ...base import ArgumentError, ShapeError, dtype_name
 from ...context import Context
 from ...executor.sparse_arrays import array_of
 from ...io import DataDesc
+from ...io.iterator import shape_of
 from ...ndarray import NDArray
 from ...ndarray.csr import CSRNDArray
 from ...ndarray.ragged import RaggedNDArray
@@ -59,7 +60,7 @@ def redescribe(
         raise ArgumentError(
             f"the batch has {len(arrays)} arrays, but bound are {', '.join(d.name for d in descs)}"
         )
-    return [d._replace(shape=tuple(a.shape)) for d, a in zip(descs, arrays)]
+    return [d._replace(shape=shape_of(a, d.name)) for d, a in zip(descs, arrays)]
 
 
 def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
@@ -217,7 +218,7 @@ class BatchSplitter:
             arrays = (*arrays, *(getattr(batch, "label", None) or ()))
         shapes = self.input_shapes
         for array, shape in zip(arrays, shapes):
-            if (array.raw if type(array) is NDArray else array).shape != shape:
+            if (array.raw.shape if type(array) is NDArray else getattr(array, "shape", None)) != shape:
                 break
         else:
             return len(arrays) <= len(shapes)
