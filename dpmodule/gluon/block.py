@@ -23,7 +23,7 @@ from ..name import current as name_manager
 from ..ndarray import NDArray
 from ..ops.shapes import known
 from ..symbol import Symbol
-from .names_left_out import left_out_getattr, names_of_module
+from .names_left_out import left_out_getattr, names_of_module, register_as
 from .parameter import Contexts, Parameter, ParameterDict, ParameterError, brief
 
 if TYPE_CHECKING:
@@ -507,5 +507,4 @@ def _regroup(values: Any, structure: Structure) -> Any:
     return next(values) if structure == 0 else [_regroup(values, each) for each in structure]
 
 
-for _placeholder in ("Block", "HybridBlock"):
-    left_out_getattr("gluon")(_placeholder).register(SymbolBlock)
+register_as(SymbolBlock, "Block", "HybridBlock")

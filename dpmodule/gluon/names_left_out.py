@@ -45,8 +45,7 @@ MODULES: dict[str, dict[str, str]] = {
             RandomRotation RandomSaturation Resize Rotate ToTensor""",
     },
     "loss": {
-        "": """CTCLoss CosineEmbeddingLoss HingeLoss HuberLoss KLDivLoss L1Loss L2Loss LogisticLoss Loss
-            PoissonNLLLoss SDMLLoss SigmoidBCELoss SigmoidBinaryCrossEntropyLoss SquaredHingeLoss TripletLoss""",
+        "": "CosineEmbeddingLoss PoissonNLLLoss SDMLLoss",
     },
     "utils": {"": "download replace_file"},
     "model_zoo": {"model_store": "get_model_file purge"},
@@ -143,6 +142,12 @@ def left_out_getattr(place: str) -> Callable[[str], Any]:
         return _left_out(f"{_HOMES.get(name, place)}.{name}")
 
     return get
+
+
+def register_as(kind: type, *names: str) -> None:
+    """Make `isinstance` accept a class for placeholders of Gluon, such as "Block"."""
+    for name in names:
+        _left_out(f"gluon.{name}").register(kind)
 
 
 def names_of(package: str) -> list[str]:

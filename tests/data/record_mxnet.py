@@ -500,7 +500,53 @@ def star_imports():
     yield "star_imports.json", found
 
 
+def gluon():
+    """Networks that Gluon exports, and what blocks of them predict and how they train; see helpers/gluon_cases.py."""
+    from helpers import gluon_cases as cases
+    from mxnet.gluon import nn, rnn
+
+    mx.random.seed(1)
+    with tempfile.TemporaryDirectory() as folder:
+        conv = nn.HybridSequential(prefix="net_")
+        with conv.name_scope():
+            conv.add(nn.Conv2D(3, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(), nn.Dense(3))
+        lstm = nn.HybridSequential(prefix="rec_")
+        with lstm.name_scope():
+            lstm.add(rnn.LSTM(4), nn.HybridLambda(lambda F, x: F.SequenceLast(x)), nn.Dense(3))
+        x = mx.sym.Variable("data")
+        unrolled, _ = rnn.LSTMCell(4, prefix="cell_").unroll(5, x, layout="NTC", merge_outputs=False)
+        cell = mx.gluon.SymbolBlock(nn.Dense(3, prefix="out_")(unrolled[-1]), x)
+        shared = nn.Dense(5, activation="tanh", prefix="base_")
+        heads = [nn.Dense(3, prefix="one_"), nn.Dense(2, prefix="two_")]
+        pair = mx.gluon.SymbolBlock([head(shared(x)) for head in heads], x)
+        found = {}
+        for name, net in (("conv", conv), ("lstm", lstm), ("cell", cell), ("pair", pair)):
+            net.initialize(mx.init.Uniform(0.5))
+            if net in (cell, pair):
+                for param in net.collect_params().values():
+                    param.initialize(mx.init.Uniform(0.5), force_reinit=True)
+            net.hybridize()
+            net(mx.nd.array(cases.batches(name)[0][0]))
+            path = "%s/%s" % (folder, name)
+            net.export(path)
+            found["%s symbol" % name] = np.array(Path(path + "-symbol.json").read_text())
+            params = mx.nd.load(path + "-0000.params")
+            found.update(("%s params %s" % (name, key), value.asnumpy()) for key, value in params.items())
+        parts = {"losses": cases.losses(mx), "stale": cases.stale(mx, folder), "twice": cases.twice(mx, folder)}
+        parts.update(("predict " + name, cases.predict(mx, folder, name)) for name in ("conv", "lstm", "cell", "pair"))
+        parts.update(("train " + name, cases.train(mx, folder, name)) for name in cases.TRAININGS)
+        for name in ("sgd", "adam", "two"):
+            path = "%s/%s" % (folder, name)
+            cases.begin(mx, folder, name, path)
+            found["%s states" % name] = np.frombuffer(Path(path + ".states").read_bytes(), "u1")
+            parts["go on " + name] = cases.go_on(mx, name, path)
+        for part, results in parts.items():
+            found.update(("%s: %s" % (part, key), value) for key, value in results.items())
+    yield GOLDENS / "gluon" / "blocks.npz", found
+
+
 PARTS = [
+    gluon,
     star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
     sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]
