@@ -378,7 +378,7 @@ class Parameter:
     def _get(self, arrays: list[NDArray] | None, ctx: ContextLike | None) -> NDArray:
         """Return the array of a context; None is the only one, or that of the current context."""
         found = self._list(arrays)
-        if ctx is None and len(found) == 1:
+        if len(found) == 1 and (ctx is None or ctx == found[0].context):
             return found[0]
         wanted = current_context() if ctx is None else context_of(ctx)
         for array in found:
