@@ -43,7 +43,9 @@ class ArrayFunction:
         """
         if mode.is_recording() and any(map(tape.in_graph, arrays)):
             return self._record(arrays, ctx)
-        tensors = [array.raw if array.stype == "default" else array.tostype("default").raw for array in arrays]
+        tensors = [
+            array.raw if array.stype == "default" else array.tostype("default").raw for array in arrays
+        ]
         with torch.no_grad():
             outputs, changes = self._body.compute(environment(ctx), tensors)
         _write(arrays, changes)
@@ -53,7 +55,9 @@ class ArrayFunction:
         """Compute the outputs, and record them."""
         tensors, nodes = tape.inputs_of(arrays)
         for i, array in enumerate(arrays):
-            if array.stype == "default" and tensors[i].dtype is not array.raw.dtype:  # no gradients of integers
+            if (
+                array.stype == "default" and tensors[i].dtype is not array.raw.dtype
+            ):  # no gradients of integers
                 tensors[i] = array.raw.data
         env = environment(ctx)
         random_state = generator(ctx).get_state() if self._draws and self.graph.auxiliary else None

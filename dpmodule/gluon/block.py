@@ -24,7 +24,7 @@ from ..ndarray import NDArray
 from ..ops.shapes import known
 from ..symbol import Symbol
 from .names_left_out import left_out_getattr, names_of_module, register_as
-from .parameter import Contexts, Parameter, ParameterDict, ParameterError, brief
+from .parameter import Contexts, ParameterDict, ParameterError, brief
 
 if TYPE_CHECKING:
     from ..types import DTypeLike
@@ -291,7 +291,14 @@ class SymbolBlock:
         shared = os.path.commonprefix(list(self._params))
         is_short = not names & {*self._params} and {shared + name for name in names} & {*self._params}
         self._params.load_dict(
-            arrays, ctx, allow_missing, ignore_extra, shared if is_short else "", path, cast_dtype, dtype_source
+            arrays,
+            ctx,
+            allow_missing,
+            ignore_extra,
+            shared if is_short else "",
+            path,
+            cast_dtype,
+            dtype_source,
         )
         self._checked.clear()
 
@@ -334,7 +341,9 @@ class SymbolBlock:
             FileError: a file cannot be written.
         """
         graph = self._symbol.graph
-        states = {name: self._params[name].reduced() for name in graph.auxiliary_names if name in self._params}
+        states = {
+            name: self._params[name].reduced() for name in graph.auxiliary_names if name in self._params
+        }
         values = {name: self._params[name].reduced() for name in graph.argument_names if name in self._params}
         save_checkpoint(os.fspath(path), epoch, self._symbol, values, states, remove_amp_cast)
 
@@ -470,9 +479,9 @@ class SymbolBlock:
         infer_types(graph, types)
         found = infer_shapes(graph, shapes)
         for node in graph.inputs:
-            param = self._params.get(node.name) if node.name in self._params else None
             shape = found[node][0]
-            if param is not None and shape is not None and known(shape):
+            if node.name in self._params and shape is not None and known(shape):
+                param = self._params[node.name]
                 param.shape = shape
                 param.finish_deferred_init()
 

@@ -98,9 +98,7 @@ class Loss:
 class _ElementwiseLoss(Loss):
     """Base of losses that compare each element of predictions with one of the labels, and take the mean."""
 
-    def hybrid_forward(  # type: ignore[override]  # as in MXNet
-        self, F: Any, pred: Any, label: Any, sample_weight: Any = None
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Return the mean of the elements' losses of each example, computed with the operators of `F`."""
         loss = self._elements(F, pred, F.reshape_like(label, pred))
         return F.mean(self._weighted(F, loss, sample_weight), axis=self._batch_axis, exclude=True)
@@ -272,7 +270,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
-    def hybrid_forward(  # type: ignore[override]  # as in MXNet
+    def hybrid_forward(
         self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
     ) -> Any:
         """Return the loss of each example, computed with the operators of `F`."""
@@ -324,9 +322,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         self._sparse_label = sparse_label
         self._from_logits = from_logits
 
-    def hybrid_forward(  # type: ignore[override]  # as in MXNet
-        self, F: Any, pred: Any, label: Any, sample_weight: Any = None
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Return the loss of each example, computed with the operators of `F`."""
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
@@ -368,9 +364,7 @@ class KLDivLoss(Loss):
         self._from_logits = from_logits
         self._axis = axis
 
-    def hybrid_forward(  # type: ignore[override]  # as in MXNet
-        self, F: Any, pred: Any, label: Any, sample_weight: Any = None
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Return the loss of each example, computed with the operators of `F`."""
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
@@ -400,13 +394,14 @@ class CTCLoss(Loss):
     def __init__(
         self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Any
     ) -> None:
-        for name, value, known in (("layout", layout, "NTC"), ("label_layout", label_layout, "NT")):
-            if sorted(value) != sorted(known) or value[-1] == "N" and len(value) > 2:
-                raise ArgumentError(f"CTCLoss: {name} is {value!r}, expected {known!r} or {known[1::-1]}{known[2:]}")
+        if layout not in ("NTC", "TNC"):
+            raise ArgumentError(f"CTCLoss: layout is {layout!r}, expected 'NTC' or 'TNC'")
+        if label_layout not in ("NT", "TN"):
+            raise ArgumentError(f"CTCLoss: label_layout is {label_layout!r}, expected 'NT' or 'TN'")
         super().__init__(weight, label_layout.find("N"), **kwargs)
         self._layout = layout
 
-    def hybrid_forward(  # type: ignore[override]  # as in MXNet
+    def hybrid_forward(
         self,
         F: Any,
         pred: Any,
@@ -446,9 +441,7 @@ class TripletLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(  # type: ignore[override]  # as in MXNet
-        self, F: Any, pred: Any, positive: Any, negative: Any
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
         """Return the loss of each example, computed with the operators of `F`."""
         near = F.square(F.reshape_like(positive, pred) - pred)
         far = F.square(F.reshape_like(negative, pred) - pred)

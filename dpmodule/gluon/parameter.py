@@ -300,12 +300,12 @@ class Parameter:
             else:
                 data = data.astype(self._dtype)
         data = data.tostype("default")
-        if self._data is not None or self._deferred_init is not None:
-            if ctx is not None and set(contexts_of(ctx)) != set(self.list_ctx()):
-                raise ParameterError(
-                    f"Failed to load Parameter '{self.name}' on {contexts_of(ctx)} because it was previous initialized "
-                    f"on {self.list_ctx()}; call reset_ctx first."
-                )
+        is_placed = self._data is not None or self._deferred_init is not None
+        if is_placed and ctx is not None and set(contexts_of(ctx)) != set(self.list_ctx()):
+            raise ParameterError(
+                f"Failed to load Parameter '{self.name}' on {contexts_of(ctx)} because it was previous initialized on "
+                f"{self.list_ctx()}; call reset_ctx first."
+            )
         if self._data is not None:
             self.set_data(data)
         else:
@@ -421,9 +421,7 @@ class Parameter:
 
     def _check_gradient(self) -> None:
         if self._data is not None and self._grad is None:
-            raise StateError(
-                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
-            )
+            raise StateError(f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'")
 
     def grad(self, ctx: ContextLike | None = None) -> NDArray:
         """Return the gradient on a context.
@@ -461,8 +459,13 @@ class Parameter:
 
     def reduced(self) -> NDArray:
         """Return a copy of the values on the CPU, the mean over contexts."""
-        copies = [array.detach().copyto(cpu()) for array in self.list_data()]
-        return copies[0] if len(copies) == 1 else nd.add_n(*copies) / len(copies)
+        first, *others = (array.detach() for array in self.list_data())
+        mean: NDArray = first.copyto(cpu())
+        for other in others:
+            mean += other.as_in_context(cpu())
+        if others:
+            mean /= len(others) + 1
+        return mean
 
     _reduce = reduced  # MXNet's name of it
 

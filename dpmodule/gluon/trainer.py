@@ -24,8 +24,8 @@ __all__ = ["Trainer"]
 lazy.publish(__name__, __all__)
 
 
-class _StaleGradientError(StateError, UserWarning):
-    """A gradient is older than the last step; also a UserWarning, as in MXNet."""
+class _StepError(StateError, UserWarning):
+    """A step with a gradient older than the last one, or with another batch size; also a UserWarning, as in MXNet."""
 
 
 class Trainer:
@@ -69,9 +69,7 @@ class Trainer:
         if isinstance(params, (Mapping, ParameterDict)):
             params = [params[name] for name in sorted(params.keys())]
         if not isinstance(params, (list, tuple)):
-            raise ArgumentError(
-                f"First argument must be a list or dict of Parameters, got {type(params)}."
-            )
+            raise ArgumentError(f"First argument must be a list or dict of Parameters, got {type(params)}.")
         for param in params:
             if not isinstance(param, Parameter):
                 raise ArgumentError(
@@ -182,7 +180,7 @@ class Trainer:
     def _rescale(self, batch_size: float) -> None:
         scale = self._scale / batch_size
         if self._update_on_kvstore and "dist" in self._type and self._optimizer.rescale_grad != scale:
-            raise _StaleGradientError(
+            raise _StepError(
                 "Possible change in the `batch_size` from previous `step` detected. The optimizer runs in the store of "
                 "all processes, whose factor of gradients does not change; pass the same batch_size, or "
                 "update_on_kvstore=False"
@@ -259,7 +257,7 @@ class Trainer:
             arrays = param.list_data()
             stale = [] if ignore_stale_grad else [array for array in arrays if not array._fresh_grad]
             if stale:
-                raise _StaleGradientError(
+                raise _StepError(
                     f"Gradient of Parameter `{param.name}` on context {stale[0].context} has not been updated by "
                     "backward since last `step`. This could mean a bug in your model that made it only use a subset of "
                     "the Parameters (Blocks) for this iteration. If you are intentionally only using a subset, call "

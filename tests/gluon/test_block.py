@@ -43,7 +43,10 @@ def test_statistics_change_in_backward_unless_nothing_below_is_trained(folder, f
     np.testing.assert_allclose(y.asnumpy(), batch.asnumpy(), rtol=1e-5)
     assert all((param.data().asnumpy() == before[name]).all() for name, param in statistics(block))
     y.backward()
-    assert all((param.data().asnumpy() != before[name]).all() is np.bool_(updates) for name, param in statistics(block))
+    assert all(
+        (param.data().asnumpy() != before[name]).all() is np.bool_(updates)
+        for name, param in statistics(block)
+    )
 
 
 def test_dropout_and_modes():
@@ -101,8 +104,8 @@ def test_a_new_head_over_an_exported_network(folder):
     block = SymbolBlock(head, mx.sym.Variable("data"), params=base.collect_params())
     for name, param in block.collect_params().items():
         assert (param is base.params[name]) if name in base.params else name.startswith("head")
+    block.collect_params("head").initialize(mx.init.Xavier())
     with pytest.raises(mx.gluon.parameter.DeferredInitializationError):
-        block.collect_params("head").initialize(mx.init.Xavier())
         block.params["head_weight"].data()
     assert block(mx.nd.ones((2, 2, 8, 8))).shape == (2, 4)
     assert block.params["head_bias"].data().asnumpy().tolist() == [0] * 4
@@ -114,7 +117,11 @@ def test_contexts_of_parameters(folder):
     x = mx.nd.array(cases.batches("conv")[0][0])
     outs = [block(part) for part in mx.gluon.utils.split_and_load(x, [mx.cpu(0), mx.cpu(1)])]
     assert [out.context for out in outs] == [mx.cpu(0), mx.cpu(1)]
-    np.testing.assert_allclose(mx.nd.concat(*[o.as_in_context(mx.cpu()) for o in outs], dim=0).asnumpy(), block(x).asnumpy(), rtol=1e-5)
+    np.testing.assert_allclose(
+        mx.nd.concat(*[o.as_in_context(mx.cpu()) for o in outs], dim=0).asnumpy(),
+        block(x).asnumpy(),
+        rtol=1e-5,
+    )
     block.reset_ctx(mx.cpu(2))
     assert block.collect_params().list_ctx() == [mx.cpu(2)]
     assert block(x.as_in_context(mx.cpu(2))).context == mx.cpu(2)
@@ -149,7 +156,9 @@ def test_half_precision_keeps_batch_norm(folder, tmp_path):
     assert found.dtype == np.float16
     np.testing.assert_allclose(found.asnumpy(), wanted, rtol=2e-2, atol=2e-2)
     block.export(str(tmp_path / "half"))
-    again = SymbolBlock.imports(str(tmp_path / "half-symbol.json"), ["data"], str(tmp_path / "half-0000.params"))
+    again = SymbolBlock.imports(
+        str(tmp_path / "half-symbol.json"), ["data"], str(tmp_path / "half-0000.params")
+    )
     np.testing.assert_array_equal(again(x.astype("float16")).asnumpy(), found.asnumpy())
 
 

@@ -7,25 +7,41 @@ def batches(net):
     """Return three batches of inputs and labels."""
     random = np.random.RandomState(5)
     shape = {"conv": (6, 2, 8, 8), "lstm": (5, 6, 3), "cell": (6, 5, 3), "pair": (6, 4)}[net]
-    return [
-        (random.randn(*shape).astype("f"), random.randint(0, 3, 6).astype("f")) for _ in range(3)
-    ]
+    return [(random.randn(*shape).astype("f"), random.randint(0, 3, 6).astype("f")) for _ in range(3)]
 
 
 TRAININGS = {
     "sgd": {"net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01})},
     "adam": {"net": "conv", "optimizer": ("adam", {"learning_rate": 0.01})},
     "rate": {"net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1}), "rates": [0.1, 0.05, 0.2]},
-    "schedule": {"net": "cell", "optimizer": ("sgd", {"learning_rate": 0.4, "momentum": 0.5}), "schedule": True},
-    "frozen": {"net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1, "wd": 0.1}), "null": ".*conv|.*batchnorm"},
+    "schedule": {
+        "net": "cell",
+        "optimizer": ("sgd", {"learning_rate": 0.4, "momentum": 0.5}),
+        "schedule": True,
+    },
+    "frozen": {
+        "net": "conv",
+        "optimizer": ("sgd", {"learning_rate": 0.1, "wd": 0.1}),
+        "null": ".*conv|.*batchnorm",
+    },
     "gamma": {"net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1}), "null": ".*batchnorm"},
     "multipliers": {
-        "net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1, "wd": 0.1}), "slow": ".*conv", "bare": ".*bias",
+        "net": "conv",
+        "optimizer": ("sgd", {"learning_rate": 0.1, "wd": 0.1}),
+        "slow": ".*conv",
+        "bare": ".*bias",
     },
     "add": {"net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1}), "add": ".*dense"},
-    "two": {"net": "conv", "optimizer": ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}), "contexts": 2},
+    "two": {
+        "net": "conv",
+        "optimizer": ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}),
+        "contexts": 2,
+    },
     "two_outside": {
-        "net": "conv", "optimizer": ("adam", {"learning_rate": 0.01}), "contexts": 2, "update_on_kvstore": False,
+        "net": "conv",
+        "optimizer": ("adam", {"learning_rate": 0.01}),
+        "contexts": 2,
+        "update_on_kvstore": False,
     },
     "cell": {"net": "cell", "optimizer": ("adam", {"learning_rate": 0.02, "epsilon": 1e-3})},
     "pair": {"net": "pair", "optimizer": ("sgd", {"learning_rate": 0.1, "wd": 0.1})},
@@ -34,7 +50,7 @@ TRAININGS = {
 
 def opened(mx, folder, net, ctx=None):
     return mx.gluon.SymbolBlock.imports(
-        "%s/%s-symbol.json" % (folder, net), ["data"], "%s/%s-0000.params" % (folder, net), ctx=ctx
+        f"{folder}/{net}-symbol.json", ["data"], f"{folder}/{net}-0000.params", ctx=ctx
     )
 
 
@@ -45,7 +61,10 @@ def values(block):
 def prepare(mx, block, case):
     """Return a trainer with the settings of a case."""
     for key, attribute, value in (
-        ("null", "grad_req", "null"), ("add", "grad_req", "add"), ("slow", "lr_mult", 0.1), ("bare", "wd_mult", 0.0),
+        ("null", "grad_req", "null"),
+        ("add", "grad_req", "add"),
+        ("slow", "lr_mult", 0.1),
+        ("bare", "wd_mult", 0.0),
     ):
         if key in case:
             block.collect_params(case[key]).setattr(attribute, value)
@@ -83,7 +102,7 @@ def train(mx, folder, name):
     for i, batch in enumerate(batches(case["net"])):
         if "rates" in case:
             trainer.set_learning_rate(case["rates"][i])
-        found["out%d" % i] = step(mx, block, trainer, case, batch, contexts)
+        found[f"out{i}"] = step(mx, block, trainer, case, batch, contexts)
     found["rate"] = np.array(trainer.learning_rate)
     found.update(values(block))
     return found
@@ -95,7 +114,7 @@ def predict(mx, folder, net):
     small = x[:, :2] if net == "lstm" else x[:2]
     outs = [block(mx.nd.array(part)) for part in (x, small)]
     flat = [each for out in outs for each in (out if isinstance(out, (list, tuple)) else [out])]
-    return {"out%d" % i: out.asnumpy() for i, out in enumerate(flat)}
+    return {f"out{i}": out.asnumpy() for i, out in enumerate(flat)}
 
 
 def stale(mx, folder):
@@ -132,7 +151,8 @@ def twice(mx, folder):
     found = values(block)
     found.update(
         ("grad " + name, param.grad().asnumpy())
-        for name, param in block.collect_params().items() if param.grad_req != "null"
+        for name, param in block.collect_params().items()
+        if param.grad_req != "null"
     )
     return found
 
@@ -163,11 +183,22 @@ def go_on(mx, name, prefix):
 
 
 LOSSES = [
-    ("L2Loss", {}), ("L2Loss", {"weight": 3.0, "batch_axis": 1}), ("L1Loss", {}), ("L1Loss", {"weight": 0.5}),
-    ("HuberLoss", {}), ("HuberLoss", {"rho": 0.5}), ("HingeLoss", {}), ("SquaredHingeLoss", {"margin": 2}),
-    ("LogisticLoss", {}), ("LogisticLoss", {"label_format": "binary"}), ("SigmoidBinaryCrossEntropyLoss", {}),
-    ("SigmoidBCELoss", {"weight": 2.0}), ("SigmoidBCELoss", {"from_sigmoid": True}), ("KLDivLoss", {}),
-    ("KLDivLoss", {"from_logits": False}), ("SoftmaxCELoss", {"sparse_label": False}),
+    ("L2Loss", {}),
+    ("L2Loss", {"weight": 3.0, "batch_axis": 1}),
+    ("L1Loss", {}),
+    ("L1Loss", {"weight": 0.5}),
+    ("HuberLoss", {}),
+    ("HuberLoss", {"rho": 0.5}),
+    ("HingeLoss", {}),
+    ("SquaredHingeLoss", {"margin": 2}),
+    ("LogisticLoss", {}),
+    ("LogisticLoss", {"label_format": "binary"}),
+    ("SigmoidBinaryCrossEntropyLoss", {}),
+    ("SigmoidBCELoss", {"weight": 2.0}),
+    ("SigmoidBCELoss", {"from_sigmoid": True}),
+    ("KLDivLoss", {}),
+    ("KLDivLoss", {"from_logits": False}),
+    ("SoftmaxCELoss", {"sparse_label": False}),
     ("SoftmaxCrossEntropyLoss", {"sparse_label": False, "from_logits": True, "batch_axis": 1}),
 ]
 
@@ -189,11 +220,11 @@ def losses(mx):
     for i, (name, options) in enumerate(LOSSES):
         loss_of = getattr(mx.gluon.loss, name)(**options)
         rest = weight[:, :1] if name.startswith("Softmax") else weight
-        note("%d" % i, loss_of, pred, label)
-        note("%d weighted" % i, loss_of, pred, label, rest)
+        note(f"{i}", loss_of, pred, label)
+        note(f"{i} weighted", loss_of, pred, label, rest)
     bce = mx.gluon.loss.SigmoidBCELoss
     for from_sigmoid in (False, True):
-        note("positive %d" % from_sigmoid, bce(from_sigmoid), pred, label, weight, weight[:1] * 3)
+        note(f"positive {int(from_sigmoid)}", bce(from_sigmoid), pred, label, weight, weight[:1] * 3)
     note("triplet", mx.gluon.loss.TripletLoss(), pred, label, weight)
     scores, words = random.randn(2, 5, 4).astype("f"), np.array([[0, 1, -1], [2, 1, 2]], "f")
     note("ctc", mx.gluon.loss.CTCLoss(), scores, words)
