@@ -164,7 +164,7 @@ def add_left_out_modules(also: dict[str, list[type]]) -> None:
     """Make the unavailable modules of Gluon importable, with placeholders for their names.
 
     Args:
-        also: classes that a module shows besides them.
+        also: classes that exist, by the module that shows them, too.
     """
     for package, modules in MODULES.items():
         if package:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import ndarray as nd
 from .. import symbol as sym
@@ -72,6 +72,13 @@ def _place(ctx: Context) -> tuple[bool, int]:
     return ctx.device_type == "gpu", ctx.device_id
 
 
+class TracksWrites(Protocol):
+    """An object that follows writes to parameters, such as a trainer."""
+
+    def note_written(self, param: Parameter) -> None:
+        """Note that the values of a parameter are about to change."""
+
+
 class Parameter:
     """A parameter: an array, and one for its gradient, on each context.
 
@@ -126,7 +133,7 @@ class Parameter:
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._deferred_init: tuple[Any, list[Context], NDArray | None] | None = None
-        self._trainer: Any = None
+        self._trainer: TracksWrites | None = None
         self._differentiable = differentiable
         self._allow_deferred_init = allow_deferred_init
         self._grad_stype = grad_stype
@@ -144,7 +151,7 @@ class Parameter:
 
     @property
     def grad_req(self) -> str:
-        """Whether `backward` writes the gradient ("write"), adds to it ("add"), or there is none ("null")."""
+        """Effect of `backward` on the gradient: "write", "add", or "null" for no gradient."""
         return self._grad_req
 
     @grad_req.setter
@@ -181,6 +188,14 @@ class Parameter:
         ):
             raise ParameterError(f"Expected shape {own} is incompatible with given shape {shape}.")
         self._shape = shape
+
+    def set_trainer(self, trainer: TracksWrites) -> None:
+        """Set the trainer, which follows writes to the parameter.
+
+        Args:
+            trainer: the trainer; it replaces another one.
+        """
+        self._trainer = trainer
 
     # arrays
 

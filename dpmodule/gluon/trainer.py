@@ -78,7 +78,7 @@ class Trainer:
         self._params = list(params)
         self._contexts = self._common_contexts()
         for param in self._params:
-            param._trainer = self
+            param.set_trainer(self)
         self._optimizer = self._make_optimizer(optimizer, dict(optimizer_params or {}))
         self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts]
         self._scale: float = self._optimizer.rescale_grad

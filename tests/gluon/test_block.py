@@ -137,7 +137,9 @@ def test_files_of_parameters(folder, tmp_path):
     assert "conv0_weight" in mx.nd.load(str(tmp_path / "short.params"))
     for name in ("short.params", "long.params", "net-0003.params"):
         other = SymbolBlock.imports(f"{folder}/conv-symbol.json", "data")
+        assert other.params["net_conv0_weight"].shape is None
         other.load_parameters(tmp_path / name, ctx=mx.cpu(1))
+        assert other.params["net_conv0_weight"].shape == (3, 2, 3, 3)
         np.testing.assert_array_equal(other(x.as_in_context(mx.cpu(1))).asnumpy(), wanted)
     module = mx.mod.Module.load(str(tmp_path / "net"), 3, label_names=None)
     module.bind([("data", x.shape)], for_training=False)
