@@ -11,8 +11,7 @@ from .._core import lazy
 from .._files import write_atomically
 from ..base import ArgumentError, StateError
 from ..context import Context
-from ..kvstore import KVStoreBase
-from ..module.mxnet_helpers import create_kvstore
+from ..kvstore import KVStoreBase, create_kvstore
 from ..ndarray import NDArray
 from .parameter import Parameter, ParameterDict, ParameterError
 
