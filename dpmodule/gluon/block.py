@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import ndarray as nd
 from .. import symbol as sym
 from .._core import lazy
 from ..base import ArgumentError, DTypeError, NotSupportedError, dtype_name
@@ -24,7 +23,7 @@ from ..ndarray import NDArray
 from ..ops.shapes import known
 from ..symbol import Symbol
 from .names_left_out import left_out_getattr, names_of_module, register_as
-from .parameter import Contexts, ParameterDict, ParameterError, brief
+from .parameter import Contexts, ParameterDict, ParameterError, brief, named_arrays
 
 if TYPE_CHECKING:
     from ..types import DTypeLike
@@ -284,9 +283,7 @@ class SymbolBlock:
             ArgumentError: its names, shapes or types do not match; an AssertionError, too.
         """
         path = os.fspath(filename)
-        arrays = nd.load(path)
-        if not isinstance(arrays, dict):
-            raise ParameterError(f"{path}: its arrays have no names, expected those of parameters")
+        arrays = named_arrays(path)
         names = {key.removeprefix("arg:").removeprefix("aux:") for key in arrays}
         shared = os.path.commonprefix(list(self._params))
         is_short = not names & {*self._params} and {shared + name for name in names} & {*self._params}

@@ -513,6 +513,20 @@ def brief(names: Iterable[str]) -> str:
     return ", ".join(listed if len(listed) <= _FEW else [*listed[:half], "...", *listed[-half:]])
 
 
+def named_arrays(path: str) -> dict[str, NDArray]:
+    """Return the arrays of a file by name.
+
+    Args:
+        path: path of the file.
+    """
+    arrays = nd.load(path)
+    if isinstance(arrays, dict):
+        return arrays
+    if arrays:
+        raise ParameterError(f"{path}: its arrays have no names, expected those of parameters")
+    return {}
+
+
 class ParameterDict:
     """Parameters by name.
 
@@ -705,11 +719,15 @@ class ParameterDict:
             ArgumentError: its names, shapes or types do not match; an AssertionError, too.
         """
         path = os.fspath(filename)
-        arrays = nd.load(path)
-        if not isinstance(arrays, dict):
-            raise ParameterError(f"{path}: its arrays have no names, expected those of parameters")
         self.load_dict(
-            arrays, ctx, allow_missing, ignore_extra, restore_prefix, path, cast_dtype, dtype_source
+            named_arrays(path),
+            ctx,
+            allow_missing,
+            ignore_extra,
+            restore_prefix,
+            path,
+            cast_dtype,
+            dtype_source,
         )
 
     def load_dict(

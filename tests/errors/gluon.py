@@ -66,6 +66,12 @@ def named(params):
     return made
 
 
+def listed(folder):
+    """Load arrays without names."""
+    mx.nd.save(str(folder / "a.params"), [five])
+    block().load_parameters(folder / "a.params")
+
+
 def renamed_update():
     """Add another parameter of a known name."""
     named({"w": param()}).update({"w": param()})
@@ -128,6 +134,7 @@ ROWS = [
         ParameterError,
         r"on \[cpu\(1\)\] because it was previous initialized on \[cpu\(0\)\]",
     ),
+    (lambda folder: listed(folder), ParameterError, "its arrays have no names"),
     (lambda: block({}).params["fc_wieght"], _NameError, "did you mean fc_weight"),
     (lambda: Parameter("w", grad_req="all"), ParameterError, "grad_req must be one of"),
     (lambda: Parameter("w", stype="csr"), ParameterError, "stype is 'csr'"),

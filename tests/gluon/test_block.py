@@ -146,6 +146,13 @@ def test_files_of_parameters(folder, tmp_path):
     np.testing.assert_allclose(module.predict(x).asnumpy(), wanted, rtol=1e-5)
 
 
+def test_networks_without_parameters(tmp_path):
+    block = SymbolBlock(mx.sym.relu(mx.sym.Variable("data")), mx.sym.Variable("data"))
+    block.export(tmp_path / "relu")
+    again = SymbolBlock.imports(tmp_path / "relu-symbol.json", "data", tmp_path / "relu-0000.params")
+    assert again(mx.nd.array([-1, 2])).asnumpy().tolist() == [0, 2]
+
+
 def test_half_precision_keeps_batch_norm(folder, tmp_path):
     block = cases.opened(mx, folder, "conv")
     x = mx.nd.array(cases.batches("conv")[0][0])
