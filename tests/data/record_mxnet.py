@@ -545,8 +545,47 @@ def gluon():
     yield GOLDENS / "gluon" / "blocks.npz", found
 
 
+def gluon_exports():
+    """Exports of Gluon's layers and models, and what blocks of them predict; see helpers/gluon_exports.py."""
+    from helpers import gluon_exports as exports
+    from mxnet.gluon import nn, rnn  # noqa: F401  the calls that make layers name them
+    from mxnet.gluon.contrib import cnn as convs, nn as cnn, rnn as cells  # noqa: F401
+    from mxnet.gluon.model_zoo import vision
+
+    class Unrolled(mx.gluon.HybridBlock):
+        """A layer, or a cell over a sequence."""
+
+        def __init__(self, make):
+            super(Unrolled, self).__init__(prefix="w_")
+            with self.name_scope():
+                self.inner = make()
+
+        def hybrid_forward(self, F, x):
+            if not hasattr(self.inner, "unroll"):
+                return self.inner(x)
+            return self.inner.unroll(exports.LENGTH, x, layout="NTC", merge_outputs=True)[0]
+
+    nets = {call: (Unrolled(lambda call=call: eval(call, globals_)), inputs) for globals_ in [locals()]
+            for call, inputs in exports.LAYERS.items()}
+    nets.update((name, (vision.get_model(name, classes=10, prefix="w_"), exports.normal(2, 3, size, size)))
+                for name, size in exports.MODELS.items())
+    found = {}
+    for name, (net, inputs) in nets.items():
+        net.initialize()
+        net.hybridize()
+        net(mx.nd.array(exports.draw("data", **inputs)))
+        with tempfile.TemporaryDirectory() as folder:
+            net.export(folder + "/net")
+            symbol = Path(folder + "/net-symbol.json").read_text().replace('"p": "0.5"', '"p": "0.0"')
+        symbol = json.dumps(json.loads(symbol), separators=(",", ":"))
+        numbers = exports.results(mx, symbol, inputs)
+        found[name] = {"symbol": symbol, "results": [[float("%.6g" % each) for each in row] for row in numbers]}
+    yield GOLDENS / "gluon" / "exports.json.gz", found
+
+
 PARTS = [
     gluon,
+    gluon_exports,
     star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
     sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]
