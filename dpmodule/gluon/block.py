@@ -299,6 +299,9 @@ class SymbolBlock:
         )
         self._checked.clear()
 
+    save_params = save_parameters
+    load_params = load_parameters
+
     def load_dict(
         self,
         param_dict: Mapping[str, NDArray],
