@@ -16,7 +16,7 @@ from ..base import ArgumentError, DTypeError, NotSupportedError, dtype_name
 from ..checkpoint import save_checkpoint
 from ..context import context_of
 from ..executor.array_function import ArrayFunction
-from ..graph import infer_shapes, infer_types
+from ..graph import Graph, Node, infer_shapes, infer_types
 from ..graph.infer import variable_dtype
 from ..name import current as name_manager
 from ..ndarray import NDArray
@@ -105,13 +105,13 @@ class SymbolBlock:
         self._input_names = [str(each.name) for each in flat]
         self._function = ArrayFunction(graph)
         declared = {str(each.name): variable_dtype(each.graph.nodes[0]) for each in flat}
-        types = infer_types(graph, {k: v for k, v in declared.items() if v}, default="float32")
+        types = _types_of(graph, {name: dtype for name, dtype in declared.items() if dtype})
         states = set(graph.auxiliary_names)
         for node in (*graph.arguments, *graph.auxiliary):
             if node.name not in declared:
                 options: dict[str, Any] = {"grad_req": "null"} if node.name in states else {}
                 if params is None or node.name not in params:
-                    options |= {"dtype": types[node][0], "init": node.attrs.get("__init__")}
+                    options |= {"dtype": types.get(node, "float32"), "init": node.attrs.get("__init__")}
                 self._params.get(node.name, allow_deferred_init=True, **options)
         # for each variable of the graph the index of an input, or a parameter
         self._sources = [
@@ -492,6 +492,15 @@ class SymbolBlock:
             args: inputs as for a call.
         """
         self._check([each if isinstance(each, NDArray) else _array_of(each) for each in args])
+
+
+def _types_of(graph: Graph, given: Mapping[str, str]) -> dict[Node, str]:
+    """Return the types of variables, as far as they follow from those of inputs and from declarations."""
+    try:
+        found = infer_types(graph, given, default="float32")
+    except DTypeError:  # a file of parameters decides
+        found = {node: [variable_dtype(node)] for node in graph.inputs}
+    return {node: types[0] for node, types in found.items() if node.op is None and types[0]}
 
 
 def _array_of(tensor: torch.Tensor) -> NDArray:

@@ -171,6 +171,13 @@ def test_half_precision_keeps_batch_norm(folder, tmp_path):
     np.testing.assert_array_equal(again(x.astype("float16")).asnumpy(), found.asnumpy())
 
 
+def test_declared_types_count_where_those_of_inputs_contradict_them():
+    weight = mx.sym.Variable("fc_weight", dtype="float16")
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight, no_bias=True, num_hidden=2)
+    block = SymbolBlock(net, mx.sym.Variable("data", dtype="float32"))
+    assert block.params["fc_weight"].dtype == np.float16
+
+
 def test_hooks_and_names(folder):
     block = cases.opened(mx, folder, "conv")
     seen = []
