@@ -35,6 +35,9 @@ __getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=left_out_get
 Structure = Any
 """Nesting of arguments or results: 0 for one value, or a list of structures."""
 
+_MOST_SHAPES = 256
+"""Number of shapes of inputs that are remembered as checked."""
+
 _STATISTICS = ("running_var", "moving_var")
 _SIBLINGS = {"running_var": "running_mean", "moving_var": "moving_mean"}
 
@@ -450,10 +453,14 @@ class SymbolBlock:
                     "with as_in_context"
                 )
         key = tuple((array.raw.shape, array.raw.dtype) for array in arrays)
-        if key not in self._checked:
+        is_new = key not in self._checked
+        if is_new:
             self._check(arrays)
-            self._checked.add(key)
         values = [arrays[one] if isinstance(one, int) else one.data(ctx) for one in self._sources]
+        if is_new:
+            if len(self._checked) >= _MOST_SHAPES:
+                self._checked.clear()
+            self._checked.add(key)
         return _regroup(iter(self._function(values, ctx)), self._out_format)
 
     def _compose(self, given: Sequence[Any]) -> Any:

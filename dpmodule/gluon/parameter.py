@@ -278,6 +278,35 @@ class Parameter:
         for array, grad in zip(self._data or (), self._grad or (), strict=True):
             tape.mark(array, grad, self._grad_req)
 
+    def check_fits(
+        self, data: NDArray, ctx: Contexts, cast_dtype: bool = False, dtype_source: str = "current"
+    ) -> None:
+        """Raise for values that `load_init` would not accept; arguments and errors as there.
+
+        Args:
+            data: the values.
+        """
+        if dtype_source not in ("current", "saved"):
+            raise ParameterError(f"dtype_source is {dtype_source!r}, expected 'current' or 'saved'")
+        failed = f"Failed loading Parameter '{self.name}' from saved params"
+        own = self._shape
+        if own and not (
+            len(own) == len(data.shape)
+            and all(size in _UNKNOWN or size == saved for size, saved in zip(own, data.shape, strict=True))
+        ):
+            raise ParameterError(f"{failed}: shape incompatible expected {own} vs saved {data.shape}")
+        if data.dtype != self._dtype and not cast_dtype:
+            raise ParameterError(
+                f"{failed}: dtype incompatible expected {self._dtype} vs saved {data.dtype}. "
+                "Set cast_dtype=True to cast the dtype of saved params."
+            )
+        is_placed = self._data is not None or self._deferred_init is not None
+        if is_placed and ctx is not None and set(contexts_of(ctx)) != set(self.list_ctx()):
+            raise ParameterError(
+                f"Failed to load Parameter '{self.name}' on {contexts_of(ctx)} because it was previous initialized on "
+                f"{self.list_ctx()}; call reset_ctx first."
+            )
+
     def load_init(
         self, data: NDArray, ctx: Contexts, cast_dtype: bool = False, dtype_source: str = "current"
     ) -> None:
@@ -295,32 +324,12 @@ class Parameter:
         Raises:
             ArgumentError: shape, type or contexts do not match; an AssertionError, too.
         """
-        if dtype_source not in ("current", "saved"):
-            raise ParameterError(f"dtype_source is {dtype_source!r}, expected 'current' or 'saved'")
-        failed = f"Failed loading Parameter '{self.name}' from saved params"
-        own = self._shape
-        if own and not (
-            len(own) == len(data.shape)
-            and all(size in _UNKNOWN or size == saved for size, saved in zip(own, data.shape, strict=True))
-        ):
-            raise ParameterError(f"{failed}: shape incompatible expected {own} vs saved {data.shape}")
-        if data.dtype != self._dtype:
-            if not cast_dtype:
-                raise ParameterError(
-                    f"{failed}: dtype incompatible expected {self._dtype} vs saved {data.dtype}. "
-                    "Set cast_dtype=True to cast the dtype of saved params."
-                )
-            if dtype_source == "saved":
-                self.cast(data.dtype)
-            else:
-                data = data.astype(self._dtype)
+        self.check_fits(data, ctx, cast_dtype, dtype_source)
+        if data.dtype != self._dtype and dtype_source == "saved":
+            self.cast(data.dtype)
+        elif data.dtype != self._dtype:
+            data = data.astype(self._dtype)
         data = data.tostype("default")
-        is_placed = self._data is not None or self._deferred_init is not None
-        if is_placed and ctx is not None and set(contexts_of(ctx)) != set(self.list_ctx()):
-            raise ParameterError(
-                f"Failed to load Parameter '{self.name}' on {contexts_of(ctx)} because it was previous initialized on "
-                f"{self.list_ctx()}; call reset_ctx first."
-            )
         if self._data is not None:
             self.set_data(data)
         else:
@@ -768,6 +777,8 @@ class ParameterDict:
                     f"Parameter '{shown}' loaded from {where} is not present in ParameterDict, choices are: "
                     f"{brief(self._params)}. Set ignore_extra to True to ignore. {hint}"
                 )
-        for name, array in named.items():
-            if name in self._params:
-                self._params[name].load_init(array, ctx, cast_dtype, dtype_source)
+        known = {name: array for name, array in named.items() if name in self._params}
+        for name, array in known.items():  # first, so that an error leaves all parameters as they are
+            self._params[name].check_fits(array, ctx, cast_dtype, dtype_source)
+        for name, array in known.items():
+            self._params[name].load_init(array, ctx, cast_dtype, dtype_source)

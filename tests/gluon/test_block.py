@@ -146,6 +146,16 @@ def test_files_of_parameters(folder, tmp_path):
     np.testing.assert_allclose(module.predict(x).asnumpy(), wanted, rtol=1e-5)
 
 
+def test_a_failed_load_changes_nothing(folder):
+    block = cases.opened(mx, folder, "conv")
+    before = cases.values(block)
+    wrong = {name: mx.nd.zeros(value.shape) for name, value in before.items()}
+    wrong["net_dense0_bias"] = mx.nd.zeros(7)
+    with pytest.raises(AssertionError, match="shape incompatible"):
+        block.load_dict(wrong)
+    same(cases.values(block), before)
+
+
 def test_networks_without_parameters(tmp_path):
     block = SymbolBlock(mx.sym.relu(mx.sym.Variable("data")), mx.sym.Variable("data"))
     block.export(tmp_path / "relu")
