@@ -12,6 +12,7 @@ from .. import symbol as sym
 from .._core import lazy, mode
 from ..base import ArgumentError, MXNetError, StateError, did_you_mean, dtype_name, np_dtype
 from ..context import Context, context_of, cpu, current_context
+from ..executor.memory import allocate
 from ..initializer import InitDesc, Uniform
 from ..initializer import create as create_initializer
 from ..initializer.base import has_rule
@@ -269,8 +270,8 @@ class Parameter:
             for array in self._data:
                 array.trace = None
             return
-        self._grad = [
-            nd.zeros(a.shape, dtype=a.dtype, ctx=a.context).tostype(self._grad_stype) for a in self._data
+        self._grad = [  # takes no memory on the CPU before backward writes it
+            allocate(a.shape, a.context, dtype_name(a.dtype)).tostype(self._grad_stype) for a in self._data
         ]
         self._mark()
 
@@ -338,6 +339,9 @@ class Parameter:
             with mode.scope(recording=False):
                 self._place(data, contexts)
         self._deferred_init = None
+
+    _load_init = load_init  # programs that read checkpoints of modules call MXNet's private methods
+    _finish_deferred_init = finish_deferred_init
 
     def set_data(self, data: NDArray) -> None:
         """Write values to the arrays on all contexts.

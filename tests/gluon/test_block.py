@@ -146,6 +146,18 @@ def test_files_of_parameters(folder, tmp_path):
     np.testing.assert_allclose(module.predict(x).asnumpy(), wanted, rtol=1e-5)
 
 
+def test_checkpoints_of_modules_fill_parameters_one_by_one(folder):
+    symbol, args, states = mx.model.load_checkpoint(f"{folder}/conv", 0)
+    features = next(name for name in reversed(symbol.get_internals().list_outputs()) if "pool" in name)
+    block = SymbolBlock(outputs=symbol.get_internals()[features], inputs=mx.sym.var("data"))
+    params = block.collect_params()
+    for name, value in {**args, **states}.items():
+        if name in params:
+            params[name]._load_init(value, ctx=mx.cpu())
+    x = mx.nd.array(cases.batches("conv")[0][0])
+    assert block(x).shape == (6, 3, 3, 3)
+
+
 def test_a_failed_load_changes_nothing(folder):
     block = cases.opened(mx, folder, "conv")
     before = cases.values(block)
