@@ -163,8 +163,9 @@ def mxnet_left_out(left: Mapping[str, Mapping[str, str]], operators: Mapping[str
         table(("reason", "names"), others),
         ["## Gluon"],
         wrapped(
-            "Use torch instead of Gluon. These names can be imported and derived from, so a program with both kinds of "
-            "networks runs; creating or calling one is an error."
+            "Networks that Gluon exported run and train in [gluon.SymbolBlock](gluon-exports.md); its layers are left "
+            "out. These names can be imported and derived from, so a program with both kinds of networks runs; "
+            "creating or calling one is an error."
         ),
         table(("package", "names", "use instead"), gluon_rows(instead)),
     )

@@ -235,6 +235,30 @@ def imperative(problem, folder):
     return numbered("output", outputs) | stepped(problem.arrays, {k: g for k, g in grads.items() if g.any()})
 
 
+def as_block(problem, folder):
+    """Call the network as a block of Gluon, and record it."""
+    names = [*problem.data, *problem.labels]
+    block = mx.gluon.SymbolBlock(problem.symbol, [mx.sym.Variable(name) for name in names])
+    block.load_dict({**problem.params(), **problem.params(True)}, cast_dtype=True, dtype_source="saved")
+    inputs = {name: array(problem.arrays[name]) for name in names}
+    found = numbered("prediction", as_list(block(*inputs.values())))
+    leaves = {name: param.data() for name, param in block.params.items() if param.grad_req != "null"}
+    for name in problem.data:
+        if np.dtype(inputs[name].dtype).kind == "f":
+            inputs[name].attach_grad()
+            leaves[name] = inputs[name]
+    mx.random.seed(1)
+    with mx.autograd.record():
+        outputs = as_list(block(*inputs.values()))
+    found |= numbered("output", outputs)
+    mx.autograd.backward(outputs, [array(head, out.dtype) for head, out in zip(problem.heads, outputs)])
+    found |= stepped(
+        {k: v.asnumpy() for k, v in leaves.items()}, {k: v.grad.asnumpy() for k, v in leaves.items()}
+    )
+    states = problem.symbol.list_auxiliary_states()
+    return found | {f"state {name}": block.params[name].data().asnumpy() for name in states}
+
+
 # torch, ONNX, cells
 
 
@@ -381,7 +405,7 @@ def hogwild_in_cpp(problem, folder):
 
 FUNCTIONS = (
     generated_program, two_threads, in_float64, transposed_memory, saved_and_loaded, safetensors, one_context,
-    two_contexts, second_bucket, imperative, bf16, compiled, to_torch, from_torch, onnx, cell, resumed,
+    two_contexts, second_bucket, imperative, as_block, bf16, compiled, to_torch, from_torch, onnx, cell, resumed,
     two_processes, hogwild, hogwild_in_cpp,
 )  # fmt: skip
 WAYS = {
@@ -395,7 +419,7 @@ SPLIT = ("two_contexts", "two_processes", "cell")
 OTHER_NUMBERS = (*SPLIT, "imperative", "to_torch", "from_torch", "onnx", "hogwild", "hogwild_in_cpp")
 """Ways that draw other random numbers."""
 ONE_TYPE = ("in_float64", "bf16", "cell", "hogwild", "hogwild_in_cpp")
-DENSE = ("in_float64", "transposed_memory", "bf16", "to_torch", "from_torch", "onnx")
+DENSE = ("as_block", "in_float64", "transposed_memory", "bf16", "to_torch", "from_torch", "onnx")
 """Ways without rows of different lengths."""
 
 
@@ -443,6 +467,7 @@ DIFFERENCES = {
     ("from_torch", "fused LSTM"): "slices an empty part, which symbols do not have",
     ("onnx", "LeakyReLU selu"): "MXNet's gradient of selu is not that of its formula",
     ("imperative", "integers"): "nothing to differentiate",
+    ("as_block", "integers"): "nothing to differentiate",
     ("bf16", "dense block"): "roundings change which units of relu are active",
     ("bf16", "two towers"): "roundings change which units of relu are active",
     ("bf16", "random network 12"): "roundings change which units of relu are active",

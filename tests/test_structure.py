@@ -31,8 +31,11 @@ SHARED_NAMES = {
     "AsyncExecutor": "Paddle's, as fluid has it, and the one it calls",
     "DataParallelExecutorGroup": "MXNet has two: that of `mx.mod` and that of `mx.executor_manager`",
     "Executor": "MXNet's and Paddle's",
+    "Loss": "MXNet's, of `mx.metric` and of `gluon.loss`",
     "Optimizer": "MXNet's and Paddle's",
+    "Parameter": "MXNet's and Paddle's",
     "Program": "Paddle's, and the generated function of an executor",
+    "Trainer": "DyNet's and MXNet's",
     "ThreadPool": "the extension's and the public class that holds it",
     "Worker": "the extension's and the public interface",
 }

@@ -48,6 +48,20 @@ class SubgraphFunction(InferredSubgraph):
         Returns:
             The outputs.
         """
+        outputs, changes = self.compute(env, tensors, step)
+        for position, new, _ in changes:
+            tensors[position].data.copy_(new.detach())
+        return outputs
+
+    def compute(
+        self, env: Env, tensors: Sequence[torch.Tensor], step: int = 0
+    ) -> tuple[list[torch.Tensor], list[tuple[int, torch.Tensor, bool]]]:
+        """Run the subgraph once without writing auxiliary states.
+
+        Returns:
+            The outputs, and for each changed state its position among the inputs, its new value, and True if its
+            operator writes it in forward.
+        """
         recorded = torch.is_grad_enabled()
         program = self._programs.get(recorded)
         if program is None:
@@ -55,9 +69,10 @@ class SubgraphFunction(InferredSubgraph):
                 self.graph, recorded, storage=self._storage, body=SubgraphFunction, is_subgraph=True
             )
         values = [tensors[i] for i in self._order]
-        first = len(self.graph.arguments)
-        # the outer graph treats states as ordinary arguments, which may need gradients
-        values[first:] = [state.detach() for state in values[first:]]
+        if recorded:
+            first = len(self.graph.arguments)
+            # the outer graph treats states as ordinary arguments, which may need gradients
+            values[first:] = [state.detach() for state in values[first:]]
         try:
             outputs, _, _, mutated = program.forward(
                 values, env, self._environments(program, env, tensors, step)
@@ -66,10 +81,17 @@ class SubgraphFunction(InferredSubgraph):
             if is_user_error(error):
                 raise
             raise forward_error(error, program, self.graph, self._shapes_of(tensors)) from error
-        for (slot, _, _), new in zip(program.low.mutated, mutated):
-            if new is not None:
-                values[slot].data.copy_(new.detach())
-        return list(outputs)
+        changes = [
+            (self._order[slot], new, now)
+            for (slot, _, now), new in zip(program.low.mutated, mutated)
+            if new is not None
+        ]
+        return list(outputs), changes
+
+    @property
+    def draws(self) -> bool:
+        """True if an operator draws random numbers."""
+        return any(op.random for node in self.graph.nodes for op in node.every_operator())
 
     def _shapes_of(self, tensors: Sequence[torch.Tensor]) -> dict[Node, list[Shape]]:
         """Return the shapes of every node's outputs."""

@@ -1,4 +1,4 @@
-"""Placeholders for Gluon's modules, classes and functions, which raise when they are instantiated or called."""
+"""Placeholders for Gluon's layers and other names, which raise when they are instantiated or called."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from ..base import MXNetError
 
 MODULES: dict[str, dict[str, str]] = {
     "": {
-        "block": "Block HybridBlock SymbolBlock",
-        "parameter": "Constant DeferredInitializationError Parameter ParameterDict",
-        "trainer": "Trainer",
+        "block": "Block HybridBlock",
+        "parameter": "Constant",
     },
     "nn": {
-        "": "Block HybridBlock SymbolBlock",
+        "": "Block HybridBlock",
         "activations": "Activation ELU GELU LeakyReLU PReLU SELU Swish",
         "basic_layers": """BatchNorm BatchNormReLU Dense Dropout Embedding Flatten GroupNorm HybridLambda
             HybridSequential InstanceNorm Lambda LayerNorm Sequential""",
@@ -46,8 +45,7 @@ MODULES: dict[str, dict[str, str]] = {
             RandomRotation RandomSaturation Resize Rotate ToTensor""",
     },
     "loss": {
-        "": """CTCLoss CosineEmbeddingLoss HingeLoss HuberLoss KLDivLoss L1Loss L2Loss LogisticLoss Loss
-            PoissonNLLLoss SDMLLoss SigmoidBCELoss SigmoidBinaryCrossEntropyLoss SquaredHingeLoss TripletLoss""",
+        "": "CosineEmbeddingLoss PoissonNLLLoss SDMLLoss",
     },
     "utils": {"": "download replace_file"},
     "model_zoo": {"model_store": "get_model_file purge"},
@@ -102,8 +100,11 @@ class LeftOutType(ABCMeta):
             "" if own is cls else f", from which {cls.__name__} derives,"
         )
         raise MXNetError(
-            f"{what} is not available: Gluon is not part of this package; use torch.nn, which takes its place, "
-            "or mx.mod.TorchModule to train a torch module like a symbol"
+            f"{what} is not available: Gluon's layers, data sets and model zoo are not part of this package. To run or "
+            "fine-tune a network made of them, export it once with MXNet 1.9.1 (net.hybridize(), net(x), "
+            "net.export('net')), then open it here by gluon.SymbolBlock.imports('net-symbol.json', ['data'], "
+            "'net-0000.params'). For new networks use mx.sym or torch.nn, and mx.mod.TorchModule to train a torch "
+            "module like a symbol"
         )
 
     def __getattr__(cls, name: str) -> LeftOutType:
@@ -143,19 +144,39 @@ def left_out_getattr(place: str) -> Callable[[str], Any]:
     return get
 
 
+def register_as(kind: type, *names: str) -> None:
+    """Make `isinstance` accept a class for placeholders of Gluon, such as "Block"."""
+    for name in names:
+        _left_out(f"gluon.{name}").register(kind)
+
+
 def names_of(package: str) -> list[str]:
     """Return the unavailable names of a package of Gluon and its modules; "" is Gluon itself."""
     return sorted(name for text in MODULES[package].values() for name in text.split())
 
 
-def add_left_out_modules() -> None:
-    """Make the unavailable modules of Gluon importable, with placeholders for their names."""
+def names_of_module(package: str, module: str) -> list[str]:
+    """Return the unavailable names of one module; "" is the package itself."""
+    return sorted(MODULES[package].get(module, "").split())
+
+
+def add_left_out_modules(also: dict[str, list[type]]) -> None:
+    """Make the unavailable modules of Gluon importable, with placeholders for their names.
+
+    Args:
+        also: classes that exist, by the module that shows them, too.
+    """
     for package, modules in MODULES.items():
         if package:
             _module(package, names_of(package))
         for name, text in modules.items():
             if name:
                 _module(f"{package}.{name}".lstrip("."), text.split())
+    for path, classes in also.items():
+        module: Any = sys.modules[f"{_ROOT}.{path}"]
+        for each in classes:
+            setattr(module, each.__name__, each)
+            module.__all__.append(each.__name__)
 
 
 def _module(path: str, names: list[str]) -> None:

@@ -72,6 +72,15 @@ _LEGACY_RULES = (
 )
 
 
+def has_rule(name: str) -> bool:
+    """Return True if initializers choose a rule by the ending of a name.
+
+    Args:
+        name: name of a parameter.
+    """
+    return name.endswith(tuple(ending for ending, _ in _RULES))
+
+
 class Initializer:
     """Base of initializers, which choose a rule by the name or the ``__init__`` attribute of a parameter.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._core import lazy
@@ -10,6 +13,7 @@ from ..context import num_gpus
 from .base import KVStoreBase, TestStore
 
 if TYPE_CHECKING:
+    from ..ndarray import NDArray
     from .dist import DistKVStore
     from .local import KVStore
     from .transfer import Compression
@@ -29,6 +33,9 @@ _KINDS = {
 
 DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync", "dist_async")
 """Kinds of stores of several processes."""
+
+_LARGE = 16 * 2**20
+"""Number of elements from which the "local" store leaves updates to the devices."""
 
 _OPTIONS = ("timeout_s", "average_every", "bucket_mb")
 
@@ -80,6 +87,40 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
         return DistKVStore(kind, **options)
     names = ", ".join((*_KINDS, *DIST, *KVStoreBase.kv_registry))
     raise ArgumentError(f"kvstore {name!r} is not available; expected one of {names}")
+
+
+def create_kvstore(
+    kvstore: str | KVStoreBase | None, num_device: int, arg_params: Mapping[str, NDArray]
+) -> tuple[KVStoreBase | None, bool]:
+    """Return the store, None if a single device needs none, and True if the optimizer runs inside it.
+
+    It does not if the environment sets ``MXNET_UPDATE_ON_KVSTORE=0``, nor if "local" would update a parameter of
+    more than 16 Mi elements on the CPU.
+
+    Args:
+        kvstore: a name, a store or None.
+        arg_params: the parameters by name.
+    """
+    store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+    if isinstance(kvstore, str):
+        if num_device > 1 or not is_local(kvstore):
+            try:
+                store = create(kvstore)
+            except ArgumentError as error:
+                if num_device > 1 or "dist" in kvstore.lower():
+                    raise
+                warnings.warn(
+                    f"{error}. One device needs no store, so {kvstore!r} is ignored; the optimizer's name is the "
+                    "argument after it",
+                    stacklevel=7,
+                )
+        if kvstore == "local":
+            on_store = on_store and max((w.size for w in arg_params.values()), default=0) <= _LARGE
+    elif isinstance(kvstore, KVStoreBase):
+        store = kvstore
+    elif kvstore is not None:
+        raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
+    return store, store is not None and on_store and store.is_capable(KVStoreBase.OPTIMIZER)
 
 
 __getattr__, __dir__ = lazy.attributes(

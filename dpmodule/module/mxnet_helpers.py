@@ -7,7 +7,6 @@ under private names: ``module.base_module._parse_data_desc``, ``module.executor_
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -16,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 from .. import kvstore as kv
 from ..base import ArgumentError, did_you_mean
 from ..io import DataDesc
+from ..kvstore import create_kvstore as create_kvstore
 from ..ndarray import NDArray, concatenate
 from ..ndarray import op as array_ops
 
 if TYPE_CHECKING:
     from ..symbol import Symbol
-    from .types import BatchLike, KVStoreLike, ShapesLike
-
-_LARGE = 16 * 2**20
-"""Number of elements from which the "local" store leaves updates to the devices."""
+    from .types import BatchLike, ShapesLike
 
 Columns = Sequence[Sequence[Any]]
 """For each parameter, its arrays on all devices."""
@@ -197,40 +194,6 @@ def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDA
         else:
             merged.append(concatenate(arrays, axis=axis, always_copy=False))
     return merged
-
-
-def create_kvstore(
-    kvstore: KVStoreLike, num_device: int, arg_params: Mapping[str, NDArray]
-) -> tuple[kv.KVStoreBase | None, bool]:
-    """Return the store, None if a single device needs none, and True if the optimizer runs inside it.
-
-    It does not if the environment sets ``MXNET_UPDATE_ON_KVSTORE=0``, nor if "local" would update a parameter of
-    more than 16 Mi elements on the CPU.
-
-    Args:
-        kvstore: a name, a store or None.
-        arg_params: the parameters by name.
-    """
-    store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
-    if isinstance(kvstore, str):
-        if num_device > 1 or not kv.is_local(kvstore):
-            try:
-                store = kv.create(kvstore)
-            except ArgumentError as error:
-                if num_device > 1 or "dist" in kvstore.lower():
-                    raise
-                warnings.warn(
-                    f"{error}. One device needs no store, so {kvstore!r} is ignored; the optimizer's name is the "
-                    "argument after it",
-                    stacklevel=7,
-                )
-        if kvstore == "local":
-            on_store = on_store and max((w.size for w in arg_params.values()), default=0) <= _LARGE
-    elif isinstance(kvstore, kv.KVStoreBase):
-        store = kvstore
-    elif kvstore is not None:
-        raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
-    return store, store is not None and on_store and store.is_capable(kv.KVStoreBase.OPTIMIZER)
 
 
 def initialize_kvstore(

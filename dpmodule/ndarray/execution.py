@@ -128,8 +128,11 @@ lazy_rules: dict[str, LazyRule] = {}
 _envs: dict[Context, tuple[Env, Env]] = {}
 
 
-def _env(ctx: Context) -> Env:
-    """Return the environment of operators in a context; cached, as creating one costs as much as a small operator."""
+def environment(ctx: Context) -> Env:
+    """Return the environment of operators in a context and this thread's mode.
+
+    It is cached, since creating one costs as much as a small operator.
+    """
     found = _envs.get(ctx)
     if found is None:
         device, gen = ctx.torch_device, generator(ctx)
@@ -254,7 +257,7 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
         if not plan.alone:
             return None
     if recorded:
-        return record_by_rule(plan, _env(arrays[0].context), arrays) if out is None else None
+        return record_by_rule(plan, environment(arrays[0].context), arrays) if out is None else None
     with torch.no_grad():
         if plan.op.name in lazy_rules:
             target = _check_update(plan, arrays, out)
@@ -295,7 +298,7 @@ def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], 
     if rule is None or stypes is None:
         log_fallback(plan.op.name, kinds)
         return None
-    found = rule.run(plan.a, _env(arrays[0].context), *(array.stored for array in arrays))
+    found = rule.run(plan.a, environment(arrays[0].context), *(array.stored for array in arrays))
     return stypes, found if isinstance(found, tuple) else (found,)
 
 
@@ -313,7 +316,7 @@ def _run_on(plan: PreparedOp, ctx: Context, *tensors: torch.Tensor) -> torch.Ten
 
 def _env_with_shapes(plan: PreparedOp, tensors: list[torch.Tensor], ctx: Context) -> Env:
     """Return the context's environment, with the output shapes if the operator needs them."""
-    env = _env(ctx)
+    env = environment(ctx)
     if not plan.op.needs_shapes:
         return env
     out_shapes = plan.out_shapes

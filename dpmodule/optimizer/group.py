@@ -286,6 +286,7 @@ class UpdatePlan:
         "_halves",
         "_indices",
         "_lr_mult",
+        "_multipliers",
         "_names",
         "_optimizer",
         "_states",
@@ -314,6 +315,7 @@ class UpdatePlan:
         self._wd_mult = dict(optimizer.wd_mult)
         self._decays = optimizer.wd != 0.0
         self._names = optimizer.idx2name
+        self._multipliers = self._current_multipliers()
         self._groups = self._sort(weights)
 
     def is_current(
@@ -322,7 +324,7 @@ class UpdatePlan:
         """Return True if tensors, states, multipliers and precision are unchanged."""
         if (
             optimizer is not self._optimizer
-            or optimizer.param_dict
+            or self._current_multipliers() != self._multipliers
             or optimizer.multi_precision is not self._halves
             or optimizer.idx2name is not self._names
             or optimizer.lr_mult != self._lr_mult
@@ -333,6 +335,11 @@ class UpdatePlan:
             return False
         same_tensors = all(map(is_, map(_raw, weights), self._tensors))
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
+
+    def _current_multipliers(self) -> list[tuple[float, float]] | None:
+        """Return the multipliers that objects of `param_dict` have now; None if there are no such objects."""
+        optimizer = self._optimizer
+        return list(map(optimizer.multipliers, self._indices)) if optimizer.param_dict else None
 
     def run(self, grads: Sequence[NDArray]) -> None:
         """Count the update and apply the rule to every group."""

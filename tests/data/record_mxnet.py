@@ -500,7 +500,92 @@ def star_imports():
     yield "star_imports.json", found
 
 
+def gluon():
+    """Networks that Gluon exports, and what blocks of them predict and how they train; see helpers/gluon_cases.py."""
+    from helpers import gluon_cases as cases
+    from mxnet.gluon import nn, rnn
+
+    mx.random.seed(1)
+    with tempfile.TemporaryDirectory() as folder:
+        conv = nn.HybridSequential(prefix="net_")
+        with conv.name_scope():
+            conv.add(nn.Conv2D(3, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(), nn.Dense(3))
+        lstm = nn.HybridSequential(prefix="rec_")
+        with lstm.name_scope():
+            lstm.add(rnn.LSTM(4), nn.HybridLambda(lambda F, x: F.SequenceLast(x)), nn.Dense(3))
+        x = mx.sym.Variable("data")
+        unrolled, _ = rnn.LSTMCell(4, prefix="cell_").unroll(5, x, layout="NTC", merge_outputs=False)
+        cell = mx.gluon.SymbolBlock(nn.Dense(3, prefix="out_")(unrolled[-1]), x)
+        shared = nn.Dense(5, activation="tanh", prefix="base_")
+        heads = [nn.Dense(3, prefix="one_"), nn.Dense(2, prefix="two_")]
+        pair = mx.gluon.SymbolBlock([head(shared(x)) for head in heads], x)
+        found = {}
+        for name, net in (("conv", conv), ("lstm", lstm), ("cell", cell), ("pair", pair)):
+            net.initialize(mx.init.Uniform(0.5))
+            if net in (cell, pair):
+                for param in net.collect_params().values():
+                    param.initialize(mx.init.Uniform(0.5), force_reinit=True)
+            net.hybridize()
+            net(mx.nd.array(cases.batches(name)[0][0]))
+            path = "%s/%s" % (folder, name)
+            net.export(path)
+            found["%s symbol" % name] = np.array(Path(path + "-symbol.json").read_text())
+            params = mx.nd.load(path + "-0000.params")
+            found.update(("%s params %s" % (name, key), value.asnumpy()) for key, value in params.items())
+        parts = {"losses": cases.losses(mx), "stale": cases.stale(mx, folder), "twice": cases.twice(mx, folder)}
+        parts.update(("predict " + name, cases.predict(mx, folder, name)) for name in ("conv", "lstm", "cell", "pair"))
+        parts.update(("train " + name, cases.train(mx, folder, name)) for name in cases.TRAININGS)
+        for name in ("sgd", "adam", "two"):
+            path = "%s/%s" % (folder, name)
+            cases.begin(mx, folder, name, path)
+            found["%s states" % name] = np.frombuffer(Path(path + ".states").read_bytes(), "u1")
+            parts["go on " + name] = cases.go_on(mx, name, path)
+        for part, results in parts.items():
+            found.update(("%s: %s" % (part, key), value) for key, value in results.items())
+    yield GOLDENS / "gluon" / "blocks.npz", found
+
+
+def gluon_exports():
+    """Exports of Gluon's layers and models, and what blocks of them predict; see helpers/gluon_exports.py."""
+    from helpers import gluon_exports as exports
+    from mxnet.gluon import nn, rnn  # noqa: F401  the calls that make layers name them
+    from mxnet.gluon.contrib import cnn as convs, nn as cnn, rnn as cells  # noqa: F401
+    from mxnet.gluon.model_zoo import vision
+
+    class Unrolled(mx.gluon.HybridBlock):
+        """A layer, or a cell over a sequence."""
+
+        def __init__(self, make):
+            super(Unrolled, self).__init__(prefix="w_")
+            with self.name_scope():
+                self.inner = make()
+
+        def hybrid_forward(self, F, x):
+            if not hasattr(self.inner, "unroll"):
+                return self.inner(x)
+            return self.inner.unroll(exports.LENGTH, x, layout="NTC", merge_outputs=True)[0]
+
+    nets = {call: (Unrolled(lambda call=call: eval(call, globals_)), inputs) for globals_ in [locals()]
+            for call, inputs in exports.LAYERS.items()}
+    nets.update((name, (vision.get_model(name, classes=10, prefix="w_"), exports.normal(2, 3, size, size)))
+                for name, size in exports.MODELS.items())
+    found = {}
+    for name, (net, inputs) in nets.items():
+        net.initialize()
+        net.hybridize()
+        net(mx.nd.array(exports.draw("data", **inputs)))
+        with tempfile.TemporaryDirectory() as folder:
+            net.export(folder + "/net")
+            symbol = Path(folder + "/net-symbol.json").read_text().replace('"p": "0.5"', '"p": "0.0"')
+        symbol = json.dumps(json.loads(symbol), separators=(",", ":"))
+        numbers = exports.results(mx, symbol, inputs)
+        found[name] = {"symbol": symbol, "results": [[float("%.6g" % each) for each in row] for row in numbers]}
+    yield GOLDENS / "gluon" / "exports.json.gz", found
+
+
 PARTS = [
+    gluon,
+    gluon_exports,
     star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
     sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]

@@ -3,7 +3,6 @@
 import pytest
 
 import dpmodule as mx
-from dpmodule.module import mxnet_helpers
 from helpers.small_fits import SHAPES, TWO, ready
 
 MADE = mx.kv.create
@@ -34,8 +33,8 @@ def updates_of(kvstore, count):
     ],
 )
 def test_stores_are_mxnets(kvstore, count, setting, large, kind, inside, monkeypatch):
-    assert mxnet_helpers._LARGE == 16 * 1024 * 1024
-    monkeypatch.setattr(mxnet_helpers, "_LARGE", large)
+    assert mx.kv._LARGE == 16 * 1024 * 1024
+    monkeypatch.setattr(mx.kv, "_LARGE", large)
     monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", setting)
     found = updates_of(kvstore, count)
     assert (found.store and found.store.type, found.updater is None) == (kind, inside)
