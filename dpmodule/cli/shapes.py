@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from .. import context, ndarray
 from .._devices.generators import host
 from ..base import ArgumentError, MXNetError, ShapeError
+from ..executor.storage_types import declared_storage_types
 from ..graph.node import printable
 from ..ndarray import NDArray
 from ..ops.spec import LABEL, PARAM
@@ -45,6 +48,21 @@ def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
     if values:
         return {name for name in arguments if name not in values}
     return {"data" if "data" in arguments else arguments[0], *label_inputs(net)}
+
+
+LENGTHS = "_lengths"
+"""Ending of the name of an array with the lengths of a ragged input's rows."""
+
+
+def ragged_inputs(net: Symbol) -> list[str]:
+    """Return the variables whose rows have different lengths."""
+    stored = declared_storage_types(net.graph)
+    return [name for name in net.list_arguments() if stored.get(name) == "ragged"]
+
+
+def ragged_values(elements: Any, lengths: Any) -> NDArray:
+    """Return a ragged array of all elements and the length of each row."""
+    return ndarray.ragged_array(elements, [0, *np.cumsum(lengths).tolist()])
 
 
 def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
@@ -261,6 +279,8 @@ def random_batch(
     for name, array in {**bound.arg_dict, **bound.aux_dict}.items():
         if name in values:
             values[name].astype(array.dtype).copyto(array)
+        elif array.stype == "ragged":
+            array[:] = ragged_values(np.zeros(array.shape), np.ones(array.shape[0], int))
         elif name.endswith(("gamma", "var")):
             array[:] = 1
         elif name not in labels:

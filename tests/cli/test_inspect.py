@@ -38,11 +38,7 @@ def test_all_missing_operators_and_shapes_come_in_one_message(run):
     nodes += [{"op": op, "name": f"n{i}", "inputs": [[i, 0, 0]]} for i, op in enumerate(names)]
     Path("odd-symbol.json").write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[3, 0, 0]]}))
     error = run("check", "odd-symbol.json").error
-    own = "MXNet itself does not have it"
-    assert (
-        f"MyLayer (node 'n0' with input 'x' and 1 more; {own}); Other (node 'n1' with input 'x'; {own})."
-        in error
-    )
+    assert "MyLayer (node 'n0' with input 'x' and 1 more; MXNet itself does not have it); Other (" in error
     (mx.sym.Variable("a") + mx.sym.Variable("b")).save("two-symbol.json")
     mx.nd.save("no.params", {"arg:c": mx.nd.ones(1)})
     assert "--shape a=... --shape b=..." in run("check", "two-symbol.json", "no.params").error
