@@ -31,6 +31,11 @@ def label_inputs(net: Symbol) -> set[str]:
     return _inputs_of_kind(LABEL, net)
 
 
+def parameter_inputs(net: Symbol) -> set[str]:
+    """Return the variables that operators take as parameters."""
+    return _inputs_of_kind(PARAM, net)
+
+
 def _inputs_of_kind(kind: str, net: Symbol) -> set[str]:
     """Return the variables that operators use as LABEL or PARAM."""
     return {
@@ -126,7 +131,7 @@ def find_shapes(
     if result is None and guess and (len(data) == 1 or (data and not values)):
         result = _guess(net, known, values, data[0], batch)
     if result is None:
-        others = {*inferred(net, values, known)[0], *_inputs_of_kind(PARAM, net)}
+        others = {*inferred(net, values, known)[0], *parameter_inputs(net)}
         names = [name for name in net.list_arguments() if name not in others]
         labels = label_inputs(net)
         names = [name for name in names if name not in labels] or names or inputs
