@@ -309,9 +309,14 @@ def _open(file: _File) -> Model:
 
 
 def _known_shapes(file: _File, model: Model) -> Shapes:
-    return {
-        name: shape for name, shape in origins.saved_shapes(file.path).items() if name in model.data_names
-    }
+    """Return the shapes of inputs from files next to a graph, none if they do not fit it."""
+    found = origins.saved_shapes(file.path)
+    shapes = {name: shape for name, shape in found.items() if name in model.data_names}
+    try:
+        inferred(model.net, model.values, shapes)
+    except MXNetError:
+        return {}
+    return shapes
 
 
 def _predict(model: Model, requested_shapes: RequestedShapes) -> tuple[Shapes, list[NDArray]]:

@@ -231,9 +231,11 @@ def _declared(net: Symbol, known: Mapping[str, tuple[int, ...]], inputs: Sequenc
 def _guess(
     net: Symbol, known: Mapping[str, tuple[int, ...]], values: Mapping[str, NDArray], name: str, batch: int
 ) -> Shapes | None:
+    labels = {each: (batch,) for each in net.list_arguments() if each.endswith("label") and each not in known}
     for sample in _candidate_shapes(net, values):
+        sizes = {**known, name: (batch, *sample)}
         try:
-            result = _infer_all(net, {**known, name: (batch, *sample)})
+            result = _infer_all(net, sizes) or _infer_all(net, {**sizes, **labels})
         except MXNetError:
             continue
         if result is not None:
@@ -253,7 +255,7 @@ def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tu
         yield channels
     for count in (*channels, 3, 1):
         yield from ((count, side, side) for side in _COMMON_SIZES)
-    yield from ((count,) for count in (784, 100, 10))
+    yield from ((count,) for count in (784, 100, 10, 1))
     for count in channels:
         yield from ((count, side, side) for side in _OTHER_SIZES)
 
