@@ -322,7 +322,8 @@ def _known_shapes(file: _File, model: Model) -> Shapes:
 def _predict(model: Model, requested_shapes: RequestedShapes) -> tuple[Shapes, list[NDArray]]:
     """Run a random batch; return the shape of every argument, and the outputs."""
     values = model.values
-    missing = [name for name in parameter_inputs(model.net) if values and name not in values]
+    parameters = sorted({*parameter_inputs(model.net), *model.net.list_auxiliary_states()})
+    missing = [name for name in parameters if values and name not in values]
     if missing:
         raise FileFormatError(
             f"there are no values for {_listed(missing)}, which the graph has as parameters"
