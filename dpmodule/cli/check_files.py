@@ -40,7 +40,7 @@ _TARGETS = {"onnx": "ONNX", "pt2": "torch"}
 RequestedShapes = Sequence[tuple[str | None, tuple[int, ...]]]
 
 
-class _File(NamedTuple):
+class _Candidate(NamedTuple):
     """A file or folder to check."""
 
     path: str
@@ -88,29 +88,29 @@ def check_files(path: str, requested_shapes: RequestedShapes) -> int:
     return 1 if failed else 0
 
 
-def _find_files(path: str) -> Generator[_File, None, None]:
+def _find_files(path: str) -> Generator[_Candidate, None, None]:
     """Yield the files to check of a folder or file."""
     if os.path.isdir(path):
         yield from _walk(path, path, 0)
     elif looks_like_archive(path):
         yield from _of_archive(path, path, 0)
     else:
-        yield _File(path, path, is_arrays=True)
+        yield _Candidate(path, path, is_arrays=True)
 
 
-def _walk(folder: str, shown: str, depth: int) -> Iterator[_File]:
+def _walk(folder: str, shown: str, depth: int) -> Iterator[_Candidate]:
     """Yield the files to check of a folder and its subfolders, in sorted order."""
     for path, folders, files in os.walk(folder):
         folders.sort()
         place = shown + path[len(folder) :]
         if is_pretrained(path):
             folders.clear()
-            yield _File(path, place)
+            yield _Candidate(path, place)
             continue
         yield from _of_folder(path, place, sorted(files), depth)
 
 
-def _of_folder(folder: str, shown: str, names: list[str], depth: int) -> Iterator[_File]:
+def _of_folder(folder: str, shown: str, names: list[str], depth: int) -> Iterator[_Candidate]:
     """Yield the files to check of one folder."""
     graphs = [name for name in names if _is_graph(folder, name)]
     arrays = [name for name in names if _is_arrays(os.path.join(folder, name))]
@@ -120,18 +120,18 @@ def _of_folder(folder: str, shown: str, names: list[str], depth: int) -> Iterato
         path, place = os.path.join(folder, name), os.path.join(shown, name)
         if name in graphs:
             params = pairs.get(name)
-            yield _File(path, place, None if params is None else os.path.join(folder, params))
+            yield _Candidate(path, place, None if params is None else os.path.join(folder, params))
         elif name in arrays:
             match = _EPOCH.fullmatch(name)
             if name not in pairs.values() and (match is None or match["prefix"] not in stems):
-                yield _File(path, place, is_arrays=True)
+                yield _Candidate(path, place, is_arrays=True)
         elif _is_other_model(path, name, stems):
-            yield _File(path, place)
+            yield _Candidate(path, place)
         elif _is_archive(path):
             yield from _of_archive(path, place, depth)
 
 
-def _of_archive(path: str, shown: str, depth: int) -> Iterator[_File]:
+def _of_archive(path: str, shown: str, depth: int) -> Iterator[_Candidate]:
     """Yield the files to check of an archive, which exist until the next one is requested."""
     with tempfile.TemporaryDirectory(prefix="dpmodule-") as folder:
         try:
@@ -141,7 +141,7 @@ def _of_archive(path: str, shown: str, depth: int) -> Iterator[_File]:
             if not (files := sorted(name for _, _, names in os.walk(folder) for name in names)):
                 raise FileFormatError(f"{path}: an empty archive")
         except (MXNetError, OSError) as error:
-            yield _File(path, shown, problem=error)
+            yield _Candidate(path, shown, problem=error)
             return
         is_empty = True
         for found in _walk(folder, shown, depth + 1):
@@ -149,7 +149,7 @@ def _of_archive(path: str, shown: str, depth: int) -> Iterator[_File]:
             yield found
         if is_empty:
             content = f"no model of MXNet in this archive of {_listed(files)}"
-            yield _File(path, shown, problem=FileFormatError(content))
+            yield _Candidate(path, shown, problem=FileFormatError(content))
 
 
 def _is_archive(path: str) -> bool:
@@ -259,7 +259,7 @@ def _listed(items: Sequence[str]) -> str:
 # steps of one file
 
 
-def _describe_arrays(file: _File) -> tuple[bool, str]:
+def _describe_arrays(file: _Candidate) -> tuple[bool, str]:
     """Return False, and the description of arrays without a graph."""
     try:
         arrays = ndarray.load(file.path)
@@ -276,7 +276,7 @@ def _describe_arrays(file: _File) -> tuple[bool, str]:
     )
 
 
-def _try_model(file: _File, requested_shapes: RequestedShapes) -> tuple[bool, str]:
+def _try_model(file: _Candidate, requested_shapes: RequestedShapes) -> tuple[bool, str]:
     """Return True if a model opens, predicts and converts, and the description of these steps."""
     if file.problem is not None:
         return False, _message(file.problem, file)
@@ -297,7 +297,7 @@ def _try_model(file: _File, requested_shapes: RequestedShapes) -> tuple[bool, st
     return not failures, "; ".join([*parts, ", ".join(done), *failures])
 
 
-def _open(file: _File) -> Model:
+def _open(file: _Candidate) -> Model:
     location = find(file.path)
     if location.is_graph and file.params is None:
         model = Model(location, symbol.load(location.path), {}, {})
@@ -308,7 +308,7 @@ def _open(file: _File) -> Model:
     return replace(model, shapes={**_known_shapes(file, model), **model.shapes})
 
 
-def _known_shapes(file: _File, model: Model) -> Shapes:
+def _known_shapes(file: _Candidate, model: Model) -> Shapes:
     """Return the shapes of inputs from files next to a graph, none if they do not fit it."""
     found = origins.saved_shapes(file.path)
     shapes = {name: shape for name, shape in found.items() if name in model.data_names}
@@ -348,7 +348,7 @@ def _describe(model: Model, shapes: Mapping[str, tuple[int, ...]], outputs: Sequ
     return f"{kind}, {parameters}; {inputs} -> {results}{finite}"
 
 
-def _failure(model: Model, kind: str, shapes: Shapes, file: _File) -> str:
+def _failure(model: Model, kind: str, shapes: Shapes, file: _Candidate) -> str:
     """Return the reason why a model does not convert, "" if it does."""
     try:
         found = try_conversion(_with_values(model, shapes), kind, shapes)
@@ -367,7 +367,7 @@ def _with_values(model: Model, shapes: Shapes) -> Model:
     return replace(model, arg_params=arg_params, aux_params=dict(bound.aux_dict))
 
 
-def _message(error: Exception, file: _File) -> str:
+def _message(error: Exception, file: _Candidate) -> str:
     """Return the text of an error, without line breaks and the paths of temporary folders."""
     text = " ".join(str(error).removeprefix(f"{file.path}: ").replace(file.path, file.shown).split())
     text = text or type(error).__name__

@@ -210,7 +210,7 @@ def test_a_conversion_that_fails_leaves_nothing(target, convert, run, monkeypatc
 def rows_of_words(kind):
     words = mx.sym.Variable("words", stype="ragged")
     pooled = mx.sym.sequence_pool(
-        mx.sym.Embedding(words, input_dim=9, output_dim=4, name="e"), pool_type=kind
+        mx.sym.Embedding(words, input_dim=9, output_dim=4, name="e"), pool_type=kind, name="pool"
     )
     return mx.sym.FullyConnected(pooled, num_hidden=2, name="fc")
 
@@ -231,7 +231,7 @@ def test_rows_of_different_lengths(convert, run):
             in run("convert", kind, "a.pt2", *shape).error
         )
     assert "(dpmodule against ONNX Runtime)" in convert("mean", "a.onnx", *shape)
-    told = "sequence_pool 'sequence_pool1': works on rows of different lengths, which ONNX lacks"
+    told = "sequence_pool 'pool': works on rows of different lengths, which ONNX lacks"
     assert told in run("convert", "max", "b.onnx", *shape).error
     assert (Path("a.pt2").exists(), Path("b.onnx").exists()) == (False, False)
 
