@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,9 @@ Shapes = dict[str, tuple[int, ...]]
 _COMMON_SIZES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)
 """Heights and widths of images of published networks, in the order of trials."""
 _OTHER_SIZES = tuple(side for side in range(4, 301) if side not in _COMMON_SIZES)
+
+_LABEL_SHAPES: tuple[tuple[int, ...], ...] = ((), (1, 6))
+"""Shapes of one sample's label: a class, or the class and corners of an object, which detectors take."""
 
 
 def label_inputs(net: Symbol) -> set[str]:
@@ -121,7 +125,7 @@ def find_shapes(
         n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - set(given)
     ]
     try:
-        result = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
+        result = _infer_with_labels(net, {**_declared(net, known, inputs, batch), **known}, batch)
     except ShapeError as error:
         if given and values:
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
@@ -231,16 +235,25 @@ def _declared(net: Symbol, known: Mapping[str, tuple[int, ...]], inputs: Sequenc
 def _guess(
     net: Symbol, known: Mapping[str, tuple[int, ...]], values: Mapping[str, NDArray], name: str, batch: int
 ) -> Shapes | None:
-    labels = {each: (batch,) for each in net.list_arguments() if each.endswith("label") and each not in known}
     for sample in _candidate_shapes(net, values):
-        sizes = {**known, name: (batch, *sample)}
         try:
-            result = _infer_all(net, sizes) or _infer_all(net, {**sizes, **labels})
+            result = _infer_with_labels(net, {**known, name: (batch, *sample)}, batch)
         except MXNetError:
             continue
         if result is not None:
             return result
     return None
+
+
+def _infer_with_labels(net: Symbol, known: Mapping[str, tuple[int, ...]], batch: int) -> Shapes | None:
+    """Return all shapes, with common ones of labels that cannot be inferred; None if others are unknown."""
+    result = _infer_all(net, known)
+    names = [name for name in net.list_arguments() if name in label_inputs(net) or name.endswith("label")]
+    unknown = [name for name in names if name not in known]
+    for sample in _LABEL_SHAPES if result is None and unknown else ():
+        with suppress(MXNetError):
+            result = result or _infer_all(net, {**known, **dict.fromkeys(unknown, (batch, *sample))})
+    return result
 
 
 def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:

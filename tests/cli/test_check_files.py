@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import tarfile
 from pathlib import Path
 
 import dpmodule as mx
+from helpers import detection_nets
 
 DATA = Path(__file__).parents[1] / "data"
 FC = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
@@ -139,3 +141,22 @@ def test_shapes_of_files_next_to_a_graph(run):
             Path(name).write_text(json.dumps(wrong))
             assert "data (1, 3, 224, 224)" in shown(run, ".")
         os.unlink(name)
+
+
+def test_detector_of_sagemaker(run):
+    """The artifact has the network of training, whose label prediction does not read."""
+    net, shapes = detection_nets.ssd(mx)
+    sizes = dict(zip(net.list_arguments(), net.infer_shape(**shapes)[0]))
+    params = {
+        name: mx.nd.random.uniform(-0.1, 0.1, shape) for name, shape in sizes.items() if name not in shapes
+    }
+    mx.model.save_checkpoint("model_algo_1", 0, net, params, {})
+    Path("hyperparams.json").write_text(json.dumps({"image_shape": "24"}))
+    names = ("model_algo_1-symbol.json", "model_algo_1-0000.params", "hyperparams.json")
+    with tarfile.open("model.tar.gz", "w:gz") as archive:
+        for name in names:
+            archive.add(name)
+            os.unlink(name)
+    out = shown(run, "model.tar.gz")
+    assert "data (1, 3, 24, 24) -> cls_prob_output (1, 4, " in out
+    assert f"from SageMaker object detection (SSD), MXNet 1.9.1; {ALL}" in out
