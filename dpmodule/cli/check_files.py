@@ -36,6 +36,9 @@ _MAX_LISTED = 8
 """Number of arrays, or of files of an archive, that a line names."""
 _TOLERANCE = 1e-4
 _TARGETS = {"onnx": "ONNX", "pt2": "torch"}
+_FOREIGN_CODE = FileFormatError(
+    "a .pt2 file in an archive is not read, since torch turns it into code; unpack it if you trust it"
+)
 
 RequestedShapes = Sequence[tuple[str | None, tuple[int, ...]]]
 
@@ -126,7 +129,7 @@ def _of_folder(folder: str, shown: str, names: list[str], depth: int) -> Iterato
             if name not in pairs.values() and (match is None or match["prefix"] not in stems):
                 yield _Candidate(path, place, is_arrays=True)
         elif _is_other_model(path, name, stems):
-            yield _Candidate(path, place)
+            yield _Candidate(path, place, problem=_FOREIGN_CODE if depth and name.endswith(".pt2") else None)
         elif _is_archive(path):
             yield from _of_archive(path, place, depth)
 

@@ -195,3 +195,9 @@ def test_files_of_numpy_and_torch_are_not_archives(check):
     np.savez("arrays.npz", a=np.ones(2))
     os.rename("arrays.npz", "a.zip")
     assert "1 of 1 models can be used" in check(".", 0)
+
+
+def test_programs_of_torch_in_archives_are_not_read(check, run):
+    assert run("convert", "net", "a.pt2").code == 0
+    pack_zip("a.zip", names=["a.pt2"])
+    assert "a .pt2 file in an archive is not read, since torch turns it into code" in check("a.zip", 1)
