@@ -21,8 +21,8 @@ from ..ndarray.binary_reader import LIST_MAGIC
 from . import origins
 from .archives import is_zip_of_arrays, looks_like_archive, unpack
 from .convert import try_conversion
-from .models import Model, Shapes, find, is_pretrained, read
-from .shapes import find_shapes, given_shapes, inferred, input_names, parameter_inputs, random_batch
+from .models import Model, Shapes, check_complete, find, is_pretrained, read
+from .shapes import find_shapes, given_shapes, inferred, input_names, random_batch
 
 _EXPORTED = (".onnx", ".pt2")
 _STATE_DICTS = (".pt", ".pth")
@@ -325,12 +325,7 @@ def _known_shapes(file: _Candidate, model: Model) -> Shapes:
 def _predict(model: Model, requested_shapes: RequestedShapes) -> tuple[Shapes, list[NDArray]]:
     """Run a random batch; return the shape of every argument, and the outputs."""
     values = model.values
-    parameters = sorted({*parameter_inputs(model.net), *model.net.list_auxiliary_states()})
-    missing = [name for name in parameters if values and name not in values]
-    if missing:
-        raise FileFormatError(
-            f"there are no values for {_listed(missing)}, which the graph has as parameters"
-        )
+    check_complete(model)
     fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
     given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, values, 1)}
     shapes = find_shapes(model.net, given, values)
@@ -372,6 +367,8 @@ def _with_values(model: Model, shapes: Shapes) -> Model:
 
 def _message(error: Exception, file: _Candidate) -> str:
     """Return the text of an error, without line breaks and the paths of temporary folders."""
-    text = " ".join(str(error).removeprefix(f"{file.path}: ").replace(file.path, file.shown).split())
-    text = text or type(error).__name__
+    text = str(error).removeprefix(f"{file.path}: ").replace(file.path, file.shown)
+    folder, shown = (os.path.join(os.path.dirname(path), "") for path in (file.path, file.shown))
+    text = text.replace(folder, shown)
+    text = " ".join(text.split()) or type(error).__name__
     return text if len(text) <= _MAX_ERROR else f"{text[:_MAX_ERROR]} ..."

@@ -22,7 +22,7 @@ from ..base import ArgumentError
 from ..graph.node import printable
 from ..recordio.folder import ImageEncoding, Picture, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol
-from .models import Model, ModelLocation, Shapes, exported, find, read, wanted, write
+from .models import Model, ModelLocation, Shapes, check_complete, exported, find, read, wanted, write
 from .shapes import LENGTHS, find_shapes, given_shapes, ragged_inputs, ragged_values, random_batch
 
 _TOLERANCE = 1e-4
@@ -42,6 +42,7 @@ def convert(args: argparse.Namespace) -> int:
         )
     if args.opset is not None and target.kind != "onnx":
         raise ArgumentError(f"--opset {args.opset} is for ONNX outputs, but the output is {target.kind}")
+    check_complete(model)
     shapes = _shapes(model, args)
     print(
         f"read: {args.input} ({location.kind}), {len(model.net.graph.nodes)} nodes, "

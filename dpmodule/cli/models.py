@@ -25,7 +25,7 @@ from ..onnx.prediction import without_labels
 from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol
 from . import networks
-from .shapes import LENGTHS, find_shapes, label_inputs, ragged_inputs
+from .shapes import LENGTHS, find_shapes, inferred, label_inputs, parameter_inputs, ragged_inputs
 
 KINDS = {
     "mxnet": "PREFIX-symbol.json and PREFIX-NNNN.params",
@@ -239,6 +239,20 @@ def read(
     if location.is_prefix and params is None and graph is None:
         return Model(location, *checkpoint.load_checkpoint(location.path, location.epoch or 0))
     return _read_pair(location, graph, params)
+
+
+_MAX_LISTED = 8
+
+
+def check_complete(model: Model) -> None:
+    """Raise FileFormatError if a model with values lacks some that its graph has as parameters or states."""
+    names = sorted({*parameter_inputs(model.net), *model.net.list_auxiliary_states()})
+    missing = [name for name in names if model.values and name not in model.values]
+    if missing:
+        shapes = inferred(model.net, model.values, model.shapes)[0]
+        listed = ", ".join(f"{name} {shapes.get(name, '')}".rstrip() for name in missing[:_MAX_LISTED])
+        more = f" and {len(missing) - _MAX_LISTED} more" if missing[_MAX_LISTED:] else ""
+        raise FileFormatError(f"there are no values for {listed}{more}, which the graph has as parameters")
 
 
 def _read_pair(location: ModelLocation, graph: str | None, params: str | None) -> Model:

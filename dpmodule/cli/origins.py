@@ -1,7 +1,7 @@
 """Programs that write MXNet's files, recognized by the names of files and nodes.
 
 Source: the names of Gluon's and gluoncv's blocks, insightface's networks, the artifacts of Amazon SageMaker's
-algorithms, the archives of mxnet-model-server, and what Wolfram Language's ``Export[..., "MXNet"]`` writes.
+algorithms and of GluonTS, archives of mxnet-model-server, and Wolfram Language's ``Export[..., "MXNet"]``.
 """
 
 from __future__ import annotations
@@ -120,10 +120,12 @@ def _producer(path: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _sagemaker(path: str, rows: list[dict[str, Any]]) -> str:
-    """Return the algorithm of SageMaker that wrote a graph, "" if none did."""
+    """Return the algorithm of SageMaker, or its library of forecasts, that wrote a graph, "" if none did."""
     name = os.path.basename(path)
     siblings = set(os.listdir(os.path.dirname(path) or "."))
     nodes = {row.get("name") for row in rows}
+    if name == "prediction_net-symbol.json":
+        return "GluonTS (DeepAR and others)"
     if name == "image-classification-symbol.json":
         return "SageMaker image classification"
     if name == "mx-mod-symbol.json" and siblings & {"additional-params.json", "manifest.json"}:

@@ -104,7 +104,7 @@ def test_parameters_that_do_not_fit(run):
         mx.model.save_checkpoint("net", 1, net, arrays, {})
         return shown(run, ".", code=1)
 
-    said = "opens; does not predict: there are no values for fc_bias, which the graph has as parameters"
+    said = "opens; does not predict: there are no values for fc_bias (3,), which the graph has as parameters"
     assert said in line({"fc_weight": mx.nd.ones((3, 5))})
     assert "does not predict: FullyConnected 'fc': weight disagree: (4, 5) and (3, 0)" in line(
         {"fc_weight": mx.nd.ones((4, 5)), "fc_bias": mx.nd.ones(3)}

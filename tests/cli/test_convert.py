@@ -175,6 +175,13 @@ def test_refusals_that_leave_nothing(convert, run):
     assert not Path("a.pt2").exists()
     checkpoint.save_checkpoint("two", 0, PRODUCT, {}, {})
     assert run("convert", "two", "out", "--shape", "a=2,3").error.endswith("set them: --shape b=...")
+    net, arg_params, aux_params = checkpoint.load_checkpoint("net", 7)
+    checkpoint.save_checkpoint("half", 0, net, {"fc_weight": arg_params["fc_weight"]}, aux_params)
+    told = "there are no values for bn_beta, bn_gamma, fc_bias (3,), which the graph has as parameters"
+    assert told in run("convert", "half", "a.onnx").error
+    checkpoint.save_checkpoint("wide", 0, net, {**arg_params, "fc_bias": mx.nd.ones(4)}, aux_params)
+    assert "(4,)" in run("convert", "wide", "a.onnx").error
+    assert not Path("a.onnx").exists()
     torch.save({"fc_weight": torch.ones(1)}, "alone.pt")
     told = "alone-symbol.json does not exist; give the graph with --symbol FILE"
     assert told in run("convert", "alone.pt", "a.onnx").error

@@ -18,6 +18,7 @@ ROWS = {
     "insightface (detection), MXNet 1.9.1": ("model-symbol.json", ["face_rpn_cls_prob_stride32"], []),
     "Wolfram Language, MXNet 1.9.1": ("net.json", ["1$0"], []),
     "SageMaker image classification, MXNet 1.9.1": ("image-classification-symbol.json", ["fc1"], []),
+    "GluonTS (DeepAR and others), MXNet 1.9.1": ("prediction_net-symbol.json", ["input_0"], []),
     "SageMaker linear learner, MXNet 1.9.1": ("mx-mod-symbol.json", ["fc1"], ["manifest.json"]),
     "SageMaker NTM, MXNet 1.9.1": ("symbol.json", ["projection_weight"], ["params", "meta.json"]),
     "SageMaker factorization machines, MXNet 1.9.1": (
