@@ -99,6 +99,18 @@ def test_arrays_of_other_names_than_the_graph(run):
             os.unlink(path)
 
 
+def test_files_of_wolfram_language(run):
+    x = mx.sym.FullyConnected(mx.sym.Variable("Input"), num_hidden=4, name="1$0")
+    mx.sym.BatchNorm(x, fix_gamma=False, name="2$0").save("net.json")
+    arrays = {"1$0_weight": mx.nd.ones((4, 3)), "1$0_bias": mx.nd.zeros(4)}
+    arrays |= {f"2$0_{name}": mx.nd.ones(4) for name in ("gamma", "beta", "moving_mean", "moving_var")}
+    mx.nd.save("net.params", arrays)
+    said = "7 nodes, 32 parameters; Input (1, 3) -> 2$0_output (1, 4); from Wolfram Language, MXNet 1.9.1"
+    assert f"{said}; {ALL}" in shown(run, ".")
+    for target in ("a.onnx", "a.pt2", "a.safetensors", "folder/"):
+        assert "within the tolerance" in run("convert", "net.json", target, "--params", "net.params").out
+
+
 def test_parameters_that_do_not_fit(run):
     def line(arrays, net=FC):
         mx.model.save_checkpoint("net", 1, net, arrays, {})
