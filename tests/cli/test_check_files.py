@@ -105,7 +105,7 @@ def test_files_of_wolfram_language(run):
     arrays = {"1$0_weight": mx.nd.ones((4, 3)), "1$0_bias": mx.nd.zeros(4)}
     arrays |= {f"2$0_{name}": mx.nd.ones(4) for name in ("gamma", "beta", "moving_mean", "moving_var")}
     mx.nd.save("net.params", arrays)
-    said = "7 nodes, 32 parameters; Input (1, 3) -> 2$0_output (1, 4); from Wolfram Language, MXNet 1.9.1"
+    said = "9 nodes, 32 parameters; Input (1, 3) -> 2$0_output (1, 4); from Wolfram Language, MXNet 1.9.1"
     assert f"{said}; {ALL}" in shown(run, ".")
     for target in ("a.onnx", "a.pt2", "a.safetensors", "folder/"):
         assert "within the tolerance" in run("convert", "net.json", target, "--params", "net.params").out
