@@ -209,18 +209,43 @@ def _stored(attributes: dict[str, str]) -> dict[str, str]:
 def _refuse_unknown(root: dict[str, Any]) -> None:
     """Raise one error for all unsupported operators of a file, with the nodes that use them."""
     missing: dict[str, list[str]] = {}
-    for op, node in _operators(root):
-        if find_op(op) is None:
-            missing.setdefault(op, []).append(node)
+    for row in _operator_rows(root):
+        if find_op(row["op"]) is None:
+            missing.setdefault(row["op"], []).append(str(row.get("name")))
     if missing:
         listed = "; ".join(
-            f"{op} ({nodes[0]}{f' and {len(nodes) - 1} more' if nodes[1:] else ''}; {_origin(op)})"
+            f"{op} (node {nodes[0]!r}{_inputs_of(root, op)}{f' and {len(nodes) - 1} more' if nodes[1:] else ''}; "
+            f"{_origin(op)})"
             for op, nodes in missing.items()
         )
         raise OpError(
             f"the graph uses operators that this package does not have: {listed}. Write each as a CustomOp and change "
             "the file, or request it"
         )
+
+
+def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
+    """Yield all valid operator nodes of a graph and its subgraphs."""
+    nodes = rows.get("nodes") if isinstance(rows, dict) else None
+    for row in nodes if isinstance(nodes, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("op"), str):
+            if row["op"] != "null":
+                yield row
+            inner_graphs = row.get("subgraphs")
+            for inner in inner_graphs if isinstance(inner_graphs, list) else ():
+                yield from _operator_rows(inner)
+
+
+def _inputs_of(root: dict[str, Any], op: str) -> str:
+    """Return the names of the inputs of a file's first node with an operator, as a text that follows its name."""
+    nodes = root["nodes"]
+    row = next((row for row in nodes if isinstance(row, dict) and row.get("op") == op), {})
+    refs = row.get("inputs")
+    numbers = [ref[0] for ref in refs if isinstance(ref, list) and ref] if isinstance(refs, list) else []
+    rows = [nodes[i] for i in numbers if type(i) is int and 0 <= i < len(nodes)]
+    names = [repr(each["name"]) for each in rows if isinstance(each, dict) and "name" in each]
+    shown = ", ".join(names[:_MAX_INPUTS]) + (", ..." if names[_MAX_INPUTS:] else "")
+    return f" with input{'s' * (len(names) > 1)} {shown}" if names else ""
 
 
 def _origin(op: str) -> str:
@@ -234,28 +259,6 @@ def _origin(op: str) -> str:
     if version is None:
         return "MXNet itself does not have it"
     return f"in MXNet since {version}" + (" or earlier" if version == "1.2" else "")
-
-
-def _operators(rows: Any) -> Iterator[tuple[str, str]]:
-    """Yield the operator, and the name and inputs, of all valid nodes of a graph and its subgraphs."""
-    nodes = rows.get("nodes") if isinstance(rows, dict) else None
-    valid = [row if isinstance(row, dict) else {} for row in nodes] if isinstance(nodes, list) else []
-    names = [str(row.get("name")) for row in valid]
-    for row in valid:
-        if isinstance(row.get("op"), str) and row["op"] != "null":
-            yield row["op"], _describe_row(row, names)
-        inner_graphs = row.get("subgraphs")
-        for inner in inner_graphs if isinstance(inner_graphs, list) else ():
-            yield from _operators(inner)
-
-
-def _describe_row(row: dict[str, Any], names: list[str]) -> str:
-    """Return the name of a node of a file, and the names of its inputs."""
-    refs = row.get("inputs")
-    numbers = [ref[0] for ref in refs if isinstance(ref, list) and ref] if isinstance(refs, list) else []
-    inputs = [names[i] for i in numbers if type(i) is int and 0 <= i < len(names)]
-    shown = ", ".join(map(repr, inputs[:_MAX_INPUTS])) + (", ..." if inputs[_MAX_INPUTS:] else "")
-    return f"node {row.get('name')!r}" + (f" with input{'s' * (len(inputs) > 1)} {shown}" if inputs else "")
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
