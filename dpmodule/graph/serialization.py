@@ -206,6 +206,31 @@ def _stored(attributes: dict[str, str]) -> dict[str, str]:
     return {stored_key(k): v for k, v in attributes.items()}
 
 
+def _inputs_of(root: dict[str, Any], op: str) -> str:
+    """Return the names of the inputs of a file's first node with an operator, as a text that follows its name."""
+    nodes = root["nodes"]
+    row = next((row for row in nodes if isinstance(row, dict) and row.get("op") == op), {})
+    refs = row.get("inputs")
+    numbers = [ref[0] for ref in refs if isinstance(ref, list) and ref] if isinstance(refs, list) else []
+    rows = [nodes[i] for i in numbers if type(i) is int and 0 <= i < len(nodes)]
+    names = [repr(each["name"]) for each in rows if isinstance(each, dict) and "name" in each]
+    shown = ", ".join(names[:_MAX_INPUTS]) + (", ..." if names[_MAX_INPUTS:] else "")
+    return f" with input{'s' * (len(names) > 1)} {shown}" if names else ""
+
+
+def _origin(op: str) -> str:
+    """Return where an unsupported operator comes from: the first version of MXNet that has it, if any does.
+
+    Source: the operators that the libraries of MXNet 1.2.1 to 2.0.0b1 register.
+    """
+    text = Path(ops.__file__).with_name("introduced.json").read_text(encoding="utf-8")
+    first = {name: version for version, names in json.loads(text).items() for name in names.split()}
+    version = first.get(op, "1.6" if op.startswith(("_np_", "_npi_", "_npx_")) else None)
+    if version is None:
+        return "MXNet itself does not have it"
+    return f"in MXNet since {version}" + (" or earlier" if version == "1.2" else "")
+
+
 def _refuse_unknown(root: dict[str, Any]) -> None:
     """Raise one error for all unsupported operators of a file, with the nodes that use them."""
     missing: dict[str, list[str]] = {}
@@ -234,31 +259,6 @@ def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
             inner_graphs = row.get("subgraphs")
             for inner in inner_graphs if isinstance(inner_graphs, list) else ():
                 yield from _operator_rows(inner)
-
-
-def _inputs_of(root: dict[str, Any], op: str) -> str:
-    """Return the names of the inputs of a file's first node with an operator, as a text that follows its name."""
-    nodes = root["nodes"]
-    row = next((row for row in nodes if isinstance(row, dict) and row.get("op") == op), {})
-    refs = row.get("inputs")
-    numbers = [ref[0] for ref in refs if isinstance(ref, list) and ref] if isinstance(refs, list) else []
-    rows = [nodes[i] for i in numbers if type(i) is int and 0 <= i < len(nodes)]
-    names = [repr(each["name"]) for each in rows if isinstance(each, dict) and "name" in each]
-    shown = ", ".join(names[:_MAX_INPUTS]) + (", ..." if names[_MAX_INPUTS:] else "")
-    return f" with input{'s' * (len(names) > 1)} {shown}" if names else ""
-
-
-def _origin(op: str) -> str:
-    """Return where an unsupported operator comes from: the first version of MXNet that has it, if any does.
-
-    Source: the operators that the libraries of MXNet 1.2.1 to 2.0.0b1 register.
-    """
-    text = Path(ops.__file__).with_name("introduced.json").read_text(encoding="utf-8")
-    first = {name: version for version, names in json.loads(text).items() for name in names.split()}
-    version = first.get(op, "1.6" if op.startswith(("_np_", "_npi_", "_npx_")) else None)
-    if version is None:
-        return "MXNet itself does not have it"
-    return f"in MXNet since {version}" + (" or earlier" if version == "1.2" else "")
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
