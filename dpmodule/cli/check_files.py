@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -324,12 +324,24 @@ def _known_shapes(file: _Candidate, model: Model) -> Shapes:
 
 def _predict(model: Model, requested_shapes: RequestedShapes) -> tuple[Shapes, list[NDArray]]:
     """Run a random batch; return the shape of every argument, and the outputs."""
-    values = model.values
     check_complete(model)
-    fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
-    given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, values, 1)}
-    shapes = find_shapes(model.net, given, values)
-    return shapes, random_batch(model.net, shapes, values).forward(is_train=False)
+    names = model.net.list_arguments()
+    fitting = [each for each in requested_shapes if each[0] is None or each[0] in names]
+    shapes = _find_shapes(model, fitting)
+    return shapes, random_batch(model.net, shapes, model.values).forward(is_train=False)
+
+
+def _find_shapes(model: Model, requested_shapes: RequestedShapes) -> Shapes:
+    """Return the shape of every argument; requested ones that only other models of a folder have are left out."""
+    try:
+        given: Shapes = {**model.shapes, **given_shapes(model.net, requested_shapes, model.values, 1)}
+        return find_shapes(model.net, given, model.values)
+    except MXNetError:
+        if not requested_shapes:
+            raise
+        with suppress(MXNetError):
+            return find_shapes(model.net, model.shapes, model.values)
+        raise
 
 
 def _describe(model: Model, shapes: Mapping[str, tuple[int, ...]], outputs: Sequence[NDArray]) -> str:

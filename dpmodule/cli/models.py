@@ -25,6 +25,7 @@ from ..onnx.prediction import without_labels
 from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol
 from . import networks
+from .archives import is_zip_of_arrays
 from .shapes import LENGTHS, find_shapes, inferred, label_inputs, parameter_inputs, ragged_inputs
 
 KINDS = {
@@ -99,7 +100,8 @@ def _identify_file(path: str) -> ModelLocation:
     with open(path, "rb", opener=regular_file) as file:
         head = file.read(64)
     match = _EPOCH.fullmatch(path)
-    if int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8:
+    is_zip = head[:2] == b"PK" and path.endswith(".params") and is_zip_of_arrays(path)
+    if is_zip or (int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8):
         if match is None:
             return ModelLocation("mxnet", path)
         return ModelLocation("mxnet", match["prefix"], _epoch(match["epoch"]), is_prefix=True)

@@ -26,6 +26,8 @@ _COMMON_SIZES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 
 """Heights and widths of images of published networks, in the order of trials."""
 _OTHER_SIZES = tuple(side for side in range(4, 301) if side not in _COMMON_SIZES)
 
+_STEPS = 8
+"""Length of sequences to try."""
 _LABEL_SHAPES: tuple[tuple[int, ...], ...] = ((), (1, 6))
 """Shapes of one sample's label: a class, or the class and corners of an object, which detectors take."""
 
@@ -257,7 +259,7 @@ def _infer_with_labels(net: Symbol, known: Mapping[str, tuple[int, ...]], batch:
 
 
 def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:
-    """Yield likely sample shapes: images, rows of numbers."""
+    """Yield likely sample shapes: images, rows of numbers, sequences of rows."""
     first = next(
         (values[c.name].shape for node in net.graph.nodes if node.op is not None for c, _ in node.inputs
          if c.name in values and values[c.name].ndim > 1),
@@ -265,7 +267,7 @@ def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tu
     )  # fmt: skip
     channels = first[1:2] if first is not None else ()
     if first is not None and len(first) == 2:
-        yield channels
+        yield from (channels, (_STEPS, *channels))
     for count in (*channels, 3, 1):
         yield from ((count, side, side) for side in _COMMON_SIZES)
     yield from ((count,) for count in (784, 100, 10, 1))

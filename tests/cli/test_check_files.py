@@ -111,6 +111,29 @@ def test_files_of_wolfram_language(run):
         assert "within the tolerance" in run("convert", "net.json", target, "--params", "net.params").out
 
 
+def test_requested_shapes_are_for_models_that_they_fit(run):
+    net = mx.sym.dot(mx.sym.Variable("data"), mx.sym.Variable("weight"))
+    mx.model.save_checkpoint("a", 1, net, {"weight": mx.nd.ones((4, 2))}, {})
+    mx.model.save_checkpoint("b", 1, FC, PARAMS, {})
+    out = shown(run, ".", "--shape", "data=3,4")
+    assert [re.search(r"data (\(.*?\)) ->", line)[1] for line in out.splitlines()[:2]] == ["(3, 4)", "(1, 5)"]
+    mx.model.save_checkpoint(
+        "c", 1, mx.sym.elemwise_add(net, mx.sym.Variable("x")), {"weight": mx.nd.ones((4, 2))}, {}
+    )
+    assert "does not predict: the shapes of the inputs cannot be inferred; set them" in shown(
+        run, ".", code=1
+    )
+    rows = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, flatten=False, name="fc")
+    mx.model.save_checkpoint(
+        "c",
+        1,
+        mx.sym.batch_dot(rows, rows, transpose_b=True),
+        {"fc_weight": mx.nd.ones((4, 5)), "fc_bias": mx.nd.ones(4)},
+        {},
+    )
+    assert "data (1, 8, 5) -> batch_dot" in shown(run, ".", "--shape", "data=3,4")
+
+
 def test_parameters_that_do_not_fit(run):
     def line(arrays, net=FC):
         mx.model.save_checkpoint("net", 1, net, arrays, {})

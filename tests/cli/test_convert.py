@@ -290,6 +290,12 @@ def test_content_tells_kinds(convert, tmp_path):
         assert find(f"x-{old[0]}{len(old)}").kind == kind, old
 
 
+def test_arrays_of_mxnet_2_are_a_zip_file(convert, tmp_path):
+    np.savez(tmp_path / "a.npz", **{"arg:fc_weight": np.ones((3, 5), "f4")})
+    shutil.move("a.npz", "net-0009.params")
+    assert find("net-0009.params")[:3] == ("mxnet", "net", 9)
+
+
 def test_damaged_archives(convert, tmp_path):
     convert("net", "b.pt")
     (tmp_path / "b.pt").write_bytes((tmp_path / "b.pt").read_bytes()[:100])
