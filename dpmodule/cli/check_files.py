@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ from . import origins
 from .archives import is_zip_of_arrays, looks_like_archive, unpack
 from .convert import try_conversion
 from .models import Model, Shapes, check_complete, find, is_pretrained, read
+from .saved_files import temporary_folder
 from .shapes import find_shapes, given_shapes, inferred, input_names, random_batch
 
 _EXPORTED = (".onnx", ".pt2")
@@ -136,7 +136,7 @@ def _of_folder(folder: str, shown: str, names: list[str], depth: int) -> Iterato
 
 def _of_archive(path: str, shown: str, depth: int) -> Iterator[_Candidate]:
     """Yield the files to check of an archive, which exist until the next one is requested."""
-    with tempfile.TemporaryDirectory(prefix="dpmodule-") as folder:
+    with temporary_folder() as folder:
         try:
             if depth == _MAX_DEPTH:
                 raise FileFormatError(f"{path}: an archive in {_MAX_DEPTH} archives, which is not unpacked")

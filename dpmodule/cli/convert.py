@@ -7,7 +7,6 @@ import importlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from ..graph.node import printable
 from ..recordio.folder import ImageEncoding, Picture, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol
 from .models import Model, ModelLocation, Shapes, check_complete, exported, find, read, wanted, write
+from .saved_files import temporary_folder
 from .shapes import LENGTHS, find_shapes, given_shapes, ragged_inputs, ragged_values, random_batch
 
 _TOLERANCE = 1e-4
@@ -53,7 +53,7 @@ def convert(args: argparse.Namespace) -> int:
     if not args.check:
         _print_written(write(model, target, shapes, args.opset), target)
         return 0
-    with tempfile.TemporaryDirectory(prefix="dpmodule-") as folder:
+    with temporary_folder() as folder:
         result, staged = _write_and_compare(model, target, shapes, args.opset, folder)
         _print_written(_publish(model, target, shapes, staged), target)
     is_within = result.difference.is_within(args.tolerance)
@@ -85,7 +85,7 @@ def try_conversion(model: Model, kind: str, shapes: Shapes) -> Comparison:
     Args:
         shapes: shape of every argument.
     """
-    with tempfile.TemporaryDirectory(prefix="dpmodule-") as folder:
+    with temporary_folder() as folder:
         return _write_and_compare(model, ModelLocation(kind, f"model.{kind}"), shapes, None, folder)[0]
 
 

@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import stat
 import tarfile
 import tempfile
@@ -188,6 +189,10 @@ def test_full_disk_and_interruption(check, run, monkeypatch, tmp_path):
     assert "cannot unpack it: No space left on device" in check("model.tar.gz", 1)
     fail(KeyboardInterrupt())
     assert run("check", "model.tar.gz").code == 130
+    monkeypatch.setattr(archives, "_copy", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        run("check", "model.tar.gz")
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert [name for name in os.listdir(tmp_path / "temporary") if "torch" not in name] == []
 
 
