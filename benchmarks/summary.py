@@ -20,6 +20,7 @@ SYSTEMS: dict[str, list[tuple[str, str, str, str]]] = {
         ("Train ResNet-20", "fit", "ResNet-20*: fit, accuracy, against *", "MXNet|PyTorch"),
         ("Train an LSTM in buckets", "bucketing", "fit, perplexity, unrolled, against *", "MXNet|PyTorch"),
         ("Predict with ResNet-50, batch 1", "fit", "ResNet-50*: predict, against *", "PyTorch|ONNX Runtime"),
+        ("Open an export of ResNet-50", "interop", "ResNet-50 export, from files*against *", "MXNet"),
         ("Export ResNet-50 to ONNX", "interop", "ONNX export, ResNet-50, against *", "torch.onnx"),
     ],
     "Automatic batching": [

@@ -23,6 +23,10 @@ _ABOUT = """\
 - Safetensors: milliseconds that loading a file takes, 64 matrices of 4 MB from the cache of files, against the package
   `safetensors`. Both map large files, so that numbers are read at their first use; the second row also reads all of
   them. Before anything is timed, both have the same sum.
+- Published export: milliseconds to the first prediction of one image with ResNet-50 v1 of Gluon's model zoo, as
+  `HybridBlock.export` of MXNet writes it with random parameters, 102 MB; each measurement is a new process. "From
+  import" includes the import of the package, ours with torch; "from files" begins with `mx.model.load_checkpoint`. Both
+  make the same prediction.
 - "Left" is the result of `Module.to_torch`, run by PyTorch, with or without `torch.compile`."""
 
 
@@ -71,6 +75,43 @@ def _safetensors(session: Session, section: Section) -> None:
             section.compare(title, found["ours"], "the package", found["theirs"], bounds, "wall", "Files")
 
 
+def _published(session: Session, section: Section) -> None:
+    """Compare the first prediction from a file of MXNet's with MXNet's own, each in a new process."""
+    if not session.has("mxnet"):
+        section.note("published ResNet-50 export: not compared, since there is no MXNet")
+        return
+    size, packages = session.short(224, 32), {"ours": "dpmodule", "mxnet": "mxnet"}
+    values: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = str(Path(folder, "resnet50_v1"))
+        with session.sides(mxnet=("published", "mxnet")) as sides:
+            sides["mxnet"].ask("export", prefix=prefix, size=size)
+
+        def measure(name: str, start: str) -> dict[str, float]:
+            with session.sides(**{name: ("published", packages[name])}) as sides:
+                answer = sides[name].ask("first", prefix=prefix, size=size)
+            values[name] = answer["values"]
+            times: dict[str, float] = answer[start]
+            return times
+
+        for start, bounds in (("from import", (0.8, 1.0)), ("from files", (1.0, 1.5))):
+            asked = {name: partial(measure, name, start) for name in packages}
+            found = in_turns(asked, session.repeated(session.short(10, 2)))
+            section.compare(
+                f"ResNet-50 export, {start} to first prediction",
+                found["ours"],
+                "MXNet",
+                found["mxnet"],
+                bounds,
+                session.clock,
+                "Published export",
+            )
+    apart = float(np.abs(np.subtract(values["ours"], values["mxnet"])).max())
+    if apart > 1e-4:
+        raise SystemExit(f"the predictions of the export differ by {apart:.1g}")
+    section.note(f"published ResNet-50 export: predictions agree to {apart:.1g}")
+
+
 def _to_torch(session: Session, section: Section) -> None:
     """Compare predictions of an exported module with the original."""
     workload = WORKLOADS["resnet20"]
@@ -99,5 +140,5 @@ def _predictions(side: Worker, path: str) -> list[float]:
     return losses
 
 
-_FIGURES: tuple[Callable[[Session, Section], None], ...] = (_onnx_export, _safetensors, _to_torch)
+_FIGURES: tuple[Callable[[Session, Section], None], ...] = (_onnx_export, _safetensors, _published, _to_torch)
 """Measurements in order."""

@@ -5,21 +5,25 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from .._devices.generators import host
+from .._files import write_atomically, write_set
 from ..base import ArgumentError
 from ..graph.node import printable
 from ..recordio.folder import ImageEncoding, Picture, find_pictures, split_pictures, write_pictures
 from ..symbol import Symbol
-from .models import Model, ModelLocation, Shapes, exported, find, read, wanted, write
-from .shapes import find_shapes, given_shapes, random_batch
+from .models import Model, ModelLocation, Shapes, check_complete, exported, find, read, wanted, write
+from .saved_files import temporary_folder
+from .shapes import LENGTHS, find_shapes, given_shapes, ragged_inputs, ragged_values, random_batch
 
 _TOLERANCE = 1e-4
 
@@ -38,6 +42,7 @@ def convert(args: argparse.Namespace) -> int:
         )
     if args.opset is not None and target.kind != "onnx":
         raise ArgumentError(f"--opset {args.opset} is for ONNX outputs, but the output is {target.kind}")
+    check_complete(model)
     shapes = _shapes(model, args)
     print(
         f"read: {args.input} ({location.kind}), {len(model.net.graph.nodes)} nodes, "
@@ -45,9 +50,74 @@ def convert(args: argparse.Namespace) -> int:
     )
     for name in model.inputs:
         print(f"input: {printable(name)} {shapes[name]}")
-    files = write(model, target, shapes, args.opset)
+    if not args.check:
+        _print_written(write(model, target, shapes, args.opset), target)
+        return 0
+    with temporary_folder() as folder:
+        result, staged = _write_and_compare(model, target, shapes, args.opset, folder)
+        _print_written(_publish(model, target, shapes, staged), target)
+    is_within = result.difference.is_within(args.tolerance)
+    print(f"{result}, {'within' if is_within else 'beyond'} the tolerance {args.tolerance:g}")
+    return 0 if is_within else 1
+
+
+def _print_written(files: list[str], target: ModelLocation) -> None:
     print(f"written: {', '.join(files)} ({target.kind})")
-    return _compare_outputs(model, target, shapes, args.tolerance)
+
+
+class Comparison(NamedTuple):
+    """Difference between the outputs of a model and of its conversion, and the libraries that computed them."""
+
+    difference: Difference
+    libraries: tuple[str, str]
+
+    def __str__(self) -> str:
+        largest, scale, numbers = self.difference
+        return (
+            f"largest difference: {largest:.3g} among {numbers:,} numbers up to {scale:.3g} "
+            f"({self.libraries[0]} against {self.libraries[1]})"
+        )
+
+
+def try_conversion(model: Model, kind: str, shapes: Shapes) -> Comparison:
+    """Convert a model to a file of a kind in a temporary folder, and compare the outputs of both.
+
+    Args:
+        shapes: shape of every argument.
+    """
+    with temporary_folder() as folder:
+        return _write_and_compare(model, ModelLocation(kind, f"model.{kind}"), shapes, None, folder)[0]
+
+
+def _write_and_compare(
+    model: Model, target: ModelLocation, shapes: Shapes, opset: int | None, folder: str
+) -> tuple[Comparison, list[str]]:
+    """Write a model into a folder, and compare the outputs of both; return the files."""
+    name = os.path.basename(os.path.abspath(target.path)) or "model"
+    staged = target._replace(path=os.path.join(folder, name))
+    files = write(model, staged, shapes, opset)
+    return _compare_outputs(model, staged, shapes), files
+
+
+def _publish(model: Model, target: ModelLocation, shapes: Shapes, staged: list[str]) -> list[str]:
+    """Write a model whose conversion has been compared; return the files."""
+    if not has_own_format(target):
+        return write(model, target, shapes, None)
+    folder = os.path.dirname(target.path)
+    os.makedirs(folder or ".", exist_ok=True)
+    moves = {os.path.join(folder, os.path.basename(path)): path for path in staged}
+    if os.path.exists(target.path) and not os.path.isfile(target.path):  # a pipe or a device
+        write_atomically(target.path, partial(_copy, moves[target.path]))
+    else:
+        write_set(
+            {path: partial(_copy, source) for path, source in moves.items()}, os.path.basename(target.path)
+        )
+    return list(moves)
+
+
+def _copy(path: str, file: IO[bytes]) -> None:
+    with open(path, "rb") as source:
+        shutil.copyfileobj(source, file, 1 << 20)
 
 
 def _shapes(model: Model, args: argparse.Namespace) -> Shapes:
@@ -56,25 +126,18 @@ def _shapes(model: Model, args: argparse.Namespace) -> Shapes:
     return find_shapes(model.net, given, model.values)
 
 
-def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes, tolerance: float) -> int:
-    """Read the written model, run both models on the same data, and print the largest difference."""
+def _compare_outputs(model: Model, target: ModelLocation, shapes: Shapes) -> Comparison:
+    """Read a written model, and run both models on the same data."""
     known = {name: shapes[name] for name in model.inputs}
     converted = replace(model, location=target) if has_own_runtime(target) else read(target, shapes=known)
     known |= {name: shapes[name] for name in model.label_names if name in converted.net.list_arguments()}
     feed = random_inputs(model.net, shapes, model.inputs)
     first, expected = run_model(model, shapes, feed)
     second, outputs = run_model(converted, find_shapes(converted.net, known, converted.values), feed)
-    if target.kind in ("onnx", "pt2"):  # these kinds have no outputs that are computed from labels
+    if has_own_format(target):  # these kinds have no outputs that are computed from labels
         kept = model.predictions.list_outputs()
         expected = [array for name, array in zip(model.net.list_outputs(), expected) if name in kept]
-    difference = compare(expected, outputs)
-    is_within = difference.is_within(tolerance)
-    print(
-        f"largest difference: {difference.largest:.3g} among {difference.numbers:,} numbers up to "
-        f"{difference.scale:.3g} ({first} against {second}), "
-        f"{'within' if is_within else 'beyond'} the tolerance {tolerance:g}"
-    )
-    return 0 if is_within else 1
+    return Comparison(compare(expected, outputs), (first, second))
 
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -105,6 +168,9 @@ def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: lis
 
     Args:
         shapes: shape of every argument.
+
+    Returns:
+        Arrays by name; of a ragged input, the elements of all rows, and the lengths under its name and `LENGTHS`.
     """
     random = host()
     rows: dict[str, int] = {}
@@ -114,12 +180,21 @@ def random_inputs(net: Symbol, shapes: Mapping[str, tuple[int, ...]], names: lis
             count = 2 if table is None else shapes[node.inputs[table][0].name][0]
             name = node.inputs[numbers][0].name
             rows[name] = min(count, rows.get(name, count))
-    return {
-        name: random.randint(0, rows[name], shapes[name]).astype("float32")
-        if name in rows
-        else random.uniform(-1, 1, shapes[name]).astype("float32")
-        for name in names
-    }
+    feed: Arrays = {}
+    ragged = ragged_inputs(net)
+    for name in names:
+        shape = shapes[name]
+        if name in ragged:
+            lengths = feed[f"{name}{LENGTHS}"] = random.randint(1, 6, shape[:1])
+            shape = (int(lengths.sum()), *shape[1:])
+        drawn = random.randint(0, rows[name], shape) if name in rows else random.uniform(-1, 1, shape)
+        feed[name] = drawn.astype("float32")
+    return feed
+
+
+def has_own_format(location: ModelLocation) -> bool:
+    """Return True if a file has another graph than the network's."""
+    return location.kind in ("onnx", "pt2")
 
 
 def has_own_runtime(location: ModelLocation) -> bool:
@@ -150,8 +225,10 @@ def run_model(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays)
 
 def _run_here(model: Model, shapes: Mapping[str, tuple[int, ...]], feed: Arrays) -> Outputs:
     bound = random_batch(model.net, shapes, model.values)
-    for name, values in feed.items():
-        bound.arg_dict[name][:] = values
+    ragged = ragged_inputs(model.net)
+    for name in bound.arg_dict.keys() & feed.keys():
+        lengths = feed[f"{name}{LENGTHS}"] if name in ragged else None
+        bound.arg_dict[name][:] = feed[name] if lengths is None else ragged_values(feed[name], lengths)
     return [each.asnumpy() for each in bound.forward(is_train=False)]
 
 

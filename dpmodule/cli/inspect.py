@@ -5,26 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from .. import checkpoint, context, native, symbol
+from .. import context, native
 from .._core import environment
-from .._files import regular_file
-from ..base import ArgumentError, FileError, MXNetError, dtype_name
+from ..base import ArgumentError, dtype_name
 from ..executor import passes
 from ..graph.node import printable
 from ..module import Module
-from ..ndarray import NDArray, safetensors
+from ..ndarray import NDArray
 from . import networks, saved_files
+from .check_files import check_files, has_models
 from .check_program import check_program
-from .models import Model, Shapes, find, is_pretrained, read
 from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 
@@ -32,8 +30,8 @@ def check(args: argparse.Namespace) -> int:
     """Check a network, all networks of a folder, or a program for another system."""
     if args.program is not None:
         return _check_program(args)
-    if args.net is not None and os.path.isdir(args.net) and not is_pretrained(args.net):
-        return check_folder(args.net, args.shape)
+    if args.net is not None and args.params is None and args.params_option is None and has_models(args.net):
+        return check_files(args.net, args.shape)
     network = saved_files.find_network(args)
     net, values = network.net, network.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
@@ -81,95 +79,6 @@ def _describe_output(output: NDArray) -> str:
             f" min {values.min():.6g} mean {values.mean():.6g} max {values.max():.6g} std {values.std():.6g}"
         )
     return text + (f" ({bad} not finite)" if bad else "")
-
-
-_EXPORTED = (".onnx", ".pt2")
-_STATE_DICTS = (".pt", ".pth")
-_GRAPH = re.compile(rb'\s*\{\s*"nodes"\s*:\s*\[')  # every MXNet writes the nodes first
-_MAX_ERROR = 300
-
-
-def check_folder(folder: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> int:
-    """Load every model in a folder and its subfolders, run a random batch, and print a line for each.
-
-    Args:
-        asked: shapes of inputs from the user, for the models that have these inputs.
-
-    Returns:
-        The exit code: 1 if a model cannot be used.
-    """
-    failed = total = 0
-    for path in _model_paths(folder):
-        total += 1
-        try:
-            line = f"ok    {path}: {_try_model(path, requested_shapes)}"
-        except (MXNetError, OSError, RuntimeError, MemoryError) as error:
-            failed += 1
-            text = " ".join(str(error).removeprefix(f"{path}: ").split()) or type(error).__name__
-            line = f"error {path}: {text if len(text) <= _MAX_ERROR else text[:_MAX_ERROR] + ' ...'}"
-        print(printable(line), flush=True)
-    if not total:
-        raise ArgumentError(f"{folder}: no model in this folder or its subfolders")
-    print(f"{total - failed} of {total} models can be used")
-    return 1 if failed else 0
-
-
-def _model_paths(folder: str) -> Iterator[str]:
-    """Yield the paths of likely models in sorted order: files, folders of `save_pretrained`, prefixes."""
-    for path, folders, files in os.walk(folder):
-        folders.sort()
-        if is_pretrained(path):
-            folders.clear()
-            yield path
-            continue
-        graphs = {name.removesuffix("-symbol.json") for name in files if name.endswith("-symbol.json")}
-        yield from (os.path.join(path, name) for name in sorted(files) if _is_model(path, name, graphs))
-
-
-def _is_model(folder: str, name: str, graphs: set[str]) -> bool:
-    """Return True for a file with a graph, or a torch file with a graph next to it."""
-    path, (stem, ending) = os.path.join(folder, name), os.path.splitext(name)
-    if ending == ".json":
-        return name.endswith("-symbol.json") or _is_graph(path)
-    if ending == ".safetensors":
-        return _has_graph(path)
-    return ending in _EXPORTED or (ending in _STATE_DICTS and stem in graphs)
-
-
-def _is_graph(path: str) -> bool:
-    """Return True for a JSON file with a graph, and for pipes and devices, so that they are reported."""
-    try:
-        with open(path, "rb", opener=regular_file) as file:
-            return _GRAPH.match(file.read(99)) is not None
-    except FileError:
-        return True
-
-
-def _has_graph(path: str) -> bool:
-    """Return True for a safetensors file with a graph, and for a damaged one, so that it is reported."""
-    try:
-        return checkpoint.SYMBOL in safetensors.read_metadata(path)
-    except MXNetError:
-        return True
-
-
-def _try_model(path: str, requested_shapes: list[tuple[str | None, tuple[int, ...]]]) -> str:
-    """Run a model, and return its description."""
-    location = find(path)
-    model = Model(location, symbol.load(location.path), {}, {}) if location.is_graph else read(location)
-    fitting = [each for each in requested_shapes if each[0] is None or each[0] in model.net.list_arguments()]
-    given: Shapes = {**model.shapes, **given_shapes(model.net, fitting, model.values, 1)}
-    shapes = find_shapes(model.net, given, model.values)
-    outputs = random_batch(model.net, shapes, model.values).forward(is_train=False)
-    bad = sum(int(np.sum(~np.isfinite(each.asnumpy().astype("f8")))) for each in outputs)
-    names = [name for name in model.data_names if name in input_names(model.net, model.values)]
-    inputs = ", ".join(f"{name} {shapes[name]}" for name in names)
-    results = ", ".join(f"{name} {each.shape}" for name, each in zip(model.net.list_outputs(), outputs))
-    count = sum(array.size for array in model.values.values())
-    epoch = f" epoch {location.epoch}" if location.is_prefix else ""
-    parameters = f"{count:,} parameters" if model.values else "no parameters, random ones"
-    finite = f" ({bad} numbers not finite)" if bad else ""
-    return f"{location.kind}{epoch}, {len(model.net.graph.nodes)} nodes, {parameters}; {inputs} -> {results}{finite}"
 
 
 _QUIET_LEVEL = "6"

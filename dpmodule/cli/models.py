@@ -14,17 +14,19 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import checkpoint, interop, ndarray, symbol
-from .._files import finish_commit, likely_kind, regular_file, write_atomically
+from .._files import Writer, finish_commit, likely_kind, regular_file, write_atomically, write_set
 from ..base import ArgumentError, FileFormatError, MXNetError, dtype_name
 from ..interop.folder import CONFIG_FILE, SYMBOL_FILE
 from ..ndarray import NDArray, safetensors
 from ..ndarray.binary_reader import LIST_MAGIC
 from ..ndarray.safetensors import looks_like
-from ..onnx.prediction import prediction_graph
+from ..onnx.prediction import input_names as onnx_inputs
+from ..onnx.prediction import without_labels
 from ..ops import fx as fx  # registers the operator that programs of this package call
 from ..symbol import Symbol
 from . import networks
-from .shapes import find_shapes, label_inputs
+from .archives import is_zip_of_arrays
+from .shapes import LENGTHS, find_shapes, inferred, label_inputs, parameter_inputs, ragged_inputs
 
 KINDS = {
     "mxnet": "PREFIX-symbol.json and PREFIX-NNNN.params",
@@ -98,7 +100,8 @@ def _identify_file(path: str) -> ModelLocation:
     with open(path, "rb", opener=regular_file) as file:
         head = file.read(64)
     match = _EPOCH.fullmatch(path)
-    if int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8:
+    is_zip = head[:2] == b"PK" and path.endswith(".params") and is_zip_of_arrays(path)
+    if is_zip or (int.from_bytes(head[:8], "little") == LIST_MAGIC and len(head) > 8):
         if match is None:
             return ModelLocation("mxnet", path)
         return ModelLocation("mxnet", match["prefix"], _epoch(match["epoch"]), is_prefix=True)
@@ -208,7 +211,7 @@ class Model:
     @property
     def predictions(self) -> Symbol:
         """The graph without outputs that are computed from labels, unless all are."""
-        kept = prediction_graph(self.net.graph)
+        kept = without_labels(self.net.graph)
         return self.net if len(kept.heads) == len(self.net.graph.heads) else Symbol(kept.heads)
 
     @property
@@ -238,6 +241,20 @@ def read(
     if location.is_prefix and params is None and graph is None:
         return Model(location, *checkpoint.load_checkpoint(location.path, location.epoch or 0))
     return _read_pair(location, graph, params)
+
+
+_MAX_LISTED = 8
+
+
+def check_complete(model: Model) -> None:
+    """Raise FileFormatError if a model with values lacks some that its graph has as parameters or states."""
+    names = sorted({*parameter_inputs(model.net), *model.net.list_auxiliary_states()})
+    missing = [name for name in names if model.values and name not in model.values]
+    if missing:
+        shapes = inferred(model.net, model.values, model.shapes)[0]
+        listed = ", ".join(f"{name} {shapes.get(name, '')}".rstrip() for name in missing[:_MAX_LISTED])
+        more = f" and {len(missing) - _MAX_LISTED} more" if missing[_MAX_LISTED:] else ""
+        raise FileFormatError(f"there are no values for {listed}{more}, which the graph has as parameters")
 
 
 def _read_pair(location: ModelLocation, graph: str | None, params: str | None) -> Model:
@@ -410,17 +427,25 @@ def _write_checkpoint(model: Model, location: ModelLocation) -> list[str]:
 def _write_state(model: Model, path: str) -> list[str]:
     tensors = {name: array.tensor.detach().clone() for name, array in model.values.items()}
     symbol_file = f"{os.path.splitext(path)[0]}-symbol.json"
-    write_atomically(path, lambda file: torch.save(tensors, file))
-    model.net.save(symbol_file)
+    contents: dict[str, bytes | Writer] = {
+        path: lambda file: torch.save(tensors, file),
+        symbol_file: model.net.tojson().encode(),
+    }
+    write_set(contents, os.path.basename(path))
     return [path, symbol_file]
 
 
 def _write_onnx(model: Model, path: str, shapes: Shapes, opset: int | None) -> str:
-    names = model.inputs
-    types = [_input_type(model, name) for name in names]
     more: dict[str, Any] = {} if opset is None else {"opset": opset}
-    sizes = [shapes[name] for name in names]
-    open_batch = {name: {0: "batch"} for name in names if shapes[name]}
+    lengths = {f"{name}{LENGTHS}": name for name in ragged_inputs(model.net)}
+    names = onnx_inputs(model.net, model.values)
+    types = [_input_type(model, lengths.get(name, name)) for name in names]
+    sizes = [shapes[lengths[name]][:1] if name in lengths else shapes[name] for name in names]
+    open_batch = {
+        name: {0: f"{name}_elements" if name in lengths.values() else "batch"}
+        for name, size in zip(names, sizes)
+        if size
+    }
     write: Any = _onnx().export_model
     try:
         written: str = write(model.net, model.values, sizes, types, path, dynamic=open_batch, **more)
@@ -454,12 +479,17 @@ def _write_exported(model: Model, path: str, shapes: Shapes) -> str:
 def _program(model: Model, shapes: Shapes) -> torch.export.ExportedProgram:
     """Return a model as a torch program, for any batch size if the network allows it."""
     net: Any = model.predictions
-    module = net.to_torch(model.arg_params, model.aux_params).eval()
+    attempts = [True, False]
+    try:
+        module = net.to_torch(model.arg_params, model.aux_params).eval()
+    except ArgumentError:  # the network may create arrays that have the batch size
+        module, attempts = net.to_torch(model.arg_params, model.aux_params, shapes=shapes).eval(), [False]
     types = {name: getattr(torch, _input_type(model, name)) for name in model.inputs}
     batch = max(shapes[name][0] for name in model.inputs)
     grown = {name: (2 if batch == 1 else shapes[name][0], *shapes[name][1:]) for name in model.inputs}
     failures = []
-    for sizes, is_open in ((grown, True), (shapes, False)):  # torch.export specializes a size of 1
+    for is_open in attempts:
+        sizes = grown if is_open else shapes  # torch.export specializes a size of 1
         examples = tuple(torch.zeros(sizes[name], dtype=types[name]) for name in model.inputs)
         try:
             return torch.export.export(

@@ -7,10 +7,12 @@ import errno
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from .. import checkpoint, symbol
@@ -173,6 +175,25 @@ def check_prefix(prefix: str) -> None:
     if os.path.basename(prefix) in ("", ".", ".."):
         raise ArgumentError(f"--prefix is {prefix!r}, expected a prefix of file names, such as runs/digits")
     _check_folder("--prefix", prefix, prefix + _LONGEST_ENDING)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[str]:
+    """Yield a temporary folder, which is removed afterwards, also on Ctrl-C and SIGTERM."""
+    is_default = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    catches = is_default and threading.current_thread() is threading.main_thread()
+    if catches:
+        signal.signal(signal.SIGTERM, _end)
+    try:
+        with tempfile.TemporaryDirectory(prefix="dpmodule-") as folder:
+            yield folder
+    finally:
+        if catches:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def make_folder(path: str) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from .. import context, ndarray
 from .._devices.generators import host
 from ..base import ArgumentError, MXNetError, ShapeError
+from ..executor.storage_types import declared_storage_types
 from ..graph.node import printable
 from ..ndarray import NDArray
 from ..ops.spec import LABEL, PARAM
@@ -22,10 +26,20 @@ _COMMON_SIZES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 
 """Heights and widths of images of published networks, in the order of trials."""
 _OTHER_SIZES = tuple(side for side in range(4, 301) if side not in _COMMON_SIZES)
 
+_STEPS = 8
+"""Length of sequences to try."""
+_LABEL_SHAPES: tuple[tuple[int, ...], ...] = ((), (1, 6))
+"""Shapes of one sample's label: a class, or the class and corners of an object, which detectors take."""
+
 
 def label_inputs(net: Symbol) -> set[str]:
     """Return the variables that operators take as labels."""
     return _inputs_of_kind(LABEL, net)
+
+
+def parameter_inputs(net: Symbol) -> set[str]:
+    """Return the variables that operators take as parameters."""
+    return _inputs_of_kind(PARAM, net)
 
 
 def _inputs_of_kind(kind: str, net: Symbol) -> set[str]:
@@ -45,6 +59,21 @@ def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
     if values:
         return {name for name in arguments if name not in values}
     return {"data" if "data" in arguments else arguments[0], *label_inputs(net)}
+
+
+LENGTHS = "_lengths"
+"""Ending of the name of an array with the lengths of a ragged input's rows."""
+
+
+def ragged_inputs(net: Symbol) -> list[str]:
+    """Return the variables whose rows have different lengths."""
+    stored = declared_storage_types(net.graph)
+    return [name for name in net.list_arguments() if stored.get(name) == "ragged"]
+
+
+def ragged_values(elements: Any, lengths: Any) -> NDArray:
+    """Return a ragged array of all elements and the length of each row."""
+    return ndarray.ragged_array(elements, [0, *np.cumsum(lengths).tolist()])
 
 
 def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
@@ -98,7 +127,7 @@ def find_shapes(
         n for n in net.list_arguments() if n in input_names(net, values) - label_inputs(net) - set(given)
     ]
     try:
-        result = _infer_all(net, {**_declared(net, known, inputs, batch), **known})
+        result = _infer_with_labels(net, {**_declared(net, known, inputs, batch), **known}, batch)
     except ShapeError as error:
         if given and values:
             shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
@@ -108,7 +137,7 @@ def find_shapes(
     if result is None and guess and (len(data) == 1 or (data and not values)):
         result = _guess(net, known, values, data[0], batch)
     if result is None:
-        others = {*inferred(net, values, known)[0], *_inputs_of_kind(PARAM, net)}
+        others = {*inferred(net, values, known)[0], *parameter_inputs(net)}
         names = [name for name in net.list_arguments() if name not in others]
         labels = label_inputs(net)
         names = [name for name in names if name not in labels] or names or inputs
@@ -210,7 +239,7 @@ def _guess(
 ) -> Shapes | None:
     for sample in _candidate_shapes(net, values):
         try:
-            result = _infer_all(net, {**known, name: (batch, *sample)})
+            result = _infer_with_labels(net, {**known, name: (batch, *sample)}, batch)
         except MXNetError:
             continue
         if result is not None:
@@ -218,8 +247,19 @@ def _guess(
     return None
 
 
+def _infer_with_labels(net: Symbol, known: Mapping[str, tuple[int, ...]], batch: int) -> Shapes | None:
+    """Return all shapes, with common ones of labels that cannot be inferred; None if others are unknown."""
+    result = _infer_all(net, known)
+    names = [name for name in net.list_arguments() if name in label_inputs(net) or name.endswith("label")]
+    unknown = [name for name in names if name not in known]
+    for sample in _LABEL_SHAPES if result is None and unknown else ():
+        with suppress(MXNetError):
+            result = result or _infer_all(net, {**known, **dict.fromkeys(unknown, (batch, *sample))})
+    return result
+
+
 def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:
-    """Yield likely sample shapes: images, rows of numbers."""
+    """Yield likely sample shapes: images, rows of numbers, sequences of rows."""
     first = next(
         (values[c.name].shape for node in net.graph.nodes if node.op is not None for c, _ in node.inputs
          if c.name in values and values[c.name].ndim > 1),
@@ -227,10 +267,10 @@ def _candidate_shapes(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tu
     )  # fmt: skip
     channels = first[1:2] if first is not None else ()
     if first is not None and len(first) == 2:
-        yield channels
+        yield from (channels, (_STEPS, *channels))
     for count in (*channels, 3, 1):
         yield from ((count, side, side) for side in _COMMON_SIZES)
-    yield from ((count,) for count in (784, 100, 10))
+    yield from ((count,) for count in (784, 100, 10, 1))
     for count in channels:
         yield from ((count, side, side) for side in _OTHER_SIZES)
 
@@ -261,6 +301,8 @@ def random_batch(
     for name, array in {**bound.arg_dict, **bound.aux_dict}.items():
         if name in values:
             values[name].astype(array.dtype).copyto(array)
+        elif array.stype == "ragged":
+            array[:] = ragged_values(np.zeros(array.shape), np.ones(array.shape[0], int))
         elif name.endswith(("gamma", "var")):
             array[:] = 1
         elif name not in labels:

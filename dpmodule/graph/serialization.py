@@ -1,15 +1,17 @@
-"""Graphs as MXNet's ``symbol.json``: writes the format of 1.9, reads every format since 0.8."""
+"""Graphs as MXNet's ``symbol.json``: writes the format of 1.9, reads every format since 0.7."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from .. import ops
 from .._core import mode
 from .._files import likely_kind
 from ..attribute import bare_suffix, is_free, stored_key
-from ..base import ArgumentError, FileFormatError, MXNetError, OpError
+from ..base import ArgumentError, FileFormatError, OpError
 from ..ops import find as find_op
 from ..ops import get as get_op
 from ..ops.attrs import shape as shape_type
@@ -18,6 +20,8 @@ from ..ops.spec import AUX, Op
 from .node import Entry, Graph, Node, topological_order
 
 _VERSION = 10901
+_MAX_INPUTS = 4
+"""Largest number of a node's inputs that an error names."""
 
 
 def to_json(graph: Graph) -> str:
@@ -202,36 +206,63 @@ def _stored(attributes: dict[str, str]) -> dict[str, str]:
     return {stored_key(k): v for k, v in attributes.items()}
 
 
+def _inputs_of(root: dict[str, Any], op: str) -> str:
+    """Return the names of the inputs of a file's first node with an operator, as a text that follows its name."""
+    nodes = root["nodes"]
+    row = next((row for row in nodes if isinstance(row, dict) and row.get("op") == op), {})
+    refs = row.get("inputs")
+    numbers = [ref[0] for ref in refs if isinstance(ref, list) and ref] if isinstance(refs, list) else []
+    rows = [nodes[i] for i in numbers if type(i) is int and 0 <= i < len(nodes)]
+    names = [repr(each["name"]) for each in rows if isinstance(each, dict) and "name" in each]
+    shown = ", ".join(names[:_MAX_INPUTS]) + (", ..." if names[_MAX_INPUTS:] else "")
+    return f" with input{'s' * (len(names) > 1)} {shown}" if names else ""
+
+
+def _origin(op: str) -> str:
+    """Return where an unsupported operator comes from: the first version of MXNet that has it, if any does.
+
+    Source: the operators that the libraries of MXNet 1.2.1 to 2.0.0b1 register.
+    """
+    text = Path(ops.__file__).with_name("introduced.json").read_text(encoding="utf-8")
+    first = {name: version for version, names in json.loads(text).items() for name in names.split()}
+    version = first.get(op, "1.6" if op.startswith(("_np_", "_npi_", "_npx_")) else None)
+    if version is None:
+        return "MXNet itself does not have it"
+    return f"in MXNet since {version}" + (" or earlier" if version == "1.2" else "")
+
+
 def _refuse_unknown(root: dict[str, Any]) -> None:
     """Raise one error for all unsupported operators of a file, with the nodes that use them."""
     missing: dict[str, list[str]] = {}
-    for op, name in _operators(root):
-        if find_op(op) is None:
-            missing.setdefault(op, []).append(name)
+    for row in _operator_rows(root):
+        if find_op(row["op"]) is None:
+            missing.setdefault(row["op"], []).append(str(row.get("name")))
     if missing:
-        listed = ", ".join(
-            f"{op} ({len(nodes)} nodes, the first is {nodes[0]!r})"
-            if len(nodes) > 1
-            else f"{op} ({nodes[0]!r})"
+        listed = "; ".join(
+            f"{op} (node {nodes[0]!r}{_inputs_of(root, op)}{f' and {len(nodes) - 1} more' if nodes[1:] else ''}; "
+            f"{_origin(op)})"
             for op, nodes in missing.items()
         )
-        raise MXNetError(f"the graph uses operators that this package does not have: {listed}")
+        raise OpError(
+            f"the graph uses operators that this package does not have: {listed}. Write each as a CustomOp and change "
+            "the file, or request it"
+        )
 
 
-def _operators(rows: Any) -> Iterator[tuple[str, str]]:
-    """Yield the operator and name of all valid nodes of a graph and its subgraphs."""
+def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
+    """Yield all valid operator nodes of a graph and its subgraphs."""
     nodes = rows.get("nodes") if isinstance(rows, dict) else None
     for row in nodes if isinstance(nodes, list) else ():
         if isinstance(row, dict) and isinstance(row.get("op"), str):
             if row["op"] != "null":
-                yield row["op"], str(row.get("name"))
+                yield row
             inner_graphs = row.get("subgraphs")
             for inner in inner_graphs if isinstance(inner_graphs, list) else ():
-                yield from _operators(inner)
+                yield from _operator_rows(inner)
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
-    """Read a graph from JSON text of any MXNet version since 0.8.
+    """Read a graph from JSON text of any MXNet version since 0.7.
 
     Returns:
         The heads.

@@ -17,11 +17,15 @@ from ..symbol import Symbol
 
 
 def prediction_graph(graph: Graph) -> Graph:
+    """Return a network `without_labels`, and with dense variables in place of ragged ones; see `without_ragged`."""
+    return without_ragged(without_labels(graph))
+
+
+def without_labels(graph: Graph) -> Graph:
     """Return a network without its labels, and without outputs that are computed from them.
 
     The label of a loss becomes a variable that prediction does not read. Outputs computed from labels, such as CTCLoss,
-    targets of a detector or an accuracy, are removed if there are others. Ragged variables become dense ones; see
-    `without_ragged`.
+    targets of a detector or an accuracy, are removed if there are others.
     """
     heads = _predictions(graph)
     if len(heads) < len(graph.heads):
@@ -38,7 +42,7 @@ def prediction_graph(graph: Graph) -> Graph:
             replaced[node] = Node(
                 node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs
             )
-    return without_ragged(Graph(tuple((replaced[node], i) for node, i in graph.heads)))
+    return Graph(tuple((replaced[node], i) for node, i in graph.heads))
 
 
 def _label_indices(node: Node, losses: bool = True) -> set[int]:

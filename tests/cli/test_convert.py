@@ -15,7 +15,10 @@ from dpmodule.base import ArgumentError, FileFormatError
 from dpmodule.cli.convert import compare, random_inputs
 from dpmodule.cli.models import find
 from helpers import detection_nets
+from helpers.interrupted import interrupted
+from helpers.nets import NETS
 from helpers.pictures import NAMES, file_of
+from helpers.walk import walks
 
 LENET = Path(__file__).parents[1] / "data" / "checkpoints" / "toy_lenet"
 
@@ -172,9 +175,105 @@ def test_refusals_that_leave_nothing(convert, run):
     assert not Path("a.pt2").exists()
     checkpoint.save_checkpoint("two", 0, PRODUCT, {}, {})
     assert run("convert", "two", "out", "--shape", "a=2,3").error.endswith("set them: --shape b=...")
+    net, arg_params, aux_params = checkpoint.load_checkpoint("net", 7)
+    checkpoint.save_checkpoint("half", 0, net, {"fc_weight": arg_params["fc_weight"]}, aux_params)
+    told = "there are no values for bn_beta, bn_gamma, fc_bias (3,), which the graph has as parameters"
+    assert told in run("convert", "half", "a.onnx").error
+    checkpoint.save_checkpoint("wide", 0, net, {**arg_params, "fc_bias": mx.nd.ones(4)}, aux_params)
+    assert "(4,)" in run("convert", "wide", "a.onnx").error
+    assert not Path("a.onnx").exists()
     torch.save({"fc_weight": torch.ones(1)}, "alone.pt")
     told = "alone-symbol.json does not exist; give the graph with --symbol FILE"
     assert told in run("convert", "alone.pt", "a.onnx").error
+
+
+@pytest.mark.parametrize("target", ["a.onnx", "a.pt2", "a.pt", "a.safetensors", "folder/", "deep/prefix"])
+def test_a_conversion_that_fails_leaves_nothing(target, convert, run, monkeypatch, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+
+    def left():
+        return [path for path in sorted(tmp_path.rglob("*")) if path not in before]
+
+    for error, code in ((ArgumentError("not comparable"), 2), (KeyboardInterrupt(), 130)):
+        monkeypatch.setattr(
+            "dpmodule.cli.convert.run_model", lambda *_, error=error: (_ for _ in ()).throw(error)
+        )
+        assert run("convert", "net", target).code == code
+        assert left() == []
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    for step in range(1, 4):
+        with interrupted("for good", step):
+            assert "No space left on device" in run("convert", "net", target, "--no-check").error
+        assert [path for path in left() if path.is_file()] == []
+    assert "largest difference" not in convert("net", target, "--no-check")
+    convert(target.rstrip("/"), "again.safetensors")
+    Path("b.onnx").write_text("old")
+    with interrupted("for good", 1):
+        assert run("convert", "net", "b.onnx").code == 2
+    assert Path("b.onnx").read_text() == "old"
+
+
+def rows_of_words(kind):
+    words = mx.sym.Variable("words", stype="ragged")
+    pooled = mx.sym.sequence_pool(
+        mx.sym.Embedding(words, input_dim=9, output_dim=4, name="e"), pool_type=kind, name="pool"
+    )
+    return mx.sym.FullyConnected(pooled, num_hidden=2, name="fc")
+
+
+def test_rows_of_different_lengths(convert, run):
+    params = {
+        "e_weight": mx.nd.random.uniform(shape=(9, 4)),
+        "fc_weight": mx.nd.ones((2, 4)),
+        "fc_bias": mx.nd.ones(2),
+    }
+    shape = ("--shape", "words=3")
+    for kind in ("mean", "max"):
+        checkpoint.save_checkpoint(kind, 0, rows_of_words(kind), params, {})
+        assert "among 6 numbers" in convert(kind, f"{kind}.safetensors", *shape)
+        assert "among 6 numbers" in convert(kind, f"{kind}-folder/", *shape)
+        assert (
+            "to_torch: a PyTorch module cannot have variable 'words'"
+            in run("convert", kind, "a.pt2", *shape).error
+        )
+    assert "(dpmodule against ONNX Runtime)" in convert("mean", "a.onnx", *shape)
+    told = "sequence_pool 'pool': works on rows of different lengths, which ONNX lacks"
+    assert told in run("convert", "max", "b.onnx", *shape).error
+    assert (Path("a.pt2").exists(), Path("b.onnx").exists()) == (False, False)
+
+
+def test_created_states_of_the_size_of_the_batch(convert):
+    x = mx.sym.Variable("data")
+    state = mx.sym.zeros(shape=(0, 3)) + mx.sym.FullyConnected(x, num_hidden=3, name="fc")
+    params = {"fc_weight": mx.nd.ones((3, 5)), "fc_bias": mx.nd.ones(3)}
+    checkpoint.save_checkpoint("states", 0, state, params, {})
+    for target in ("a.onnx", "a.pt2"):
+        assert "among 12 numbers" in convert("states", target, "--shape", "data=4,5")
+
+
+@pytest.mark.slow
+@walks(list(NETS))
+def test_every_network_converts_or_is_refused_by_name(name, run, tmp_path, monkeypatch):
+    net = NETS[name]
+    symbol = net.symbol()
+    arrays = {key: mx.nd.array(value) for key, value in net.arrays(symbol).items() if key not in net.shapes}
+    states = {key: arrays.pop(key) for key in symbol.list_auxiliary_states()}
+    checkpoint.save_checkpoint("net", 0, symbol, arrays, states)
+    names = symbol.list_arguments()
+    shapes = [
+        f"--shape={key}={','.join(map(str, shape))}" for key, shape in net.shapes.items() if key in names
+    ]
+    for number, target in enumerate(("a.onnx", "a.pt2", "a.safetensors", "folder/")):
+        done = run("convert", "net", target, *shapes)
+        path = Path(target)
+        if net.ragged and number < 2 and done.code == 2:
+            assert "which ONNX lacks" in done.error or "a PyTorch module cannot have" in done.error
+            assert not path.exists()
+            continue
+        assert done.code == 0, (target, done)
+        assert "within the tolerance" in done.out
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 # --- kinds
@@ -189,6 +288,12 @@ def test_content_tells_kinds(convert, tmp_path):
     for old, kind in {**kinds, "b.pt": "pt", "old.bin": "pt", "m": "onnx", "folder": "folder"}.items():
         shutil.move(old, f"x-{old[0]}{len(old)}")
         assert find(f"x-{old[0]}{len(old)}").kind == kind, old
+
+
+def test_arrays_of_mxnet_2_are_a_zip_file(convert, tmp_path):
+    np.savez(tmp_path / "a.npz", **{"arg:fc_weight": np.ones((3, 5), "f4")})
+    shutil.move("a.npz", "net-0009.params")
+    assert find("net-0009.params")[:3] == ("mxnet", "net", 9)
 
 
 def test_damaged_archives(convert, tmp_path):

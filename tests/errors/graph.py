@@ -3,7 +3,7 @@
 import json
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, FileFormatError, MXNetError, OpError
+from dpmodule.base import ArgumentError, FileFormatError, OpError
 from dpmodule.graph import from_json
 
 S = mx.sym
@@ -56,7 +56,21 @@ ROWS = [
     (lambda: read(heads=[[7, 0]]), FileFormatError, "heads refers to node 7"),
     (lambda: read(heads=[[0]]), FileFormatError, "heads has an entry"),
     (lambda: read(op("elemwise_add"), version=10000), FileFormatError, "has 1 inputs"),
-    (lambda: read(op("NoSuchThing")), MXNetError, r"does not have: NoSuchThing \('n'\)"),
+    *[
+        (
+            lambda name=name: read(op(name)),
+            OpError,
+            rf"does not have: {name} \(node 'n' with input 'x'; {said}\)\. Write",
+        )
+        for name, said in [
+            ("NoSuchThing", "MXNet itself does not have it"),
+            ("_contrib_dgl_subgraph", r"in MXNet since 1\.4"),
+            ("_sg_onednn_conv", r"in MXNet since 2\.0"),
+            ("_npi_never_written", r"in MXNet since 1\.6"),
+        ]
+    ],
+    (lambda: read(op("Odd"), op("Odd")), OpError, r"Odd \(node 'n' with input 'x' and 1 more; MXNet"),
+    (lambda: read(op("Odd", [[0]] * 5 + [3, [9]])), OpError, "with inputs 'x', 'x', 'x', 'x', ...; MXNet"),
     *[(sliced(count), OpError, "num_outputs") for count in NUMBERS],
     (lambda folder: load(folder, b"\xff\xfe"), FileFormatError, "net-symbol.json: not UTF-8 text at byte 0"),
     (lambda folder: load(folder, b"{"), FileFormatError, "net-symbol.json"),

@@ -16,14 +16,18 @@ import random
 import resource
 import struct
 import sys
+import tarfile
+import tempfile
 import time
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
 
 import dpmodule as mx
 from dpmodule.base import MXNetError
+from dpmodule.cli import archives
 from helpers import onnx_files
 
 LIMIT_S, LIMIT_BYTES, TIMES_SIZE = 5.0, 64 * 2**20, 4
@@ -92,6 +96,30 @@ def onnx(folder):
     return [onnx_files.by_hand(name, folder).path.read_bytes() for name in names.split()]
 
 
+def archives_of_models(folder):
+    found, (graph, path) = [], (folder / "net-symbol.json", folder / "seed.tar")
+    graph.write_bytes(b'{"nodes": []}' * 20)
+    for mode in ("w", "w:gz", "w:bz2", "w:xz"):
+        with tarfile.open(path, mode) as archive:
+            archive.add(graph, "net-symbol.json")
+            archive.add(graph, "deep/er.json")
+        found.append(path.read_bytes())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(graph, "net-symbol.json")
+        archive.write(graph, "deep/er.json")
+    return [*found, path.read_bytes()]
+
+
+def read_archive(path):
+    archives.looks_like_archive(str(path))
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        outside = set(path.parent.iterdir())
+        try:
+            archives.unpack(str(path), folder)
+        finally:
+            assert set(path.parent.iterdir()) == outside
+
+
 def read_onnx(path):
     symbol, arg_params, _ = mx.onnx.import_model(path)
     json.loads(symbol.tojson())
@@ -156,7 +184,7 @@ KINDS = {
     "safetensors": (safetensors, read_safetensors), "states": (states, read_states), "rec": (records, read_records),
     "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index), "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", read_csv),
     "libsvm": (b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n", read_libsvm), "mnist": (digits, read_digits),
-    "onnx": (onnx, read_onnx),
+    "onnx": (onnx, read_onnx), "archive": (archives_of_models, read_archive),
 }  # fmt: skip
 """Kind: valid files, or what makes them in a folder, and what reads a damaged one."""
 

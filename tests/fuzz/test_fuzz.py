@@ -17,13 +17,25 @@ import dpmodule.autobatch as dy
 from dpmodule import fluid
 from dpmodule.agents import create_agent
 from dpmodule.base import ArgumentError, FileError, MXNetError
-from dpmodule.cli import data, models
+from dpmodule.cli import archives, data, models
 from dpmodule.cli.__main__ import main
 from dpmodule.hogwild import data_files
 from helpers.programs import run_file
 
 HERE = Path(__file__).parent
-KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist", "onnx")
+KINDS = (
+    "symbol.json",
+    "params",
+    "safetensors",
+    "states",
+    "rec",
+    "idx",
+    "csv",
+    "libsvm",
+    "mnist",
+    "onnx",
+    "archive",
+)
 
 
 LONG = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -286,6 +298,7 @@ READERS = {
     "dynet values": lambda path: dy.FromFileInitializer(path).fill(torch.zeros(2), None),
     "fluid": lambda path: (renamed(path, "model-symbol.json"), fluid.io.load_inference_model(".")),
     "folder": lambda path: (renamed(path, "config.json"), mx.interop.load_pretrained(".")), "convert": models.find,
+    "archive": lambda path: archives.unpack(path, "."),
     "npz": lambda path: data.read_npz(path, None),
 }  # fmt: skip
 DATA = {
