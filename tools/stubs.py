@@ -167,6 +167,10 @@ LATER = (
     "sparse.recurrent",
     "sparse.sequences",
     "sparse.elementwise",
+    "numpy.elementwise",
+    "numpy.reduce",
+    "numpy.shape",
+    "numpy.index",
 )
 """Modules of `dpmodule.ops` that declare operators; modules that others import come first."""
 

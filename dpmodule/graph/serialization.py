@@ -23,7 +23,7 @@ _VERSION = 10901
 def to_json(graph: Graph) -> str:
     """Return the graph as JSON text that MXNet 1.9 reads."""
     about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
-    if mode.is_np_shape():
+    if mode.is_np_shape() or graph.is_numpy:
         about["is_np_shape"] = ["int", 1]
     return json.dumps({**_to_rows(graph), "attrs": about}, indent=2)
 
