@@ -349,9 +349,9 @@ Shape:
 Source: MXNet 1.9.1 `{name}`.
 """
     types = _float_types if in_floats else _types
-    bound(name, [arg("data", ROWS)], scalar_attrs(), aliases=aliases, infer=same, infer_type=types, onnx=onnx)(
-        bind
-    )
+    bound(
+        name, [arg("data", ROWS)], scalar_attrs(), aliases=aliases, infer=same, infer_type=types, onnx=onnx
+    )(bind)
 
 
 for _word, (_scalar, _sentence, _onnx) in SCALAR.items():

@@ -54,7 +54,9 @@ declare(
     "_npi_bitwise_not",
     torch.bitwise_not,
     [arg("x", ROWS)],
-    doc=_unary_doc("_npi_bitwise_not", "Invert the bits of integers, or negate booleans", "the shape and dtype of `x`"),
+    doc=_unary_doc(
+        "_npi_bitwise_not", "Invert the bits of integers, or negate booleans", "the shape and dtype of `x`"
+    ),
     infer=same,
     differentiable=False,
     onnx=Onnx("BitwiseNot", builder="bitwise_not"),
@@ -64,9 +66,21 @@ _TESTS: dict[str, tuple[Elementwise, str, Onnx]] = {
     "logical_not": (torch.logical_not, "Return True if an element is 0", Onnx(builder="is_zero")),
     "isnan": (torch.isnan, "Return True if an element is NaN", Onnx(builder="number_test")),
     "isinf": (torch.isinf, "Return True if an element is infinite", Onnx(builder="number_test")),
-    "isposinf": (torch.isposinf, "Return True if an element is positive infinity", Onnx(builder="number_test")),
-    "isneginf": (torch.isneginf, "Return True if an element is negative infinity", Onnx(builder="number_test")),
-    "isfinite": (torch.isfinite, "Return True if an element is neither infinite nor NaN", Onnx(builder="number_test")),
+    "isposinf": (
+        torch.isposinf,
+        "Return True if an element is positive infinity",
+        Onnx(builder="number_test"),
+    ),
+    "isneginf": (
+        torch.isneginf,
+        "Return True if an element is negative infinity",
+        Onnx(builder="number_test"),
+    ),
+    "isfinite": (
+        torch.isfinite,
+        "Return True if an element is neither infinite nor NaN",
+        Onnx(builder="number_test"),
+    ),
 }
 
 for _word, (_function, _sentence, _onnx) in _TESTS.items():
@@ -135,8 +149,15 @@ _declare_binary(
     _divided,
     returns="the common type of both, float32 for integers",
 )
-_declare_binary("mod", modulo, "Return the remainder with the sign of the divisor, 0 for a divisor of 0", Onnx(builder="mod"))
-_declare_binary("power", power, "Raise the first array to the power of the second", Onnx("Pow", builder="power"))
+_declare_binary(
+    "mod",
+    modulo,
+    "Return the remainder with the sign of the divisor, 0 for a divisor of 0",
+    Onnx(builder="mod"),
+)
+_declare_binary(
+    "power", power, "Raise the first array to the power of the second", Onnx("Pow", builder="power")
+)
 
 for _word, (_test, _holds, _onnx) in COMPARISONS.items():
     if _word.startswith("logical"):

@@ -126,7 +126,14 @@ def _mean(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
 
 
 _declare(
-    "_np_sum", _sum, "Sum the elements along axes", Onnx("ReduceSum", builder="np_sum"), _counted, _SUM_TYPE, _SUM_ATTRS, ("_npi_sum",)
+    "_np_sum",
+    _sum,
+    "Sum the elements along axes",
+    Onnx("ReduceSum", builder="np_sum"),
+    _counted,
+    _SUM_TYPE,
+    _SUM_ATTRS,
+    ("_npi_sum",),
 )
 _declare(
     "_np_prod",
@@ -138,7 +145,15 @@ _declare(
     _SUM_ATTRS,
     ("_np_product", "_npi_prod"),
 )
-_declare("_npi_mean", _mean, "Average the elements along axes", Onnx("ReduceMean", builder="np_reduce"), _averaged, _MEAN_TYPE, _SUM_ATTRS)
+_declare(
+    "_npi_mean",
+    _mean,
+    "Average the elements along axes",
+    Onnx("ReduceMean", builder="np_reduce"),
+    _averaged,
+    _MEAN_TYPE,
+    _SUM_ATTRS,
+)
 _declare(
     "_np_max",
     _largest,

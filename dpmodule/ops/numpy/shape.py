@@ -89,7 +89,10 @@ def squeeze(a: Any, x: torch.Tensor) -> torch.Tensor:
 
 @pure(
     "_npi_concatenate",
-    attrs={"num_args": COUNT, "axis": Attr(optional(integer()), "axis along which to join; None joins flat", 0)},
+    attrs={
+        "num_args": COUNT,
+        "axis": Attr(optional(integer()), "axis along which to join; None joins flat", 0),
+    },
     variadic=Variadic("data"),
     onnx=Onnx("Concat", builder="np_concatenate"),
 )
