@@ -171,6 +171,9 @@ LATER = (
     "numpy.reduce",
     "numpy.shape",
     "numpy.index",
+    "numpy.create",
+    "numpy.linalg",
+    "numpy.random",
 )
 """Modules of `dpmodule.ops` that declare operators; modules that others import come first."""
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from .._core import mode
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
 from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, place_nodes
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
 from ..executor.storage_types import declared_storage_types, gradient_storage_types, infer_storage_types
-from .._core import mode
 from ..graph import Graph, Node, infer_from_arrays, infer_shapes, infer_types
 from ..graph.infer import allocated
 from ..ndarray import NDArray

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from ..math.binary import COMPARISONS, SCALAR, Binary, declare_scalar, modulo, power, scalar_attrs
-from ..math.pointwise import Elementwise
+from ..._devices.device_transfer import tensor_like
+from ..attrs import boolean, integer, optional, real
+from ..math.binary import (
+    COMPARISONS,
+    SCALAR,
+    Binary,
+    Scalar,
+    declare_scalar,
+    modulo,
+    power,
+    scalar_attrs,
+)
+from ..math.pointwise import Elementwise, in_type_of, to_integer
 from ..math.unary import ELEMENTWISE
-from ..registry import bound, declare
+from ..registry import bound, declare, pure
 from ..shapes import broadcasting, same
-from ..spec import ROWS, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, arg
 from .rules import common, promoted, to_common, truths, types_by
 
 
@@ -30,10 +43,7 @@ Source: MXNet 1.9.1 `{name}`.
 _KEEPS = "the shape and dtype of `x`; integer types truncate fractions"
 _TRUTH = "the shape of `x`, bool"
 
-_FUNCTIONS = """
-abs:absolute arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp expm1 fix floor log log10
-log1p log2 negative radians reciprocal rint sign sin sinh sqrt square tan tanh trunc
-""".split()
+_FUNCTIONS = ["abs:absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "cos", "cosh", "degrees", "exp", "expm1", "fix", "floor", "log", "log10", "log1p", "log2", "negative", "radians", "reciprocal", "rint", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"]
 
 for _pair in _FUNCTIONS:
     _word, _, _other = _pair.partition(":")
@@ -58,7 +68,6 @@ declare(
         "_npi_bitwise_not", "Invert the bits of integers, or negate booleans", "the shape and dtype of `x`"
     ),
     infer=same,
-    differentiable=False,
     onnx=Onnx("BitwiseNot", builder="bitwise_not"),
 )
 
@@ -232,3 +241,312 @@ for _word, (_test, _holds, _onnx) in COMPARISONS.items():
             f"Return True if {_holds}",
             Onnx(_onnx.type, scalar="last", builder="compare_as_bool"),
         )
+
+
+def _in_float(function: Binary) -> Binary:
+    """Return a function that computes integers as float32."""
+
+    def run(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return function(left, right) if left.is_floating_point() else function(left.float(), right.float())
+
+    return run
+
+
+def _ldexp(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if left.is_floating_point():
+        return left * torch.pow(2.0, right)
+    return in_type_of(left, left.double() * torch.pow(2.0, right.double()))
+
+
+def _fmod(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    zero = right == 0
+    return torch.where(zero, 0, torch.fmod(left, torch.where(zero, 1, right)))
+
+
+def _floor_divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if left.is_floating_point():
+        return torch.floor(left / right)
+    zero = right == 0
+    return torch.where(zero, 0, torch.div(left, torch.where(zero, 1, right), rounding_mode="floor"))
+
+
+def _with_sign(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if left.is_floating_point():
+        return torch.copysign(left, right)
+    return torch.where(right < 0, -left.abs(), left.abs())
+
+
+_FLOATING = "the common type of both, float32 for integers"
+_INTEGERS = "the common type of both, integers"
+_MORE: tuple[tuple[str, Binary, str, Onnx, Any, tuple[str, str], str], ...] = (
+    (
+        "arctan2",
+        _in_float(torch.atan2),
+        "Return the angle of the point (x2, x1) in radians",
+        Onnx(builder="arctan2"),
+        _divided,
+        ("x1", "x2"),
+        _FLOATING,
+    ),
+    (
+        "hypot",
+        _in_float(torch.hypot),
+        "Return sqrt(x1^2 + x2^2)",
+        Onnx(builder="hypot"),
+        _divided,
+        ("x1", "x2"),
+        _FLOATING,
+    ),
+    (
+        "copysign",
+        _with_sign,
+        "Return the magnitude of the first array with the sign of the second",
+        Onnx(builder="copysign"),
+        promoted,
+        ("lhs", "rhs"),
+        "the common type of both",
+    ),
+    (
+        "ldexp",
+        _ldexp,
+        "Return lhs * 2^rhs",
+        Onnx(builder="ldexp"),
+        promoted,
+        ("lhs", "rhs"),
+        "the common type of both",
+    ),
+    (
+        "fmod",
+        _fmod,
+        "Return the remainder with the sign of the dividend, 0 for a divisor of 0",
+        Onnx(builder="fmod"),
+        promoted,
+        ("lhs", "rhs"),
+        "the common type of both",
+    ),
+    (
+        "floor_divide",
+        _floor_divide,
+        "Divide and round down",
+        Onnx(builder="floor_divide"),
+        promoted,
+        ("lhs", "rhs"),
+        "the common type of both",
+    ),
+    (
+        "fmax",
+        torch.fmax,
+        "Return the maximum, or the other operand if one is NaN",
+        Onnx(builder="fmax"),
+        promoted,
+        ("lhs", "rhs"),
+        "the common type of both",
+    ),
+    (
+        "fmin",
+        torch.fmin,
+        "Return the minimum, or the other operand if one is NaN",
+        Onnx(builder="fmin"),
+        promoted,
+        ("lhs", "rhs"),
+        "the common type of both",
+    ),
+    (
+        "logaddexp",
+        _in_float(torch.logaddexp),
+        "Return log(exp(lhs) + exp(rhs))",
+        Onnx(builder="logaddexp"),
+        _divided,
+        ("lhs", "rhs"),
+        _FLOATING,
+    ),
+)
+
+for _name, _function, _sentence, _onnx, _rule, _names, _returns in _MORE:
+    _declare_binary(_name, _function, _sentence, _onnx, _rule, _names, _returns)
+
+_NO_LCM = Onnx(missing="ONNX has no greatest common divisor")
+_NO_SHIFT = Onnx(missing="ONNX shifts only unsigned integers")
+_BITS: dict[str, tuple[Binary, str, Onnx]] = {
+    "bitwise_and": (torch.bitwise_and, "Combine bits by and", Onnx("BitwiseAnd", builder="bitwise")),
+    "bitwise_or": (torch.bitwise_or, "Combine bits by or", Onnx("BitwiseOr", builder="bitwise")),
+    "bitwise_xor": (torch.bitwise_xor, "Combine bits by exclusive or", Onnx("BitwiseXor", builder="bitwise")),
+    "bitwise_left_shift": (torch.bitwise_left_shift, "Shift bits to the left", _NO_SHIFT),
+    "bitwise_right_shift": (torch.bitwise_right_shift, "Shift bits to the right", _NO_SHIFT),
+    "lcm": (torch.lcm, "Return the least common multiple", _NO_LCM),
+    "gcd": (torch.gcd, "Return the greatest common divisor", _NO_LCM),
+}
+"""Name: function of integers, first sentence, ONNX operator."""
+
+
+def _declare_bits_scalar(
+    name: str, function: Binary, sentence: str, onnx: Onnx, reverse: bool = False
+) -> None:
+    def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+        number = to_integer(a.scalar)
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            other = tensor_like(x, bool(number) if x.dtype == torch.bool else number)
+            return function(other, x) if reverse else function(x, other)
+
+        run.__name__ = name.strip("_")
+        return run
+
+    bind.__doc__ = f"""{sentence}, of each element and a number.
+
+Shape:
+    data: any shape, integers.
+    returns: the shape and dtype of `data`.
+
+Source: MXNet 1.9.1 `{name}`.
+"""
+    bound(name, [arg("data", ROWS)], scalar_attrs(), infer=same, onnx=onnx)(bind)
+
+
+for _name, (_function, _sentence, _onnx) in _BITS.items():
+    declare(
+        f"_npi_{_name}",
+        _promoting(_function),
+        [arg("lhs"), arg("rhs")],
+        doc=_binary_doc(f"_npi_{_name}", _sentence, _INTEGERS, ("lhs", "rhs")),
+        infer=broadcasting,
+        infer_type=promoted,
+            onnx=_onnx,
+    )
+    _declare_bits_scalar(
+        f"_npi_{_name}_scalar", _function, _sentence, replace(_onnx, scalar="last" if _onnx.type else "")
+    )
+for _name in ("bitwise_left_shift", "bitwise_right_shift"):
+    _declare_bits_scalar(f"_npi_r{_name}_scalar", _BITS[_name][0], _BITS[_name][1], _NO_SHIFT, reverse=True)
+
+_LOGIC = {
+    "logical_and": (torch.logical_and, "neither is 0", Onnx("And", builder="logic")),
+    "logical_or": (torch.logical_or, "one of them is not 0", Onnx("Or", builder="logic")),
+    "logical_xor": (torch.logical_xor, "exactly one of them is not 0", Onnx("Xor", builder="logic")),
+}
+
+for _name, (_function, _holds, _onnx) in _LOGIC.items():
+    _declare_binary(_name, _function, f"Return True if {_holds}", _onnx, truths, returns="bool")
+    _declare_test(
+        f"_npi_{_name}_scalar",
+        partial(lambda function, x, number: function(x, tensor_like(x, number)), _function),
+        f"Return True if {_holds}",
+        replace(_onnx, scalar="last"),
+    )
+
+
+def _with_number(function: Binary, reverse: bool = False) -> Scalar:
+    """Return a function of an array and a number that keeps integer types."""
+
+    def run(x: torch.Tensor, number: Any) -> torch.Tensor:
+        real = x if x.is_floating_point() else x.double()
+        other = torch.full((), number, dtype=real.dtype, device=real.device)
+        return in_type_of(x, function(other, real) if reverse else function(real, other))
+
+    return run
+
+
+_SCALARS: tuple[tuple[str, Binary, bool, str, Onnx], ...] = (
+    (
+        "arctan2",
+        torch.atan2,
+        True,
+        "Return the angle of the point (second operand, first operand)",
+        Onnx(builder="arctan2"),
+    ),
+    (
+        "copysign",
+        torch.copysign,
+        True,
+        "Return the magnitude of the first operand with the sign of the second",
+        Onnx(builder="copysign"),
+    ),
+    (
+        "ldexp",
+        _ldexp,
+        True,
+        "Return the first operand times 2 to the power of the second",
+        Onnx(builder="ldexp"),
+    ),
+    ("fmod", _fmod, True, "Return the remainder with the sign of the dividend", Onnx(builder="fmod")),
+    ("floor_divide", _floor_divide, True, "Divide and round down", Onnx(builder="floor_divide")),
+    (
+        "fmax",
+        torch.fmax,
+        False,
+        "Return the maximum, or the number if the element is NaN",
+        Onnx(builder="fmax"),
+    ),
+    (
+        "fmin",
+        torch.fmin,
+        False,
+        "Return the minimum, or the number if the element is NaN",
+        Onnx(builder="fmin"),
+    ),
+    ("logaddexp", torch.logaddexp, False, "Return log(exp(data) + exp(scalar))", Onnx(builder="logaddexp")),
+)
+"""Name, function, True if there is a form with the number first, first sentence, ONNX operator."""
+
+for _name, _function, _reverses, _sentence, _onnx in _SCALARS:
+    declare_scalar(
+        f"_npi_{_name}_scalar", (), _with_number(_function), _sentence, replace(_onnx, scalar="last")
+    )
+    if _reverses:
+        declare_scalar(
+            f"_npi_r{_name}_scalar",
+            (),
+            _with_number(_function, True),
+            _sentence,
+            replace(_onnx, scalar="first"),
+        )
+
+
+@pure(
+    "_npi_around",
+    [arg("x", ROWS)],
+    {"decimals": Attr(integer(), "number of digits after the point to keep", 0)},
+    infer=same,
+    onnx=Onnx(builder="around"),
+)
+def around(a: Any, x: torch.Tensor) -> torch.Tensor:
+    """Round to a number of decimals, halves to even; integers are truncated. The gradient is 0.
+
+    Shape:
+        x: any shape.
+        returns: the shape and dtype of `x`.
+
+    Source: MXNet 1.9.1 `_npi_around`.
+    """
+    if not x.is_floating_point():
+        step = 10 ** max(-a.decimals, 0)
+        return torch.div(x, step, rounding_mode="trunc") * step
+    return torch.round(x, decimals=a.decimals)
+
+
+@pure(
+    "_npi_nan_to_num",
+    [arg("data", ROWS)],
+    {
+        "copy": Attr(boolean, "accepted and ignored", True),
+        "nan": Attr(real, "replacement of NaN", 0.0),
+        "posinf": Attr(
+            optional(real), "replacement of infinity; None means the largest number of the dtype", None
+        ),
+        "neginf": Attr(
+            optional(real), "replacement of -infinity; None means the smallest number of the dtype", None
+        ),
+    },
+    infer=same,
+    onnx=Onnx(builder="nan_to_num"),
+)
+def nan_to_num(a: Any, x: torch.Tensor) -> torch.Tensor:
+    """Replace NaN and infinities by numbers; the gradient there is 0.
+
+    Shape:
+        data: any shape.
+        returns: the shape and dtype of `data`.
+
+    Source: MXNet 1.9.1 `_npi_nan_to_num`.
+    """
+    return torch.nan_to_num(x, a.nan, a.posinf, a.neginf)

@@ -61,3 +61,13 @@ promoted = types_by(lambda a, *types: common(*types))
 
 truths = types_by(lambda a, *types: "bool")
 """Type rule: booleans."""
+
+
+def each_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """Infer the type of each output from the input of the same number."""
+    return [t or o for t, o in zip(ins, outs)], [o or t for t, o in zip(ins, outs)]
+
+
+def first_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """Infer the type of the first input for all outputs; other inputs may have any."""
+    return ins, [t or ins[0] for t in outs]
