@@ -43,7 +43,40 @@ Source: MXNet 1.9.1 `{name}`.
 _KEEPS = "the shape and dtype of `x`; integer types truncate fractions"
 _TRUTH = "the shape of `x`, bool"
 
-_FUNCTIONS = ["abs:absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "cos", "cosh", "degrees", "exp", "expm1", "fix", "floor", "log", "log10", "log1p", "log2", "negative", "radians", "reciprocal", "rint", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc"]
+_FUNCTIONS = [
+    "abs:absolute",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "degrees",
+    "exp",
+    "expm1",
+    "fix",
+    "floor",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "negative",
+    "radians",
+    "reciprocal",
+    "rint",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+]
 
 for _pair in _FUNCTIONS:
     _word, _, _other = _pair.partition(":")
@@ -411,7 +444,7 @@ for _name, (_function, _sentence, _onnx) in _BITS.items():
         doc=_binary_doc(f"_npi_{_name}", _sentence, _INTEGERS, ("lhs", "rhs")),
         infer=broadcasting,
         infer_type=promoted,
-            onnx=_onnx,
+        onnx=_onnx,
     )
     _declare_bits_scalar(
         f"_npi_{_name}_scalar", _function, _sentence, replace(_onnx, scalar="last" if _onnx.type else "")

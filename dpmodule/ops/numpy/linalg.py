@@ -285,7 +285,7 @@ def eigvals(a: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.eigvals(x.detach()).real.contiguous()
 
 
-@pure("_npi_det", [arg("A")], onnx=Onnx("Det"))
+@pure("_npi_det", [arg("A")], outputs=("output0",), hidden=2, onnx=Onnx("Det"))
 def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the determinants of matrices.
 
@@ -298,7 +298,13 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.linalg.det(x)
 
 
-@pure("_npi_slogdet", [arg("A")], outputs=("output0", "output1"), onnx=Onnx("Det", builder="np_slogdet"))
+@pure(
+    "_npi_slogdet",
+    [arg("A")],
+    outputs=("output0", "output1"),
+    hidden=2,
+    onnx=Onnx("Det", builder="np_slogdet"),
+)
 def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the signs of the determinants of matrices, and the logarithms of their magnitudes.
 

@@ -102,7 +102,7 @@ def _declare(
     ctx: bool = True,
     typed_result: bool = False,
     before: bool = False,
-    hidden: int = 0,
+    noisy: bool = False,
     source: str = "1.9.1",
     onnx: Onnx,
 ) -> None:
@@ -146,7 +146,8 @@ def _declare(
         random=True,
         needs_shapes=True,
         batch=NEVER,
-        hidden=hidden,
+        outputs=("output0",) if noisy else ("output",),
+        hidden=int(noisy),
         onnx=onnx,
     )(run)
 
@@ -176,6 +177,7 @@ _declare(
     ("loc", "scale"),
     "the normal distribution",
     typed_result=True,
+    noisy=True,
     onnx=Onnx("RandomNormal", builder="np_random"),
 )
 _declare(
@@ -194,10 +196,11 @@ _declare(
     "the normal distribution",
     typed_result=True,
     before=True,
+    noisy=True,
     onnx=Onnx("RandomNormal", builder="np_random"),
 )
-_declare("gumbel", _gumbel, ("loc", "scale"), "the Gumbel distribution", onnx=_NONE)
-_declare("logistic", _logistic, ("loc", "scale"), "the logistic distribution", onnx=_NONE)
+_declare("gumbel", _gumbel, ("loc", "scale"), "the Gumbel distribution", noisy=True, onnx=_NONE)
+_declare("logistic", _logistic, ("loc", "scale"), "the logistic distribution", noisy=True, onnx=_NONE)
 _declare(
     "laplace",
     _laplace,
@@ -205,6 +208,7 @@ _declare(
     "the Laplace distribution",
     typed_result=True,
     source="2.0",
+    noisy=True,
     onnx=_NONE,
 )
 _declare(
@@ -221,11 +225,14 @@ _declare(
     ("scale",),
     "the exponential distribution, whose mean is `scale`",
     defaults=(1.0,),
+    noisy=True,
     onnx=_NONE,
 )
-_declare("rayleigh", _rayleigh, ("scale",), "the Rayleigh distribution", defaults=(1.0,), onnx=_NONE)
-_declare("weibull", _weibull, ("a",), "the Weibull distribution with scale 1", onnx=_NONE)
-_declare("pareto", _pareto, ("a",), "the Pareto distribution of the second kind", onnx=_NONE)
+_declare(
+    "rayleigh", _rayleigh, ("scale",), "the Rayleigh distribution", defaults=(1.0,), noisy=True, onnx=_NONE
+)
+_declare("weibull", _weibull, ("a",), "the Weibull distribution with scale 1", noisy=True, onnx=_NONE)
+_declare("pareto", _pareto, ("a",), "the Pareto distribution of the second kind", noisy=True, onnx=_NONE)
 _declare(
     "powerd", _power, ("a",), "the distribution with density a * x^(a - 1) over [0, 1]", ctx=False, onnx=_NONE
 )

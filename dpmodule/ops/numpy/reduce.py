@@ -202,7 +202,7 @@ Source: MXNet 1.9.1 `{name}`.
         aliases=aliases,
         infer=from_data(reduced_shape),
         infer_type=truths,
-            onnx=onnx,
+        onnx=onnx,
     )(bind)
 
 
@@ -252,6 +252,7 @@ def _declare_moment(name: str, sentence: str, root: bool) -> None:
             "keepdims": KEEP,
         },
         outputs=(name.removeprefix("_npi_"),),
+        hidden=1,
         infer=from_data(reduced_shape),
         infer_type=types_by(lambda a, data: a.dtype or data),
         onnx=Onnx(builder="np_variance"),
@@ -299,7 +300,7 @@ Source: MXNet 1.9.1 `{name}`.
         },
         infer=from_data(_arg_shape),
         infer_type=types_by(lambda a, data: "int64"),
-            onnx=Onnx(builder=f"np_{word}"),
+        onnx=Onnx(builder=f"np_{word}"),
     )(bind)
 
 
@@ -322,6 +323,7 @@ def _average_shapes(a: Any, data: tuple[int, ...], *weights: tuple[int, ...]) ->
         "weighted": Attr(boolean, "there are weights", True),
     },
     outputs=lambda a: ("output0", "output1") if a.returned else ("output0",),
+    hidden=lambda a: 0 if a.returned else 1,
     infer=forward(_average_shapes),
     infer_type=types_by(lambda a, *types: types[0]),
     onnx=Onnx(builder="np_average"),
@@ -360,6 +362,7 @@ def average(a: Any, x: torch.Tensor, weights: torch.Tensor | None = None) -> Any
         ),
     },
     outputs=("output0",),
+    hidden=3,
     infer=from_data(reduced_shape),
     onnx=Onnx(builder="np_norm"),
 )
