@@ -196,13 +196,14 @@ def pad(c: OperatorCall) -> Value:
 # creation
 
 
-def constant(c: OperatorCall) -> Value:
-    """Write the operator's result as a constant."""
-    env = Env(torch.device("cpu"), None, False, (c.numbers(c.out_shapes[0]),))
+def constant(c: OperatorCall) -> list[Value]:
+    """Write the operator's results as constants."""
+    env = Env(torch.device("cpu"), None, False, tuple(map(c.numbers, c.out_shapes)))
     op: Any = c.node.op
-    output = op.run(c.a, env)
-    array = (output.float() if output.dtype == torch.bfloat16 else output).numpy()
-    return c.const(array, c.out_dtypes[0])
+    outputs = op.run(c.a, env)
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    arrays = [(each.float() if each.dtype == torch.bfloat16 else each).numpy() for each in found]
+    return [c.const(array, dtype) for array, dtype in zip(arrays, c.out_dtypes)]
 
 
 def filled(c: OperatorCall) -> Value:

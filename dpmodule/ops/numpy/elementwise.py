@@ -453,9 +453,9 @@ for _name in ("bitwise_left_shift", "bitwise_right_shift"):
     _declare_bits_scalar(f"_npi_r{_name}_scalar", _BITS[_name][0], _BITS[_name][1], _NO_SHIFT, reverse=True)
 
 _LOGIC = {
-    "logical_and": (torch.logical_and, "neither is 0", Onnx("And", builder="logic")),
-    "logical_or": (torch.logical_or, "one of them is not 0", Onnx("Or", builder="logic")),
-    "logical_xor": (torch.logical_xor, "exactly one of them is not 0", Onnx("Xor", builder="logic")),
+    "logical_and": (torch.logical_and, "neither is 0", Onnx("And", builder="logic_as_bool")),
+    "logical_or": (torch.logical_or, "one of them is not 0", Onnx("Or", builder="logic_as_bool")),
+    "logical_xor": (torch.logical_xor, "exactly one of them is not 0", Onnx("Xor", builder="logic_as_bool")),
 }
 
 for _name, (_function, _holds, _onnx) in _LOGIC.items():

@@ -149,7 +149,7 @@ def kron(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         "axisc": Attr(integer(), "axis of the vectors of the result", -1),
     },
     infer_type=promoted,
-    onnx=Onnx(builder="np_cross"),
+    onnx=Onnx(missing="ONNX has no cross product"),
 )
 def cross(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the cross products of vectors of two or three elements.
