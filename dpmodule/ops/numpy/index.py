@@ -449,6 +449,7 @@ _START = {"start_axis": Attr(integer(low=0), "first axis of the mask", 0)}
     {"value": Attr(real, "value of the chosen elements", 0.0), **_START},
     infer=lambda a, ins, outs: (ins, [unify(outs[0], ins[0])]),
     infer_type=first_type,
+    accepts_any=True,
     onnx=Onnx("Where", builder="np_mask_assign"),
 )
 def boolean_mask_assign_scalar(a: Any, data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -471,6 +472,7 @@ def boolean_mask_assign_scalar(a: Any, data: torch.Tensor, mask: torch.Tensor) -
     _START,
     infer=lambda a, ins, outs: (ins, [unify(outs[0], ins[0])]),
     infer_type=first_type,
+    accepts_any=True,
     onnx=Onnx(missing="ONNX has no assignment by a mask"),
 )
 def boolean_mask_assign_tensor(

@@ -14,7 +14,7 @@ from ..distributions import standard_gamma
 from ..dtypes import torch_dtype
 from ..registry import op
 from ..shapes import broadcast, typed, unify
-from ..spec import NEVER, Attr, Env, Input, Onnx, Shapes, Types, arg
+from ..spec import NEVER, REQUIRED, Attr, Env, Input, Onnx, Shapes, Types, arg
 
 _SIZE = Attr(optional(ints), "shape of the result; None means that of the parameters", None)
 _CTX = Attr(string, "accepted and ignored: the device is that of the executor", "cpu")
@@ -130,7 +130,7 @@ def _declare(
     """
     attrs = {
         key: Attr(optional(real), "parameter; None means an input", default)
-        for key, default in zip(names, defaults or (None,) * len(names))
+        for key, default in zip(names, defaults or (REQUIRED,) * len(names))
     }
     attrs["size"] = _SIZE
     if ctx:
@@ -231,10 +231,32 @@ _declare(
 _declare(
     "rayleigh", _rayleigh, ("scale",), "the Rayleigh distribution", defaults=(1.0,), noisy=True, onnx=_NONE
 )
-_declare("weibull", _weibull, ("a",), "the Weibull distribution with scale 1", noisy=True, onnx=_NONE)
-_declare("pareto", _pareto, ("a",), "the Pareto distribution of the second kind", noisy=True, onnx=_NONE)
 _declare(
-    "powerd", _power, ("a",), "the distribution with density a * x^(a - 1) over [0, 1]", ctx=False, onnx=_NONE
+    "weibull",
+    _weibull,
+    ("a",),
+    "the Weibull distribution with scale 1",
+    defaults=(None,),
+    noisy=True,
+    onnx=_NONE,
+)
+_declare(
+    "pareto",
+    _pareto,
+    ("a",),
+    "the Pareto distribution of the second kind",
+    defaults=(None,),
+    noisy=True,
+    onnx=_NONE,
+)
+_declare(
+    "powerd",
+    _power,
+    ("a",),
+    "the distribution with density a * x^(a - 1) over [0, 1]",
+    defaults=(None,),
+    ctx=False,
+    onnx=_NONE,
 )
 
 
@@ -246,12 +268,12 @@ def _bernoulli_inputs(a: Any) -> tuple[Input, ...]:
     "_npi_bernoulli",
     _bernoulli_inputs,
     {
-        "prob": Attr(optional(real), "probability of 1; None means an input", None),
-        "logit": Attr(optional(real), "logarithm of the odds of 1; None means an input", None),
+        "prob": Attr(optional(real), "probability of 1; None means an input"),
+        "logit": Attr(optional(real), "logarithm of the odds of 1; None means an input"),
         "size": _SIZE,
         "ctx": _CTX,
         "dtype": _FLOAT,
-        "is_logit": Attr(boolean, "the parameter is `logit`", False),
+        "is_logit": Attr(boolean, "the parameter is `logit`"),
     },
     infer=lambda a, ins, outs: _sizes(a, ins, outs, False),
     infer_type=typed(lambda a: a.dtype, "float32"),
@@ -290,8 +312,8 @@ def _choice_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "_npi_choice",
     _choice_inputs,
     {
-        "a": Attr(optional(integer(low=0)), "number of indices; None means the length of the input", None),
-        "size": _SIZE,
+        "a": Attr(optional(integer(low=0)), "number of indices; None means the length of the input"),
+        "size": Attr(optional(ints), "shape of the result; None means a scalar"),
         "ctx": _CTX,
         "replace": Attr(boolean, "an index may be drawn several times", True),
         "weighted": Attr(boolean, "the last input contains probabilities", False),

@@ -313,7 +313,7 @@ def roll(a: Any, x: torch.Tensor) -> torch.Tensor:
 @pure(
     "_npi_flip",
     [arg("data")],
-    {"axis": Attr(optional(ints), "axes to reverse; None means all", None)},
+    {"axis": Attr(optional(ints), "axes to reverse; None means all")},
     infer=same,
     onnx=Onnx("Slice", builder="np_flip"),
 )
@@ -474,7 +474,7 @@ _declare_triangle("_npi_tril", torch.tril, "above")
 _declare_triangle("_npi_triu", torch.triu, "below")
 
 _SPLIT = {
-    "indices": Attr(shape, "start of each piece; the first is 0", ()),
+    "indices": Attr(shape, "start of each piece; the first is 0"),
     "axis": Attr(integer(), "axis to split", 1),
     "squeeze_axis": Attr(boolean, "remove the axis, which must have size 1 in each piece", False),
     "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means to use `indices`", 0),
