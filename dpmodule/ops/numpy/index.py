@@ -545,19 +545,21 @@ def interp(a: Any, xp: torch.Tensor, fp: torch.Tensor, x: torch.Tensor | None = 
     """
     xp, fp = xp.double(), fp.double()
     x = torch.full((), a.x_scalar, dtype=torch.float64, device=xp.device) if x is None else x.double()
+    at = x.reshape(-1)
     if a.period is not None:
-        x, xp = x % a.period, xp % a.period
+        at, xp = at % a.period, xp % a.period
         order = torch.argsort(xp)
         xp, fp = xp[order], fp[order]
         xp = torch.cat([xp[-1:] - a.period, xp, xp[:1] + a.period])
         fp = torch.cat([fp[-1:], fp, fp[:1]])
-    place = torch.searchsorted(xp, x.contiguous(), right=True).clamp(1, max(len(xp) - 1, 1))
-    low, high = place - 1, place.clamp(max=len(xp) - 1)
+    high = torch.searchsorted(xp, at, right=True).clamp(1, max(len(xp) - 1, 1)).clamp(max=len(xp) - 1)
+    low = (high - 1).clamp(min=0)
     width = xp[high] - xp[low]
-    part = torch.where(width > 0, (x - xp[low]) / torch.where(width > 0, width, 1), 0)
+    part = torch.where(width > 0, (at - xp[low]) / torch.where(width > 0, width, 1), 0)
     found = fp[low] + part * (fp[high] - fp[low])
-    found = torch.where(x < xp[0], fp[0] if a.left is None or a.period else a.left, found)
-    return torch.where(x > xp[-1], fp[-1] if a.right is None or a.period else a.right, found)
+    found = torch.where(at < xp[0], fp[0] if a.left is None or a.period else a.left, found)
+    found = torch.where(at > xp[-1], fp[-1] if a.right is None or a.period else a.right, found)
+    return found.reshape(x.shape)
 
 
 @pure(
