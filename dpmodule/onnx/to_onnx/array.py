@@ -225,7 +225,8 @@ def _limited_indices(c: OperatorCall, axis: int, mode: str) -> Value:
     index = _integer_indices(c, 1)
     if mode == "raise":
         return index
-    length = c.length_value(c.shapes[0][axis])
+    dim = c.shapes[0][axis]
+    length = c.const(dim, "int64") if isinstance(dim, int) else c.length_value(dim)
     if mode == "wrap":
         return index.then("Mod", length)
     return index.then("Max", 0).then("Min", length - 1)

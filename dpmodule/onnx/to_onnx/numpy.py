@@ -552,10 +552,27 @@ def _einsum(c: OperatorCall, equation: str) -> Value:
 
 def np_einsum(c: OperatorCall) -> Value:
     """Einsum."""
+    equation = _without_dots(c.a.subscripts.replace(" ", ""), [len(dims) for dims in c.shapes])
     if c.out_dtypes[0] == "bool":
-        found = c.emit("Einsum", *(x.cast("int32") for x in c.inputs), equation=c.a.subscripts)
+        found = c.emit("Einsum", *(x.cast("int32") for x in c.inputs), equation=equation)
         return found.cast("bool")
-    return _einsum(c, c.a.subscripts)
+    return _einsum(c, equation)
+
+
+def _without_dots(equation: str, ranks: Sequence[int]) -> str:
+    """Return an equation with letters instead of "...", since ONNX Runtime does not align different numbers of axes."""
+    if "..." not in equation:
+        return equation
+    terms, arrow, output = equation.partition("->")
+    given = terms.split(",")
+    if not arrow:
+        letters = "".join(given).replace(".", "")
+        output = "..." + "".join(sorted(x for x in set(letters) if letters.count(x) == 1))
+    free = [x for x in map(chr, (*range(65, 91), *range(97, 123))) if x not in equation]
+    counts = [rank - len(one) + 3 if "..." in one else 0 for rank, one in zip(ranks, given)]
+    names = "".join(free[: max(counts)])
+    written = [one.replace("...", names[len(names) - count :]) for one, count in zip(given, counts)]
+    return f"{','.join(written)}->{output.replace('...', names)}"
 
 
 def np_kron(c: OperatorCall) -> Value:

@@ -41,7 +41,8 @@ def where(a: Any, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> 
 
     Source: MXNet 1.9.1 `_npi_where`.
     """
-    return torch.where(condition if condition.dtype == torch.bool else condition != 0, *to_common(x, y))
+    x, y = to_common(x, y)
+    return torch.where(condition if condition.dtype == torch.bool else condition != 0, x, y)
 
 
 def _number_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -104,7 +105,7 @@ def _widths(value: Any) -> tuple[tuple[int, int], ...]:
     pairs = tuple(tuple(shape.parse(pair)) for pair in _pairs.parse(value))
     if any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
         raise ValueError(value)
-    return pairs  # type: ignore[return-value]  # of two numbers each, as checked
+    return pairs
 
 
 _pairs = AttrType(lambda value: literal(value) if isinstance(value, str) else tuple(value), "pairs", "Any")

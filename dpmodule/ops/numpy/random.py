@@ -30,42 +30,51 @@ def _open_uniform(u: torch.Tensor) -> torch.Tensor:
 
 
 def _uniform(u: torch.Tensor, gen: Any, low: Any, high: Any) -> torch.Tensor:
-    return u.uniform_(generator=gen) * (high - low) + low
+    found: torch.Tensor = u.uniform_(generator=gen) * (high - low) + low
+    return found
 
 
 def _normal(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
-    return u.normal_(generator=gen) * scale + loc
+    found: torch.Tensor = u.normal_(generator=gen) * scale + loc
+    return found
 
 
 def _gumbel(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
-    return loc - scale * torch.log(u.exponential_(generator=gen))
+    found: torch.Tensor = loc - scale * torch.log(u.exponential_(generator=gen))
+    return found
 
 
 def _logistic(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
     u = _open_uniform(u.uniform_(generator=gen))
-    return loc + scale * (torch.log(u) - torch.log1p(-u))
+    found: torch.Tensor = loc + scale * (torch.log(u) - torch.log1p(-u))
+    return found
 
 
 def _laplace(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
     u = u.uniform_(generator=gen) - 0.5
-    return loc - scale * torch.sign(u) * torch.log1p(-2 * u.abs())
+    found: torch.Tensor = loc - scale * torch.sign(u) * torch.log1p(-2 * u.abs())
+    return found
 
 
 def _gamma(u: torch.Tensor, gen: Any, shape: Any, scale: Any) -> torch.Tensor:
     alpha = u.zero_() + (shape.detach() if isinstance(shape, torch.Tensor) else shape)
-    return standard_gamma(alpha, gen) * scale
+    found: torch.Tensor = standard_gamma(alpha, gen) * scale
+    return found
 
 
 def _exponential(u: torch.Tensor, gen: Any, scale: Any) -> torch.Tensor:
-    return u.exponential_(generator=gen) * scale
+    found: torch.Tensor = u.exponential_(generator=gen) * scale
+    return found
 
 
 def _rayleigh(u: torch.Tensor, gen: Any, scale: Any) -> torch.Tensor:
-    return torch.sqrt(2 * u.exponential_(generator=gen)) * scale
+    found: torch.Tensor = torch.sqrt(2 * u.exponential_(generator=gen)) * scale
+    return found
 
 
 def _weibull(u: torch.Tensor, gen: Any, a: Any) -> torch.Tensor:
-    return u.exponential_(generator=gen) ** (1 / a)
+    found: torch.Tensor = u.exponential_(generator=gen) ** (1 / a)
+    return found
 
 
 def _pareto(u: torch.Tensor, gen: Any, a: Any) -> torch.Tensor:

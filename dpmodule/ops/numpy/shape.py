@@ -452,7 +452,8 @@ def _declare_triangle(name: str, function: Any, where: str) -> None:
     def run(a: Any, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == 1:
             x = x.expand(x.shape[0], x.shape[0])
-        return function(x, a.k)
+        found: torch.Tensor = function(x, a.k)
+        return found
 
     run.__doc__ = f"""Return matrices with zeros {where} a diagonal.
 
