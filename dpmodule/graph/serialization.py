@@ -162,6 +162,8 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     name = row["op"]
     op = get_op(name)
     attributes = _attributes(row, where)
+    if op.name == "_npi_concatenate" and "dim" in attributes:  # of early versions
+        attributes.setdefault("axis", attributes.pop("dim"))
     inputs = _references(_field(row, "inputs", list, where), before, where)
     if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
         del attributes["axis"]
