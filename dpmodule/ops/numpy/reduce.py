@@ -10,7 +10,7 @@ import torch
 
 from ...base import OpError
 from ..attrs import boolean, choice, integer, ints, optional, real
-from ..dtypes import torch_dtype
+from ..dtypes import name_of, torch_dtype
 from ..math.pointwise import in_type_of
 from ..math.reduce import extreme
 from ..registry import bound, pure
@@ -89,9 +89,10 @@ def _declare(
             raise OpError(f"{name}: initial is {a.initial}, expected None, as in MXNet 1.9.1")
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            target = torch_dtype(rule(a, str(x.dtype).removeprefix("torch.")) or "")
+            kind = name_of(x.dtype)
+            wanted = rule(a, kind)
             axes = _axes(a.axis, x.dim())
-            x = x if x.dtype == target else x.to(target)
+            x = x if wanted in (kind, None) else x.to(torch_dtype(wanted))
             return function(x, axes, a.keepdims) if axes else x.clone()
 
         run.__name__ = name.strip("_")
