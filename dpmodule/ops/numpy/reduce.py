@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError
 from ..attrs import boolean, choice, integer, ints, optional, real
 from ..dtypes import name_of, torch_dtype
@@ -417,8 +418,7 @@ def percentile(a: Any, x: torch.Tensor, q: torch.Tensor | None = None) -> torch.
     axes = _axes(a.axis, x.dim())
     rest = [i for i in range(x.dim()) if i not in axes]
     rows = values.permute(*rest, *axes).reshape(*(x.shape[i] for i in rest), -1)
-    part = torch.tensor(a.q_scalar / 100.0) if q is None else q / 100.0
-    part = part.to(dtype=values.dtype, device=values.device)
+    part = tensor_like(values, a.q_scalar / 100.0) if q is None else (q / 100.0).to(values.dtype)
     found = torch.quantile(rows, part, -1, interpolation=a.interpolation)
     if not a.keepdims:
         return found
