@@ -11,7 +11,7 @@ import torch
 from ..._devices.device_transfer import tensor_like
 from ...base import OpError
 from ..attrs import boolean, choice, integer, ints, optional, real
-from ..dtypes import name_of, torch_dtype
+from ..dtypes import HALF, name_of, torch_dtype
 from ..math.pointwise import in_type_of
 from ..math.reduce import extreme
 from ..registry import bound, pure
@@ -377,7 +377,7 @@ def norm(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_norm`.
     """
-    values = x if x.is_floating_point() else x.double()
+    values = x.float() if x.dtype in HALF else x if x.is_floating_point() else x.double()
     axes = tuple(range(x.dim())) if a.axis is None else tuple(each % x.dim() for each in a.axis)
     if a.flag == 2:
         found = torch.linalg.matrix_norm(values, "nuc", axes, a.keepdims)
