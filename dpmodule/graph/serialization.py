@@ -27,7 +27,7 @@ _MAX_INPUTS = 4
 def to_json(graph: Graph) -> str:
     """Return the graph as JSON text that MXNet 1.9 reads."""
     about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
-    if mode.is_np_shape():
+    if mode.is_np_shape() or graph.is_numpy:
         about["is_np_shape"] = ["int", 1]
     return json.dumps({**_to_rows(graph), "attrs": about}, indent=2)
 
@@ -151,6 +151,15 @@ def _split_attributes(
     return params, rest
 
 
+def _upgrade_values(op: Op, attributes: dict[str, str], version: int) -> dict[str, str]:
+    """Return attributes as version 1.9 writes them, where older versions gave them another meaning or name."""
+    if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
+        del attributes["axis"]
+    if op.name == "_npi_concatenate" and "dim" in attributes:
+        attributes.setdefault("axis", attributes.pop("dim"))
+    return attributes
+
+
 def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[Graph, ...]:
     """Read the subgraphs of an operator such as a loop."""
     rows = row.get("subgraphs", [])
@@ -165,10 +174,8 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     """Read an operator node; versions before 0.9 omit trailing inputs, which become variables."""
     name = row["op"]
     op = get_op(name)
-    attributes = _attributes(row, where)
+    attributes = _upgrade_values(op, _attributes(row, where), version)
     inputs = _references(_field(row, "inputs", list, where), before, where)
-    if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
-        del attributes["axis"]
     params, rest = _split_attributes(op, attributes, where)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
         params[op.variadic.count] = str(op.variadic.units(len(inputs)))
@@ -261,6 +268,10 @@ def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
                 yield from _operator_rows(inner)
 
 
+_SCALAR_FORMS = {"_linalg_det": "_npi_det", "_linalg_slogdet": "_npi_slogdet"}
+"""Operators that give a scalar for one matrix in NumPy's meaning of shapes, by the name in files."""
+
+
 def from_json(text: str) -> tuple[Entry, ...]:
     """Read a graph from JSON text of any MXNet version since 0.7.
 
@@ -277,11 +288,17 @@ def from_json(text: str) -> tuple[Entry, ...]:
     if not isinstance(root, dict):
         raise _format_error("it does not contain a JSON object")
     try:
+        if _in_np_shape(root):
+            for row in _operator_rows(root):
+                row["op"] = _SCALAR_FORMS.get(row["op"], row["op"])
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:
         raise _format_error("its subgraphs are nested too deeply") from None
-    if mode.is_np_shape() and not _in_np_shape(root):
+    if _in_np_shape(root):
+        for node in topological_order(heads):
+            node.in_np_shape = True
+    elif mode.is_np_shape():
         _rewrite_unknown(heads)
     return heads
 

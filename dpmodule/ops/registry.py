@@ -15,6 +15,7 @@ import torch
 
 from .._core.lazy import modules_of
 from ..base import OpError, did_you_mean
+from .numpy_aliases import NUMPY_ALIASES
 from .spec import NEVER, REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
@@ -108,8 +109,9 @@ def op(
             differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER;
             the default without inputs, with state or with subgraphs), accepts_any (it has attributes, but accepts and
             stores any other keyword, too), onnx (default: the builder in `dpmodule.onnx.to_onnx` with the operator's
-            name, without ``_`` and ``_contrib_``), classes (``(a, *shapes of the inputs) -> ClassLabels`` of the second
-            input; None if it contains no class numbers).
+            name, without ``_`` and ``_contrib_``), classic (name of an operator that has the same attributes and, for
+            operands of one floating type, the same results), classes (``(a, *shapes of the inputs) -> ClassLabels``
+            of the second input; None if it contains no class numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -131,7 +133,7 @@ def op(
             partial(_make_record, (name.strip("_"), record_fields)),
             attributes,
             inputs if callable(inputs) else tuple(inputs),
-            aliases=tuple(aliases),
+            aliases=(*aliases, *NUMPY_ALIASES.get(name, "").split()),
             loss=loss,
             doc=inspect.getdoc(run) or "",
             **fields,

@@ -259,8 +259,19 @@ class Op:
     accepts_any: bool = False
     onnx: Onnx | None = None
     classes: Callable[..., ClassLabels | None] | None = None
+    classic: str = ""
     doc: str = field(default="", repr=False)
     owner: Any = field(default=None, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """Name by which passes know the operator: that of a classic one that computes the same, or its own."""
+        return self.classic or self.name
+
+    @property
+    def is_numpy(self) -> bool:
+        """True if MXNet writes the operator only under ``npx.set_np()``; `_np_cumsum` is also ``cumsum``."""
+        return self.name.startswith(("_np_", "_npi_", "_npx_")) and self.name != "_np_cumsum"
 
     def owns(self, key: str) -> bool:
         """Return True if `key` is an attribute of the operator, not a free attribute of the form ``__x__``."""

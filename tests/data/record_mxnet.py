@@ -91,7 +91,7 @@ def bind(symbol, args, wanted, aux=None):
 
 def ops():
     """Operators, in the layout that goldens/ops/README.md tells."""
-    for path in sorted((GOLDENS / "ops").glob("*.json")):
+    for path in sorted(set((GOLDENS / "ops").glob("*.json")) - set((GOLDENS / "ops").glob("numpy_*.json"))):
         cases, arrays = read(path), read(path.with_suffix(".npz"))
         for case in cases:
             operator(case, arrays)
@@ -120,6 +120,78 @@ def operator(case, arrays):
     found.update({name % ("aux_out", key): state.asnumpy() for key, state in aux.items()})
     some = name % ("out", "") in {key.rpartition("/")[0] + "/" for key in arrays}  # outputs of no meaning were removed
     arrays.update({key: value for key, value in found.items() if key in arrays or not some})
+
+
+def numpy_ops():
+    """Operators of graphs that are written under ``npx.set_np()``, in the same layout; `numpy_cases` has their calls."""
+    from numpy_cases import GROUPS, WITHOUT_GRADIENT
+
+    before = mx.util.set_np_shape(True)
+    for group, rows in GROUPS.items():
+        found = [numpy_call(number, row, row[0] not in WITHOUT_GRADIENT) for number, row in enumerate(rows)]
+        yield "goldens/ops/%s.json" % group, [case for case, _ in found]
+        yield "goldens/ops/%s.npz" % group, {key: value for _, arrays in found for key, value in arrays.items()}
+    mx.util.set_np_shape(before)
+
+
+def numpy_symbol(op, attrs, names, count):
+    """Return the first outputs of an operator, which has no function in ``mx.sym``."""
+    rows = [{"op": "null", "name": name, "inputs": []} for name in names]
+    node = {"op": op, "name": "op", "attrs": attrs, "inputs": [[i, 0, 0] for i in range(len(names))]}
+    return mx.sym.load_json(
+        json.dumps(
+            {
+                "nodes": [*rows, node],
+                "arg_nodes": list(range(len(names))),
+                "heads": [[len(names), i, 0] for i in range(count)],
+                "attrs": {"mxnet_version": ["int", 10901], "is_np_shape": ["int", 1]},
+            }
+        )
+    )
+
+
+def numpy_call(number, row, with_gradient):
+    name, op, attrs, inputs = row
+    names = ["x%d" % i for i in range(len(inputs))]
+    internals = numpy_symbol(op, attrs, names, 1).get_internals().list_outputs()
+    symbol = numpy_symbol(op, attrs, names, sum(each.startswith("op_") for each in internals))
+    draw = np.random.RandomState(number)
+
+    def run(wanted):
+        args = {key: array(value) for key, value in zip(names, inputs)}
+        bound, grads = bind(symbol, args, wanted)
+        outputs = [out.asnumpy() for out in bound.forward(is_train=True)]
+        kinds = {"in": zip(names, inputs), "out": enumerate(outputs)}
+        if wanted:
+            heads = [draw.uniform(-1, 1, out.shape).astype(out.dtype) for out in outputs]
+            bound.backward([array(head) for head in heads])
+            mx.nd.waitall()
+            kinds.update(head=enumerate(heads), grad=((key, grad.asnumpy()) for key, grad in grads.items()))
+        return {"%s/%s/%s" % (name, kind, key): value for kind, each in kinds.items() for key, value in each}
+
+    moving = [key for key, value in zip(names, inputs) if value.dtype.kind == "f"]
+    if not (with_gradient and moving and any(value.size for value in inputs)):
+        moving = []
+    try:
+        arrays = run(moving)
+    except mx.MXNetError:  # MXNet has no gradient
+        moving, arrays = [], run([])
+    case = {
+        "arguments": symbol.list_arguments(),
+        "attrs": attrs,
+        "aux": [],
+        "backward": bool(moving),
+        "eval_too": False,
+        "grads": sorted(moving),
+        "head_gradient": bool(moving),
+        "inputs": names,
+        "is_train": True,
+        "name": name,
+        "op": op,
+        "outputs": symbol.list_outputs(),
+        "symbol_json": symbol.tojson(),
+    }
+    return case, arrays
 
 
 def update():
@@ -584,9 +656,9 @@ def gluon_exports():
 
 
 PARTS = [
-    gluon,
-    gluon_exports,
-    star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
+    gluon, gluon_exports,
+    star_imports, any_keyword, ops, numpy_ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection,
+    chain,
     sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]
 
