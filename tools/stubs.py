@@ -167,6 +167,13 @@ LATER = (
     "sparse.recurrent",
     "sparse.sequences",
     "sparse.elementwise",
+    "numpy.elementwise",
+    "numpy.reduce",
+    "numpy.shape",
+    "numpy.index",
+    "numpy.create",
+    "numpy.linalg",
+    "numpy.random",
 )
 """Modules of `dpmodule.ops` that declare operators; modules that others import come first."""
 

@@ -61,6 +61,16 @@ def set_np_shape(on: bool) -> bool:
     return before
 
 
+@contextmanager
+def np_shapes(on: bool) -> Iterator[None]:
+    """Use NumPy's meaning of shapes inside a ``with`` block if `on`; otherwise that of the thread."""
+    before, _flags.np_shape = _flags.np_shape, _flags.np_shape or on
+    try:
+        yield
+    finally:
+        _flags.np_shape = before
+
+
 def has_float_integers() -> bool:
     """Return True while integers with a gradient are computed as float64 numbers."""
     return _flags.carried

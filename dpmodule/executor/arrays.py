@@ -12,7 +12,7 @@ import torch
 
 from ..base import ArgumentError, ShapeError, dtype_name
 from ..context import Context
-from ..graph import Graph, Node, infer_shapes, infer_types
+from ..graph import Graph, Node, infer_from_arrays, infer_types
 from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
 from ..ndarray.ragged import RaggedNDArray
@@ -120,7 +120,7 @@ class BoundArrays:
         aux = {name: binding.aux[name] for name in graph.auxiliary_names}
         every = {**args, **aux}
         stypes = {name: stype for name, stype in (binding.stypes or {}).items() if stype == "row_sparse"}
-        shapes = binding.shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
+        shapes = binding.shapes or infer_from_arrays(graph, {k: v.shape for k, v in every.items()})
         storage = infer_storage_types(graph, {**stypes, **kinds_of(every)})
         if storage is not None:
             check_axes(storage, shapes)
@@ -240,7 +240,7 @@ def resize(
     unknown = [k for k in given if k not in args]
     if unknown:
         raise ArgumentError(f"reshape: {', '.join(unknown)} is not an argument; arguments: {', '.join(args)}")
-    shapes = infer_shapes(graph, {k: tuple(int(d) for d in v) for k, v in given.items()})
+    shapes = infer_from_arrays(graph, {k: tuple(int(d) for d in v) for k, v in given.items()})
     for node in (*graph.arguments, *graph.auxiliary):
         name, shape = node.name, shapes[node][0]
         own = args if name in args else aux

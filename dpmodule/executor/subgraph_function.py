@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..base import Shape
-from ..graph import Graph, InferredSubgraph, Node, infer_shapes
+from ..graph import Graph, InferredSubgraph, Node, infer_from_arrays
 from ..ops.spec import Env
 from ..ops.user_code import is_user_error
 from .error_location import forward_error
@@ -79,7 +79,7 @@ class SubgraphFunction(InferredSubgraph):
             if len(self._shapes) >= _MAX_SHAPES:  # bounds the memory when every batch has a new length
                 self._shapes.clear()
             given = {node.name: shape for node, shape in zip(self.graph.inputs, key)}
-            shapes = self._shapes[key] = infer_shapes(self.graph, given)
+            shapes = self._shapes[key] = infer_from_arrays(self.graph, given)
         return shapes
 
     def _environments(

@@ -4,6 +4,7 @@ import typing
 
 from .._core import lazy
 from .infer import InferredSubgraph as InferredSubgraph
+from .infer import infer_from_arrays as infer_from_arrays
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types
 from .infer import variable_dtype as variable_dtype

@@ -46,6 +46,12 @@ def allocated(shapes: Mapping[Any, list[Shape]]) -> dict[Any, list[Shape]]:
     }
 
 
+def infer_from_arrays(graph: Graph, given: Mapping[str, tuple[int, ...]]) -> dict[Node, list[Shape]]:
+    """Infer the shapes of every node's outputs from the shapes of arrays, which may be empty in NumPy's meaning."""
+    with mode.np_shapes(graph.is_numpy):
+        return allocated(infer_shapes(graph, {name: read_shape(shape) for name, shape in given.items()}))
+
+
 def infer_node_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     """Run an operator's shape rule, which also handles axes known to be empty."""
     if not mode.is_np_shape():
@@ -55,6 +61,9 @@ def infer_node_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tu
         return ins, [s if s is None else read_shape(s) for s in new_outs]
     if not any(s is not None and EMPTY in s for s in (*ins, *outs)):
         return infer_shape(op, a, ins, outs)
+    if op.infer is None and all(s is not None and 0 not in s for s in ins):  # runs on empty arrays
+        _, new_outs = infer_shape(op, a, [tuple(max(d, 0) for d in s or ()) for s in ins], [None] * len(outs))
+        return ins, [s if s is None else tuple(d or EMPTY for d in s) for s in new_outs]
     one, two = (infer_shape(op, a, _with(ins, probe), _with(outs, probe)) for probe in _PROBES)
     return _at_zero(one[0], two[0]), _at_zero(one[1], two[1])
 
@@ -185,7 +194,8 @@ def infer_shapes(
     Returns:
         The shapes of every node's visible outputs; None or 0 if unknown.
     """
-    return _shapes_of(graph, given, heads, {})
+    with mode.np_shapes(graph.is_numpy):
+        return _shapes_of(graph, given, heads, {})
 
 
 def _shapes_of(

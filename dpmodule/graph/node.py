@@ -189,6 +189,11 @@ class Graph:
         return tuple(n.name for n in self.arguments if n in self._variables_by_kind[PARAM])
 
     @cached_property
+    def is_numpy(self) -> bool:
+        """True if shapes have NumPy's meaning: an operator was written under ``npx.set_np()``."""
+        return any(op.is_numpy for node in self.nodes for op in node.every_operator())
+
+    @cached_property
     def inputs(self) -> tuple[Node, ...]:
         """All variables, arguments and states, in order."""
         return tuple(n for n in self.nodes if n.op is None)

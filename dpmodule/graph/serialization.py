@@ -23,7 +23,7 @@ _VERSION = 10901
 def to_json(graph: Graph) -> str:
     """Return the graph as JSON text that MXNet 1.9 reads."""
     about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
-    if mode.is_np_shape():
+    if mode.is_np_shape() or graph.is_numpy:
         about["is_np_shape"] = ["int", 1]
     return json.dumps({**_to_rows(graph), "attrs": about}, indent=2)
 
@@ -205,9 +205,9 @@ def _stored(attributes: dict[str, str]) -> dict[str, str]:
 def _refuse_unknown(root: dict[str, Any]) -> None:
     """Raise one error for all unsupported operators of a file, with the nodes that use them."""
     missing: dict[str, list[str]] = {}
-    for op, name in _operators(root):
-        if find_op(op) is None:
-            missing.setdefault(op, []).append(name)
+    for row in _operator_rows(root):
+        if find_op(row["op"]) is None:
+            missing.setdefault(row["op"], []).append(str(row.get("name")))
     if missing:
         listed = ", ".join(
             f"{op} ({len(nodes)} nodes, the first is {nodes[0]!r})"
@@ -218,16 +218,20 @@ def _refuse_unknown(root: dict[str, Any]) -> None:
         raise MXNetError(f"the graph uses operators that this package does not have: {listed}")
 
 
-def _operators(rows: Any) -> Iterator[tuple[str, str]]:
-    """Yield the operator and name of all valid nodes of a graph and its subgraphs."""
+def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
+    """Yield all valid operator nodes of a graph and its subgraphs."""
     nodes = rows.get("nodes") if isinstance(rows, dict) else None
     for row in nodes if isinstance(nodes, list) else ():
         if isinstance(row, dict) and isinstance(row.get("op"), str):
             if row["op"] != "null":
-                yield row["op"], str(row.get("name"))
+                yield row
             inner_graphs = row.get("subgraphs")
             for inner in inner_graphs if isinstance(inner_graphs, list) else ():
-                yield from _operators(inner)
+                yield from _operator_rows(inner)
+
+
+_SCALAR_FORMS = {"_linalg_det": "_npi_det", "_linalg_slogdet": "_npi_slogdet"}
+"""Operators that give a scalar for one matrix in NumPy's meaning of shapes, by the name in files."""
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
@@ -246,6 +250,9 @@ def from_json(text: str) -> tuple[Entry, ...]:
     if not isinstance(root, dict):
         raise _format_error("it does not contain a JSON object")
     try:
+        if _in_np_shape(root):
+            for row in _operator_rows(root):
+                row["op"] = _SCALAR_FORMS.get(row["op"], row["op"])
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:

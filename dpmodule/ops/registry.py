@@ -15,6 +15,7 @@ import torch
 
 from .._core.lazy import modules_of
 from ..base import OpError, did_you_mean
+from .numpy_aliases import NUMPY_ALIASES
 from .spec import NEVER, REQUIRED, Attr, Env, Input, LossOutput, Onnx, Op, Variadic
 
 _OPS: dict[str, Op] = {}
@@ -131,7 +132,7 @@ def op(
             partial(_make_record, (name.strip("_"), record_fields)),
             attributes,
             inputs if callable(inputs) else tuple(inputs),
-            aliases=tuple(aliases),
+            aliases=(*aliases, *NUMPY_ALIASES.get(name, "").split()),
             loss=loss,
             doc=inspect.getdoc(run) or "",
             **fields,

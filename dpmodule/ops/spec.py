@@ -262,6 +262,11 @@ class Op:
     doc: str = field(default="", repr=False)
     owner: Any = field(default=None, repr=False)
 
+    @property
+    def is_numpy(self) -> bool:
+        """True if MXNet writes the operator only under ``npx.set_np()``; `_np_cumsum` is also ``cumsum``."""
+        return self.name.startswith(("_np_", "_npi_", "_npx_")) and self.name != "_np_cumsum"
+
     def owns(self, key: str) -> bool:
         """Return True if `key` is an attribute of the operator, not a free attribute of the form ``__x__``."""
         return key in self.attrs or (self.read_attrs is not None and not is_free(key))

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from .._core import mode
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
 from ..executor import Binding, Executor, Placement, allocate, from_pool, grad_reqs, place_nodes
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
 from ..executor.storage_types import declared_storage_types, gradient_storage_types, infer_storage_types
-from ..graph import Graph, Node, infer_shapes, infer_types
-from ..graph.infer import allocated, read_shape
+from ..graph import Graph, Node, infer_from_arrays, infer_shapes, infer_types
+from ..graph.infer import allocated
 from ..ndarray import NDArray
 from ..ops.shapes import known
 from .inference import as_shape
@@ -67,7 +68,7 @@ def _checked_shapes(
 ) -> dict[Node, list[Shape]]:
     """Return all shapes inferred from the arrays; raise if they are inconsistent."""
     arrays = {**args, **aux}
-    shapes = allocated(infer_shapes(graph, {k: read_shape(v.shape) for k, v in arrays.items()}))
+    shapes = infer_from_arrays(graph, {k: v.shape for k, v in arrays.items()})
     for node in (*graph.arguments, *graph.auxiliary):
         have = arrays[node.name].shape
         if have != shapes[node][0]:
@@ -271,7 +272,8 @@ def simple_bind(
     given_types = _known_names(graph, "the type", type_dict or {})
     types = infer_types(graph, {k: dtype_name(v) for k, v in given_types.items()}, default="float32")
     given_shapes = _known_names(graph, "the shape", kwargs)
-    shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given_shapes.items()})
+    with mode.np_shapes(graph.is_numpy):
+        shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given_shapes.items()})
     _check_known(graph, shapes)
     shapes = allocated(shapes)
     reqs = grad_reqs(graph.argument_names, grad_req)

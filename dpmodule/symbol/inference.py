@@ -56,24 +56,30 @@ def _named(graph: Graph, what: str, args: tuple[Any, ...], kwargs: Mapping[str, 
 def partial_shapes(graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> InferenceResult:
     """Infer shapes as far as possible; arguments and errors as for `Symbol.infer_shape`."""
     values = _named(graph, "infer_shape", args, kwargs)
-    shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in values.items()})
-    return (
-        [shown_shape(shapes[n][0]) for n in graph.arguments],
-        [shown_shape(shapes[node][i]) for node, i in graph.heads],
-        [shown_shape(shapes[n][0]) for n in graph.auxiliary],
-    )
+    with mode.np_shapes(graph.is_numpy):
+        shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in values.items()})
+        return (
+            [shown_shape(shapes[n][0]) for n in graph.arguments],
+            [shown_shape(shapes[node][i]) for node, i in graph.heads],
+            [shown_shape(shapes[n][0]) for n in graph.auxiliary],
+        )
 
 
 def check_shapes(graph: Graph, shapes: InferenceResult) -> InferenceResult:
     """Return shapes if all are known, else three times None with a warning."""
-    if all(_complete(shape) for part in shapes for shape in part):
-        return shapes
+    with mode.np_shapes(graph.is_numpy):
+        if all(_complete(shape) for part in shapes for shape in part):
+            return shapes
+        return _warn_unknown(graph, shapes)
+
+
+def _warn_unknown(graph: Graph, shapes: InferenceResult) -> InferenceResult:
     names = (*graph.argument_names, *graph.output_names, *graph.auxiliary_names)
     every = zip(names, (shape for part in shapes for shape in part))
     unknown = [f"{name}: {shape or 'unknown'}" for name, shape in every if not _complete(shape)]
     more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
     warnings.warn(
-        "cannot infer every shape; pass more of them: " + ", ".join(unknown[:10]) + more, stacklevel=3
+        "cannot infer every shape; pass more of them: " + ", ".join(unknown[:10]) + more, stacklevel=4
     )
     return None, None, None
 

@@ -42,8 +42,11 @@ def write(name, found):
         text = json.dumps(found, separators=(",", ":"), sort_keys=True)
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
     else:
-        rows = [json.dumps(row) for row in found] if isinstance(found, list) else [
-            "%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in found.items()]
+        rows = (
+            [json.dumps(row) for row in found]
+            if isinstance(found, list)
+            else ["%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in found.items()]
+        )
         path.write_text(("[\n%s\n]\n" if isinstance(found, list) else "{\n%s\n}\n") % ",\n".join(rows))
 
 
@@ -53,7 +56,12 @@ def differences(old, new):
         old, new = dict(enumerate(old)), dict(enumerate(new))
     for key in {**old, **new}:
         a, b = old.get(key), new.get(key)
-        numbers = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype.kind in "fiu" and a.shape == b.shape
+        numbers = (
+            isinstance(a, np.ndarray)
+            and isinstance(b, np.ndarray)
+            and a.dtype.kind in "fiu"
+            and a.shape == b.shape
+        )
         if numbers and not (a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")):
             yield "%s: by %g" % (key, np.nanmax(np.abs(a.astype("f8") - b)))
         elif not numbers and not np.array_equal(a, b):
@@ -113,12 +121,18 @@ def operator(case, arrays):
         outputs = bound.forward(is_train=train)
         found.update({name % (kind, i): out.asnumpy() for i, out in enumerate(outputs)})
     if case["backward"]:
-        heads = [array(arrays[name % ("head", i)]) for i in range(len(outputs))] if case["head_gradient"] else None
+        heads = (
+            [array(arrays[name % ("head", i)]) for i in range(len(outputs))]
+            if case["head_gradient"]
+            else None
+        )
         bound.backward(heads)
         found.update({name % ("grad", key): grad.asnumpy() for key, grad in grads.items()})
     mx.nd.waitall()
     found.update({name % ("aux_out", key): state.asnumpy() for key, state in aux.items()})
-    some = name % ("out", "") in {key.rpartition("/")[0] + "/" for key in arrays}  # outputs of no meaning were removed
+    some = name % ("out", "") in {
+        key.rpartition("/")[0] + "/" for key in arrays
+    }  # outputs of no meaning were removed
     arrays.update({key: value for key, value in found.items() if key in arrays or not some})
 
 
@@ -158,7 +172,9 @@ def rnn_chains():
     for name in ("cells", "by_hand", "gluon"):
         found = read("rnn_chains/%s.json" % name)
         args = {key: array(value) for key, value in found["inputs"].items()}
-        bound, grads = bind(mx.sym.load_json(json.dumps(found["symbol"])), args, sorted(set(args) - {"lengths"}))
+        bound, grads = bind(
+            mx.sym.load_json(json.dumps(found["symbol"])), args, sorted(set(args) - {"lengths"})
+        )
         found["outputs"] = [numbers(out) for out in bound.forward(is_train=True)]
         bound.backward([array(head) for head in found["heads"]])
         found["gradients"] = {key: numbers(value) for key, value in grads.items()}
@@ -180,11 +196,15 @@ def control_flow():
             symbol = build(mx)
         inferred = symbol.infer_shape_partial(**shapes)
         names = symbol.list_arguments(), symbol.list_outputs(), symbol.get_internals().list_outputs()
-        cases[name] = dict(zip(("arguments", "outputs", "internals"), names), symbol=json.loads(symbol.tojson()))
+        cases[name] = dict(
+            zip(("arguments", "outputs", "internals"), names), symbol=json.loads(symbol.tojson())
+        )
         cases[name].update(shapes=shapes, inferred=inferred)
         try:
-            args = {key: array(draw.uniform(-1, 1, shape) + (9 if key == "k" else 0), dtype="float32")
-                    for key, shape in zip(names[0], inferred[0])}
+            args = {
+                key: array(draw.uniform(-1, 1, shape) + (9 if key == "k" else 0), dtype="float32")
+                for key, shape in zip(names[0], inferred[0])
+            }
             found = {"in/" + key: value.asnumpy() for key, value in args.items()}
             try:
                 bound, grads = bind(symbol, args, names[0])
@@ -224,7 +244,9 @@ def detection():
         bound, draw = symbol.simple_bind(mx.cpu(), grad_req="write", **shapes), np.random.RandomState(3)
         for key in sorted(bound.arg_dict):
             bound.arg_dict[key][:] = mx.nd.array(fill(key, bound.arg_dict[key].shape, draw))
-        arrays.update({"%s/out/%d" % (name, i): out.asnumpy() for i, out in enumerate(bound.forward(is_train=True))})
+        arrays.update(
+            {"%s/out/%d" % (name, i): out.asnumpy() for i, out in enumerate(bound.forward(is_train=True))}
+        )
         bound.backward()
         arrays.update({"%s/grad/%s" % (name, key): grad.asnumpy() for key, grad in bound.grad_dict.items()})
     yield "goldens/detection/heads.npz", arrays
@@ -240,7 +262,9 @@ def chain():
             trained = chain_cases.train_chain(mx, case, contexts)
             chains.update({"%s/%s/%s" % (case, where, key): value for key, value in trained.items()})
         for case in chain_cases.SVRG:  # a store on two contexts: see docs/differences.md
-            trained = chain_cases.train_svrg(mx, SVRGModule, case, contexts, None if where == "two" else "local")
+            trained = chain_cases.train_svrg(
+                mx, SVRGModule, case, contexts, None if where == "two" else "local"
+            )
             svrg.update({"%s/%s/%s" % (case, where, key): value for key, value in trained.items()})
     yield "goldens/chain/chains.npz", chains
     yield "goldens/chain/svrg.npz", svrg
@@ -250,10 +274,14 @@ def sparse():
     """Trainings of helpers/factorization.py and calls of helpers/sparse_calls.py."""
     from helpers import factorization, sparse_calls
 
-    yield "goldens/sparse/factorization.npz", {
-        "%s:%s" % (name, key): value
-        for name in factorization.OPTIMIZERS for key, value in factorization.train(mx, name, mx.cpu()).items()
-    }
+    yield (
+        "goldens/sparse/factorization.npz",
+        {
+            "%s:%s" % (name, key): value
+            for name in factorization.OPTIMIZERS
+            for key, value in factorization.train(mx, name, mx.cpu()).items()
+        },
+    )
     made = {label: call() for label, call in sparse_calls.calls(mx)}
     yield "goldens/sparse/calls.npz", {label: value.asnumpy() for label, value in made.items()}
     yield "goldens/sparse/calls.json", {label: value.stype for label, value in made.items()}
@@ -264,10 +292,13 @@ def trainers():
     from helpers import trainer_cases as cases
 
     found = {"feed_forward": cases.feed_forward(mx)[0], "manager": cases.manager(mx, executor_manager)}
-    yield "goldens/trainers/trainers.json", {
-        case: {key: np.asarray(value).round(7).tolist() for key, value in values.items()}
-        for case, values in found.items()
-    }
+    yield (
+        "goldens/trainers/trainers.json",
+        {
+            case: {key: np.asarray(value).round(7).tolist() for key, value in values.items()}
+            for case, values in found.items()
+        },
+    )
 
 
 def initializer():
@@ -291,7 +322,11 @@ def initializer():
         values = filled(getattr(init, row[0])(**row[1]), row[2])
         rows = values.reshape(row[2][0], -1)
         gram = rows.dot(rows.T) if rows.shape[0] <= rows.shape[1] else rows.T.dot(rows)
-        row[3] = {"std": float(values.std()), "absmax": float(np.abs(values).max()), "gram": float(np.diag(gram).mean())}
+        row[3] = {
+            "std": float(values.std()),
+            "absmax": float(np.abs(values).max()),
+            "gram": float(np.diag(gram).mean()),
+        }
     found["bilinear"] = [[shape, filled(init.Bilinear(), shape).tolist()] for shape, _ in found["bilinear"]]
     found["lstmbias"] = filled(init.LSTMBias(forget_bias=1.5), (20,), "lstm_i2h_bias").tolist()
     yield "goldens/initializer/initializers.json", found
@@ -316,7 +351,9 @@ def metrics():
         one = make(custom or case["metric"], **case["kwargs"])
         case["local"], case["global"] = [], []
         for i in range(3):
-            one.update(*([mx.nd.array(data["%s/%s%d" % (case["data"], kind, i)])] for kind in ("label", "pred")))
+            one.update(
+                *([mx.nd.array(data["%s/%s%d" % (case["data"], kind, i)])] for kind in ("label", "pred"))
+            )
             case["local"].append(one.get())
             case["global"].append(one.get_global())
             if i in case["resets"]:
@@ -342,19 +379,29 @@ def optim():
         options = {}
         if "schedule" in case:
             options["lr_scheduler"] = mx.lr_scheduler.FactorScheduler(**case["schedule"])
-        optimizer = mx.optimizer.create(case["optimizer"], param_idx2name=dict(names), **case["kwargs"], **options)
+        optimizer = mx.optimizer.create(
+            case["optimizer"], param_idx2name=dict(names), **case["kwargs"], **options
+        )
         if "lr_mult" in case:
             optimizer.set_lr_mult(case["lr_mult"])
             optimizer.set_wd_mult(case["wd_mult"])
         step = mx.optimizer.get_updater(optimizer)
-        weights, steps = [mx.nd.array(inputs["w%d" % i], dtype=case["dtype"]) for i in names], [[] for _ in names]
+        weights, steps = (
+            [mx.nd.array(inputs["w%d" % i], dtype=case["dtype"]) for i in names],
+            [[] for _ in names],
+        )
         for t in range(case["steps"]):
             for i in names:
                 step(i, mx.nd.array(inputs["g%d_t%d" % (i, t % 5)], dtype=case["dtype"]), weights[i])
                 steps[i].append(weights[i].asnumpy())
         for i in names:
             out["%s/w%d" % (case["name"], i)] = np.stack(steps[i])
-            out.update({"%s/state%d/%d" % (case["name"], i, j): a.asnumpy() for j, a in enumerate(flat(step.states[i]))})
+            out.update(
+                {
+                    "%s/state%d/%d" % (case["name"], i, j): a.asnumpy()
+                    for j, a in enumerate(flat(step.states[i]))
+                }
+            )
     yield "goldens/optim/optimizers.npz", out
     tables = read("goldens/optim/cases.json")
     yield "goldens/optim/sparse.npz", sparse_optimizers(tables["sparse"])
@@ -370,7 +417,11 @@ def sparse_optimizers(cases):
     for case, (name, kwargs) in cases.items():
         for stype in ("default", "row_sparse"):
             optimizer = mx.optimizer.create(name, param_idx2name={0: "w_weight"}, learning_rate=0.1, **kwargs)
-            step, weight, steps = mx.optimizer.get_updater(optimizer), mx.nd.array(out["weight"]).tostype(stype), []
+            step, weight, steps = (
+                mx.optimizer.get_updater(optimizer),
+                mx.nd.array(out["weight"]).tostype(stype),
+                [],
+            )
             for t, some in enumerate(rows):
                 step(0, mx.nd.sparse.row_sparse_array((out["values%d" % t], some), shape=(6, 3)), weight)
                 steps.append(weight.asnumpy())
@@ -386,8 +437,14 @@ def dumps(cases):
     for name, (kind, kwargs, dtype) in cases.items():
         options = dict(kwargs)
         schedule = options.pop("schedule", None)
-        options.update({"lr_scheduler": mx.lr_scheduler.FactorScheduler(**schedule)} if schedule else {"learning_rate": 0.1})
-        step = mx.optimizer.get_updater(mx.optimizer.create(kind, param_idx2name={0: "fc_weight", 1: "fc_bias"}, **options))
+        options.update(
+            {"lr_scheduler": mx.lr_scheduler.FactorScheduler(**schedule)}
+            if schedule
+            else {"learning_rate": 0.1}
+        )
+        step = mx.optimizer.get_updater(
+            mx.optimizer.create(kind, param_idx2name={0: "fc_weight", 1: "fc_bias"}, **options)
+        )
         draw = np.random.RandomState(0)
         shapes = [(3, 2), (4, 1) if kind == "groupadagrad" else (3,)]
         weights = [mx.nd.array(draw.randn(*shape), dtype=dtype) for shape in shapes]
@@ -410,7 +467,9 @@ def cells():
     arrays, found = {}, {}
 
     def outputs(where, symbol, shapes):
-        bound = symbol.bind(mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()})
+        bound = symbol.bind(
+            mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()}
+        )
         for i, output in enumerate(bound.forward(is_train=False)):
             arrays["%s/%d" % (where, i)] = output.asnumpy()
 
@@ -440,7 +499,10 @@ def cells():
 
     for case, make in rnn_cases.stacks(mx).items():
         ways = rnn_cases.ways(mx, make)
-        found[case] = {"cell": facts(make()), "ways": {way: unrolled(case, way, s) for way, s in ways.items()}}
+        found[case] = {
+            "cell": facts(make()),
+            "ways": {way: unrolled(case, way, s) for way, s in ways.items()},
+        }
     for case, make in rnn_cases.convolutional(mx).items():
         with mx.name.NameManager():
             cell = make()
@@ -449,7 +511,12 @@ def cells():
         args, made, _ = symbol.infer_shape(x0=(2, 3, 6, 5), x1=(2, 3, 6, 5))
         shapes = dict(zip(symbol.list_arguments(), args))
         outputs(case, symbol, shapes)
-        found[case] = {"cell": facts(cell), "shapes": shapes, "output_shapes": made, "nodes": rnn_cases.nodes(symbol)}
+        found[case] = {
+            "cell": facts(cell),
+            "shapes": shapes,
+            "output_shapes": made,
+            "nodes": rnn_cases.nodes(symbol),
+        }
     yield "goldens/rnn/cells.json.gz", found
     yield "goldens/rnn/cells.npz", arrays
 
@@ -476,7 +543,12 @@ def any_keyword():
     _LIB.NNListAllOpNames(ctypes.byref(count), ctypes.byref(texts))
 
     def takes(name):  # without parameters its others cannot be missing
-        op, symbol, keys, values = ctypes.c_void_p(), SymbolHandle(), c_str_array(["foreign"]), c_str_array(["1"])
+        op, symbol, keys, values = (
+            ctypes.c_void_p(),
+            SymbolHandle(),
+            c_str_array(["foreign"]),
+            c_str_array(["1"]),
+        )
         _LIB.NNGetOpHandle(c_str(name), ctypes.byref(op))
         return _LIB.MXSymbolCreateAtomicSymbol(op, mx_uint(1), keys, values, ctypes.byref(symbol)) == 0
 
@@ -493,7 +565,10 @@ def star_imports():
     walked = (each.name for each in pkgutil.walk_packages(mx.__path__, "mxnet.", onerror=lambda name: None))
     below = (name.partition(".")[2] for name in walked)
     found = {}
-    for module in ["", *sorted(n for n in below if not any(part.startswith(others) for part in n.split(".")))]:
+    for module in [
+        "",
+        *sorted(n for n in below if not any(part.startswith(others) for part in n.split("."))),
+    ]:
         names = {}
         exec("from mxnet%s%s import *" % ("." if module else "", module), names)  # as a program does it
         found[module] = " ".join(sorted(set(names) - {"__builtins__"}))
@@ -501,8 +576,26 @@ def star_imports():
 
 
 PARTS = [
-    star_imports, any_keyword, ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
-    sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
+    star_imports,
+    any_keyword,
+    ops,
+    update,
+    optimizer_schedules,
+    rnn_chains,
+    control_flow,
+    symbols,
+    detection,
+    chain,
+    sparse,
+    trainers,
+    initializer,
+    io,
+    metrics,
+    schedules,
+    optim,
+    cells,
+    sentences,
+    image,
 ]
 
 
@@ -513,7 +606,9 @@ def main():
         for name, found in part() if part.__name__ in wanted else ():
             found = found if str(name).endswith(".npz") else json.loads(json.dumps(found))
             changes = list(differences(read(name), found))
-            print(name, "stays" if not changes else "has %d changes, the first %s" % (len(changes), changes[:3]))
+            print(
+                name, "stays" if not changes else "has %d changes, the first %s" % (len(changes), changes[:3])
+            )
             if changes and "--check" not in sys.argv:
                 write(name, found)
 

@@ -42,9 +42,13 @@ def arrays_of(group):
 def bound_call(group, case, symbol, ctx, types=None):
     """Bind a recorded call, with its element types or others for them; returns it and its head gradients or None."""
     name, data = case["name"], arrays_of(group)
+    with mx.np_shape(group.startswith("numpy")):
+        return _bound(name, data, case, symbol, ctx, types or {})
 
+
+def _bound(name, data, case, symbol, ctx, types):
     def given(key):
-        return mx.nd.array(data[key], ctx=ctx, dtype=(types or {}).get(data[key].dtype, data[key].dtype))
+        return mx.nd.array(data[key], ctx=ctx, dtype=types.get(data[key].dtype, data[key].dtype))
 
     args = {key: given(f"{name}/in/{key}") for key in case["arguments"]}
     grads = {key: mx.nd.zeros(args[key].shape, ctx=ctx, dtype=args[key].dtype) for key in case["grads"]}

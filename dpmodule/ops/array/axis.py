@@ -18,7 +18,8 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 
 
 @lru_cache(maxsize=1024)
-def _permutation(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+def permutation(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """Return a permutation of axes as nonnegative numbers; () reverses them."""
     if not axes:
         return tuple(range(ndim - 1, -1, -1))
     if len(axes) != ndim or normal_axes(axes, ndim, "axes") != tuple(range(ndim)):
@@ -30,7 +31,7 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None and out is None:
         return ins, outs
-    order = _permutation(a.axes, len(data or out or ()))
+    order = permutation(a.axes, len(data or out or ()))
     if out is not None:
         back = [0] * len(out)
         for i, axis in enumerate(order):
@@ -61,7 +62,7 @@ def transpose(a: Any) -> Unary:
     Source: MXNet 1.9.1 `transpose`.
     """
     axes = a.axes
-    return lambda x: x.permute(_permutation(axes, x.dim()))
+    return lambda x: x.permute(permutation(axes, x.dim()))
 
 
 def _swapaxes_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from ..registry import op
 from ..shapes import typed, unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes
 
-_OUTPUT_ATTRS = {
+OUTPUT_ATTRS = {
     "ctx": Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", ""),
     "dtype": Attr(dtype, "dtype of the result", "float32"),
 }
@@ -43,7 +43,7 @@ _filled = partial(
 )
 
 
-@_filled("_zeros", (), {"shape": _SHAPE, **_OUTPUT_ATTRS})
+@_filled("_zeros", (), {"shape": _SHAPE, **OUTPUT_ATTRS})
 def zeros(a: Any, env: Env) -> torch.Tensor:
     """Return an array of zeros.
 
@@ -55,7 +55,7 @@ def zeros(a: Any, env: Env) -> torch.Tensor:
     return _full(a, env, 0)
 
 
-@_filled("_ones", (), {"shape": _SHAPE, **_OUTPUT_ATTRS})
+@_filled("_ones", (), {"shape": _SHAPE, **OUTPUT_ATTRS})
 def ones(a: Any, env: Env) -> torch.Tensor:
     """Return an array of ones.
 
@@ -72,7 +72,7 @@ def ones(a: Any, env: Env) -> torch.Tensor:
     (),
     {
         "shape": Attr(optional(shape), "shape of the result; 0 or None: inferred", None),
-        **_OUTPUT_ATTRS,
+        **OUTPUT_ATTRS,
         "value": Attr(real, "value of every element"),
     },
 )
@@ -120,7 +120,7 @@ def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         "infer_range": Attr(
             boolean, "start at `start` and infer the length from the use of the array", False
         ),
-        **_OUTPUT_ATTRS,
+        **OUTPUT_ATTRS,
     },
     infer=_infer_arange,
     infer_type=_TYPE,
@@ -163,7 +163,7 @@ def arange(a: Any, env: Env) -> torch.Tensor:
         "stop": Attr(real, "last value"),
         "num": Attr(integer(low=1), "number of values"),
         "endpoint": Attr(boolean, "include `stop` as the last value", True),
-        **_OUTPUT_ATTRS,
+        **OUTPUT_ATTRS,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.num,), "a linspace and the required shape")]),
     infer_type=_TYPE,
@@ -190,7 +190,7 @@ def linspace(a: Any, env: Env) -> torch.Tensor:
         "N": Attr(integer(low=1), "number of rows"),
         "M": Attr(integer(low=0), "number of columns; 0 means N", 0),
         "k": Attr(integer(), "index of the diagonal, positive above the main one", 0),
-        **_OUTPUT_ATTRS,
+        **OUTPUT_ATTRS,
     },
     infer=lambda a, ins, outs: ([], [unify(outs[0], (a.N, a.M or a.N), "an eye and the required shape")]),
     infer_type=_TYPE,

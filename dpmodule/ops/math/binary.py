@@ -232,7 +232,7 @@ def _one_sided_clamp(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
 
 _DROP = ("is_int",)
 
-_SCALAR: dict[str, tuple[Scalar, str, Onnx]] = {
+SCALAR: dict[str, tuple[Scalar, str, Onnx]] = {
     "plus": (torch.add, "Add a number to each element", Onnx("Add", scalar="last", drop=_DROP)),
     "minus": (torch.sub, "Subtract a number from each element", Onnx("Sub", scalar="last", drop=_DROP)),
     "rminus": (
@@ -286,7 +286,11 @@ _SCALAR: dict[str, tuple[Scalar, str, Onnx]] = {
 """Name: function of array and number, first sentence, ONNX operator; names with "r" take the number first."""
 
 
-def _attrs() -> dict[str, Attr]:
+_OTHERS = "int64 for booleans; float64 for integers when `is_int` is False"
+
+
+def scalar_attrs() -> dict[str, Attr]:
+    """Return the attributes of operators of an array and a number."""
     return {
         "scalar": Attr(real, "second operand", 1.0),
         "is_int": Attr(
@@ -305,13 +309,29 @@ def _types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return ins, [ins[0] if "float" in ins[0] else "float64"]
 
 
-def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx) -> None:
+def _float_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """Infer the input's type; integers and booleans give float32."""
+    dtype = ins[0] or outs[0]
+    return [dtype], [dtype if dtype is None or "float" in dtype else "float32"]
+
+
+def declare_scalar(
+    name: str, aliases: Names, function: Scalar, sentence: str, onnx: Onnx, in_floats: bool = False
+) -> None:
+    """Declare an operator of an array and the number ``scalar``.
+
+    Args:
+        in_floats: True if integers and booleans give float32.
+    """
+
     def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
         number, is_int = a.scalar, a.is_int
 
         def run(x: torch.Tensor) -> torch.Tensor:
             if x.is_floating_point():
                 return function(x, number)
+            if in_floats:
+                return function(x.float(), number)
             if x.dtype == torch.bool and is_int:
                 x = x.to(torch.int64)
             return function(x, to_integer(number)) if is_int else function(x.double(), number)
@@ -319,26 +339,28 @@ def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx)
         run.__name__ = name.strip("_")
         return run
 
+    others = "float32 for integers and booleans" if in_floats else _OTHERS
     bind.__doc__ = f"""{sentence}.
 
 Shape:
     data: any shape.
-    returns: the shape and dtype of `data`; int64 for booleans; float64 for integers when `is_int` is False.
+    returns: the shape and dtype of `data`; {others}.
 
 Source: MXNet 1.9.1 `{name}`.
 """
-    bound(name, [arg("data", ROWS)], _attrs(), aliases=(alias,), infer=same, infer_type=_types, onnx=onnx)(
-        bind
-    )
+    types = _float_types if in_floats else _types
+    bound(
+        name, [arg("data", ROWS)], scalar_attrs(), aliases=aliases, infer=same, infer_type=types, onnx=onnx
+    )(bind)
 
 
-for _word, (_scalar, _sentence, _onnx) in _SCALAR.items():
+for _word, (_scalar, _sentence, _onnx) in SCALAR.items():
     _title = f"R{_word[1:].title()}" if _word.startswith("r") else _word.title()
-    _declare(f"_{_word}_scalar", f"_{_title}Scalar", _scalar, _sentence, _onnx)
+    declare_scalar(f"_{_word}_scalar", (f"_{_title}Scalar",), _scalar, _sentence, _onnx)
 for _word, (_test, _holds, _onnx) in COMPARISONS.items():
-    _declare(
+    declare_scalar(
         f"_{_word}_scalar",
-        f"_{_word.title().replace('_', '')}Scalar",
+        (f"_{_word.title().replace('_', '')}Scalar",),
         (_logic if _word.startswith("logical") else in_operand_type)(_test),
         f"Return 1 if {_holds}, else 0, with the array first and the number second",
         _onnx,

@@ -47,7 +47,8 @@ class _Extreme(torch.autograd.Function):
 _apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Extreme)
 
 
-def _extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
+def extreme(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
+    """Return the maximum or minimum along axes; every element equal to it gets the full gradient."""
     plain = is_jit_tracing() or not torch.is_grad_enabled()
     return (_Extreme.forward if plain else _apply)(x, dims, keep, largest)
 
@@ -77,7 +78,7 @@ def _nanprod(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor
 
 
 def _max(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
-    return _extreme(x, dims, keep, True)
+    return extreme(x, dims, keep, True)
 
 
 _AXIS = Attr(optional(ints), "axes to reduce; None or () means all", None)
@@ -97,7 +98,7 @@ _REDUCTIONS: dict[str, tuple[Reduction, str, tuple[str, ...], Onnx]] = {
         Onnx(builder="reduce_max"),
     ),
     "min": (
-        lambda x, dims, keep: _extreme(x, dims, keep, False),
+        lambda x, dims, keep: extreme(x, dims, keep, False),
         "Return the minimum along axes (all elements equal to it get the gradient)",
         ("min_axis",),
         Onnx(builder="reduce_min"),

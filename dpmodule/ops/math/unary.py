@@ -44,7 +44,7 @@ def _logical_not(x: torch.Tensor) -> torch.Tensor:
     return torch.eq(x, 0).to(x.dtype)
 
 
-_ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
+ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
     "sign": (
         torch.sign,
@@ -147,7 +147,7 @@ Source: MXNet 1.9.1 `{name}`.
 """
 
 
-for _name, (_function, _sentence, _onnx) in _ELEMENTWISE.items():
+for _name, (_function, _sentence, _onnx) in ELEMENTWISE.items():
     declare(
         _name,
         _function,
