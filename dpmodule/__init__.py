@@ -106,7 +106,7 @@ _MOVED = {
 _FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset", "monitor": "Monitor"}
 """Space-separated names of the package that its modules define."""
 
-ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")
+ops.add_lazy_operators("dpmodule.operator", "Custom _npi_Custom _NDArray _Native")
 
 __all__ = [
     "AsyncExecutor",

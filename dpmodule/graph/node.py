@@ -31,9 +31,10 @@ class Node:
         inputs: (node, output index) of each input.
         source: "file:line" of the user's code that made the node, "" if unknown.
         subgraphs: the graphs that an operator such as a loop runs.
+        in_np_shape: True if it was read from a file that was written in NumPy's meaning of shapes.
     """
 
-    __slots__ = ("_parsed", "attrs", "inputs", "name", "op", "params", "source", "subgraphs")
+    __slots__ = ("_parsed", "attrs", "in_np_shape", "inputs", "name", "op", "params", "source", "subgraphs")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Node:
         self.inputs = inputs
         self.source = source
         self.subgraphs = subgraphs
+        self.in_np_shape = False
         self._parsed: Any = None
 
     @property
@@ -190,8 +192,10 @@ class Graph:
 
     @cached_property
     def is_numpy(self) -> bool:
-        """True if shapes have NumPy's meaning: an operator was written under ``npx.set_np()``."""
-        return any(op.is_numpy for node in self.nodes for op in node.every_operator())
+        """True if shapes have NumPy's meaning: the graph, or a part of it, was written under ``npx.set_np()``."""
+        return any(
+            node.in_np_shape or any(op.is_numpy for op in node.every_operator()) for node in self.nodes
+        )
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:

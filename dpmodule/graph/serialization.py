@@ -257,7 +257,10 @@ def from_json(text: str) -> tuple[Entry, ...]:
         heads = _from_rows(root, _version(root))
     except RecursionError:
         raise _format_error("its subgraphs are nested too deeply") from None
-    if mode.is_np_shape() and not _in_np_shape(root):
+    if _in_np_shape(root):
+        for node in topological_order(heads):
+            node.in_np_shape = True
+    elif mode.is_np_shape():
         _rewrite_unknown(heads)
     return heads
 

@@ -71,24 +71,24 @@ unary += rows_of(
 )
 unary += [
     (f"u_{op}", f"_npi_{op}", {}, [SPECIAL])
-    for op in "logical_not isnan isinf isposinf isneginf isfinite".split()
+    for op in ["logical_not", "isnan", "isinf", "isposinf", "isneginf", "isfinite"]
 ]
 unary += [("u_logical_not_int", "_npi_logical_not", {}, [whole(5)])]
 
-PAIRS = "add subtract multiply true_divide mod power copysign ldexp arctan2 hypot".split()
-COMPARED = "equal not_equal greater greater_equal less less_equal".split()
+PAIRS = ["add", "subtract", "multiply", "true_divide", "mod", "power", "copysign", "ldexp", "arctan2", "hypot"]
+COMPARED = ["equal", "not_equal", "greater", "greater_equal", "less", "less_equal"]
 binary = [(f"b_{op}", f"_npi_{op}", {}, [real(2, 3, low=0.3), real(3, low=0.4, high=3)]) for op in PAIRS]
 binary += [
     (f"b_{op}_int", f"_npi_{op}", {}, [whole(2, 3, low=1), whole(2, 1, low=1)])
-    for op in "add subtract multiply true_divide mod power copysign".split()
+    for op in ["add", "subtract", "multiply", "true_divide", "mod", "power", "copysign"]
 ]
 binary += [
     (f"b_{op}_mixed", f"_npi_{op}", {}, [real(2, 3, low=0.5, high=3), whole(3, low=1)])
-    for op in "add subtract multiply true_divide mod power".split()
+    for op in ["add", "subtract", "multiply", "true_divide", "mod", "power"]
 ]
 binary += [
     (f"b_{op}_wide", f"_npi_{op}", {}, [real(2, 1, low=0.5, high=3), real(2, 2, low=0.5, dtype="f8")])
-    for op in "add subtract multiply mod power".split()
+    for op in ["add", "subtract", "multiply", "mod", "power"]
 ]
 binary += rows_of(
     ("b_add_int_types", "_npi_add", {}, whole(3), whole(3, dtype="i8")),

@@ -20,6 +20,14 @@ MAPPED = [name for name in EVERY if not ops.get(name).onnx.missing]
 NOT_COMPARED = {
     "_onnx_bitwise(kind=left_shift)": "ONNX shifts only unsigned integers",
     "_onnx_bitwise(kind=right_shift)": "ONNX shifts only unsigned integers",
+    "_npi_advanced_indexing": "the number of chosen elements depends on the mask",
+    "_npi_delete(axis=1)": "the positions must be a parameter",
+    **dict.fromkeys(("r_norm_2", "r_norm_4", "r_norm_9"), "ONNX has no singular values"),
+    "i_insert_many": "the positions must be a parameter",
+    **dict.fromkeys(
+        ("b_add_empty", "c_zeros", "m_concatenate_empty", "m_reshape_empty", "r_sum_empty", "u_tanh_empty"),
+        "axes of ONNX models have at least one element",
+    ),
 }
 """Rows of the tables, or recorded calls, that ONNX refuses or rounds otherwise: a reason for each."""
 
@@ -92,7 +100,8 @@ def test_rows_of_the_tables(row, opset):
 @walks(RECORDED, family=lambda group, case: group)
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_recorded_calls(group, case, opset):
-    check(*of_record(group, case), opset)
+    if case["name"] not in NOT_COMPARED:
+        check(*of_record(group, case), opset)
 
 
 FIXED = """LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput Reshape SVMOutput SoftmaxOutput diag
@@ -100,7 +109,10 @@ _backward_gather_nd _contrib_Proposal _contrib_interleaved_matmul_encdec_valatt 
 _contrib_interleaved_matmul_selfatt_valatt _cvcopyMakeBorder _cvimresize _image_normalize _image_resize _linalg_det
 _linalg_extractdiag _linalg_extracttrian _linalg_gelqf _linalg_inverse _linalg_makediag _linalg_maketrian scatter_nd
 _linalg_potrf _linalg_potri _linalg_slogdet _linalg_sumlogdiag _onnx_round _ravel_multi_index _scatter_set_nd
-broadcast_axis broadcast_like broadcast_to reshape_like softmax_cross_entropy"""
+broadcast_axis broadcast_like broadcast_to reshape_like softmax_cross_entropy
+_np_diag _np_diagflat _np_diagonal _np_reshape _np_roll _np_squeeze _np_trace _npi_broadcast_to _npi_det _npi_einsum
+_npi_equal _npi_greater _npi_greater_equal _npi_hsplit _npi_insert_scalar _npi_insert_slice _npi_less _npi_less_equal
+_npi_not_equal _npi_pad _npi_polyval _npi_array_split _npi_delete _npi_kron _npi_repeats _npi_rot90 _npi_slogdet _npi_tensordot _npi_var"""
 """Operators that refuse, in some rows, an axis 0 of any length, or need other inputs to grow as well."""
 
 
@@ -127,7 +139,7 @@ EVERY_ROW = [(of_row, row) for row in ROWS] + [(of_record, *each) for each in RE
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_any_batch(of, *row):
     symbol, names, arrays = of(*row)
-    done = str(row[0]) in NOT_COMPARED or any_batch(symbol, names, arrays)
+    done = str(row[0] if of is of_row else row[1]["name"]) in NOT_COMPARED or any_batch(symbol, names, arrays)
     assert done or symbol.graph.heads[0][0].op.name in FIXED.split()
 
 

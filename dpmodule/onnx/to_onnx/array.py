@@ -196,13 +196,14 @@ def pad(c: OperatorCall) -> Value:
 # creation
 
 
-def constant(c: OperatorCall) -> Value:
-    """Write the operator's result as a constant."""
-    env = Env(torch.device("cpu"), None, False, (c.numbers(c.out_shapes[0]),))
+def constant(c: OperatorCall) -> list[Value]:
+    """Write the operator's results as constants."""
+    env = Env(torch.device("cpu"), None, False, tuple(map(c.numbers, c.out_shapes)))
     op: Any = c.node.op
-    output = op.run(c.a, env)
-    array = (output.float() if output.dtype == torch.bfloat16 else output).numpy()
-    return c.const(array, c.out_dtypes[0])
+    outputs = op.run(c.a, env)
+    found = outputs if isinstance(outputs, tuple) else (outputs,)
+    arrays = [(each.float() if each.dtype == torch.bfloat16 else each).numpy() for each in found]
+    return [c.const(array, dtype) for array, dtype in zip(arrays, c.out_dtypes)]
 
 
 def filled(c: OperatorCall) -> Value:
@@ -224,7 +225,8 @@ def _limited_indices(c: OperatorCall, axis: int, mode: str) -> Value:
     index = _integer_indices(c, 1)
     if mode == "raise":
         return index
-    length = c.length_value(c.shapes[0][axis])
+    dim = c.shapes[0][axis]
+    length = c.const(dim, "int64") if isinstance(dim, int) else c.length_value(dim)
     if mode == "wrap":
         return index.then("Mod", length)
     return index.then("Max", 0).then("Min", length - 1)

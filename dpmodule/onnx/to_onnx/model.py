@@ -206,7 +206,7 @@ def _attributes(c: OperatorCall, record: Onnx) -> dict[str, Any]:
 
 # builders, by name
 
-_FILES = "array contrib detection image linalg math nn pooling quantize random sequence"
+_FILES = "array contrib detection image linalg math nn numpy pooling quantize random sequence"
 """Modules with builders: their public functions, and the entries of their `TABLE`."""
 
 

@@ -116,7 +116,8 @@ def arange(a: Any, env: Env) -> torch.Tensor:
     start, _ = _arange_limits(a)
     steps = torch.arange(_arange_shape(a)[0] // a.repeat, dtype=torch.float64, device=env.device)
     values = (steps * a.step + start).to(torch_dtype(a.dtype))
-    return values if a.repeat == 1 else values.repeat_interleave(a.repeat)
+    found: torch.Tensor = values if a.repeat == 1 else values.repeat_interleave(a.repeat)
+    return found
 
 
 @op(

@@ -395,8 +395,8 @@ _MORE: tuple[tuple[str, Binary, str, Onnx, Any, tuple[str, str], str], ...] = (
     ),
 )
 
-for _name, _function, _sentence, _onnx, _rule, _names, _returns in _MORE:
-    _declare_binary(_name, _function, _sentence, _onnx, _rule, _names, _returns)
+for _each in _MORE:
+    _declare_binary(*_each)
 
 _NO_LCM = Onnx(missing="ONNX has no greatest common divisor")
 _NO_SHIFT = Onnx(missing="ONNX shifts only unsigned integers")
@@ -436,10 +436,10 @@ Source: MXNet 1.9.1 `{name}`.
     bound(name, [arg("data", ROWS)], scalar_attrs(), infer=same, onnx=onnx)(bind)
 
 
-for _name, (_function, _sentence, _onnx) in _BITS.items():
+for _name, (_integer, _sentence, _onnx) in _BITS.items():
     declare(
         f"_npi_{_name}",
-        _promoting(_function),
+        _promoting(_integer),
         [arg("lhs"), arg("rhs")],
         doc=_binary_doc(f"_npi_{_name}", _sentence, _INTEGERS, ("lhs", "rhs")),
         infer=broadcasting,
@@ -447,22 +447,22 @@ for _name, (_function, _sentence, _onnx) in _BITS.items():
         onnx=_onnx,
     )
     _declare_bits_scalar(
-        f"_npi_{_name}_scalar", _function, _sentence, replace(_onnx, scalar="last" if _onnx.type else "")
+        f"_npi_{_name}_scalar", _integer, _sentence, replace(_onnx, scalar="last" if _onnx.type else "")
     )
 for _name in ("bitwise_left_shift", "bitwise_right_shift"):
     _declare_bits_scalar(f"_npi_r{_name}_scalar", _BITS[_name][0], _BITS[_name][1], _NO_SHIFT, reverse=True)
 
-_LOGIC = {
-    "logical_and": (torch.logical_and, "neither is 0", Onnx("And", builder="logic")),
-    "logical_or": (torch.logical_or, "one of them is not 0", Onnx("Or", builder="logic")),
-    "logical_xor": (torch.logical_xor, "exactly one of them is not 0", Onnx("Xor", builder="logic")),
+_LOGIC: dict[str, tuple[Binary, str, Onnx]] = {
+    "logical_and": (torch.logical_and, "neither is 0", Onnx("And", builder="logic_as_bool")),
+    "logical_or": (torch.logical_or, "one of them is not 0", Onnx("Or", builder="logic_as_bool")),
+    "logical_xor": (torch.logical_xor, "exactly one of them is not 0", Onnx("Xor", builder="logic_as_bool")),
 }
 
-for _name, (_function, _holds, _onnx) in _LOGIC.items():
-    _declare_binary(_name, _function, f"Return True if {_holds}", _onnx, truths, returns="bool")
+for _name, (_connect, _holds, _onnx) in _LOGIC.items():
+    _declare_binary(_name, _connect, f"Return True if {_holds}", _onnx, truths, returns="bool")
     _declare_test(
         f"_npi_{_name}_scalar",
-        partial(lambda function, x, number: function(x, tensor_like(x, number)), _function),
+        partial(lambda function, x, number: function(x, tensor_like(x, number)), _connect),
         f"Return True if {_holds}",
         replace(_onnx, scalar="last"),
     )
@@ -521,15 +521,13 @@ _SCALARS: tuple[tuple[str, Binary, bool, str, Onnx], ...] = (
 )
 """Name, function, True if there is a form with the number first, first sentence, ONNX operator."""
 
-for _name, _function, _reverses, _sentence, _onnx in _SCALARS:
-    declare_scalar(
-        f"_npi_{_name}_scalar", (), _with_number(_function), _sentence, replace(_onnx, scalar="last")
-    )
+for _name, _two, _reverses, _sentence, _onnx in _SCALARS:
+    declare_scalar(f"_npi_{_name}_scalar", (), _with_number(_two), _sentence, replace(_onnx, scalar="last"))
     if _reverses:
         declare_scalar(
             f"_npi_r{_name}_scalar",
             (),
-            _with_number(_function, True),
+            _with_number(_two, True),
             _sentence,
             replace(_onnx, scalar="first"),
         )
@@ -553,7 +551,8 @@ def around(a: Any, x: torch.Tensor) -> torch.Tensor:
     """
     if not x.is_floating_point():
         step = 10 ** max(-a.decimals, 0)
-        return torch.div(x, step, rounding_mode="trunc") * step
+        found: torch.Tensor = torch.div(x, step, rounding_mode="trunc") * step
+        return found
     return torch.round(x, decimals=a.decimals)
 
 

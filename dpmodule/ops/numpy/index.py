@@ -41,7 +41,8 @@ def where(a: Any, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> 
 
     Source: MXNet 1.9.1 `_npi_where`.
     """
-    return torch.where(condition if condition.dtype == torch.bool else condition != 0, *to_common(x, y))
+    x, y = to_common(x, y)
+    return torch.where(condition if condition.dtype == torch.bool else condition != 0, x, y)
 
 
 def _number_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -104,7 +105,7 @@ def _widths(value: Any) -> tuple[tuple[int, int], ...]:
     pairs = tuple(tuple(shape.parse(pair)) for pair in _pairs.parse(value))
     if any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
         raise ValueError(value)
-    return pairs  # type: ignore[return-value]  # of two numbers each, as checked
+    return pairs
 
 
 _pairs = AttrType(lambda value: literal(value) if isinstance(value, str) else tuple(value), "pairs", "Any")
@@ -449,6 +450,7 @@ _START = {"start_axis": Attr(integer(low=0), "first axis of the mask", 0)}
     {"value": Attr(real, "value of the chosen elements", 0.0), **_START},
     infer=lambda a, ins, outs: (ins, [unify(outs[0], ins[0])]),
     infer_type=first_type,
+    accepts_any=True,
     onnx=Onnx("Where", builder="np_mask_assign"),
 )
 def boolean_mask_assign_scalar(a: Any, data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -471,6 +473,7 @@ def boolean_mask_assign_scalar(a: Any, data: torch.Tensor, mask: torch.Tensor) -
     _START,
     infer=lambda a, ins, outs: (ins, [unify(outs[0], ins[0])]),
     infer_type=first_type,
+    accepts_any=True,
     onnx=Onnx(missing="ONNX has no assignment by a mask"),
 )
 def boolean_mask_assign_tensor(
@@ -543,19 +546,21 @@ def interp(a: Any, xp: torch.Tensor, fp: torch.Tensor, x: torch.Tensor | None = 
     """
     xp, fp = xp.double(), fp.double()
     x = torch.full((), a.x_scalar, dtype=torch.float64, device=xp.device) if x is None else x.double()
+    at = x.reshape(-1)
     if a.period is not None:
-        x, xp = x % a.period, xp % a.period
+        at, xp = at % a.period, xp % a.period
         order = torch.argsort(xp)
         xp, fp = xp[order], fp[order]
         xp = torch.cat([xp[-1:] - a.period, xp, xp[:1] + a.period])
         fp = torch.cat([fp[-1:], fp, fp[:1]])
-    place = torch.searchsorted(xp, x.contiguous(), right=True).clamp(1, max(len(xp) - 1, 1))
-    low, high = place - 1, place.clamp(max=len(xp) - 1)
+    high = torch.searchsorted(xp, at, right=True).clamp(1, max(len(xp) - 1, 1)).clamp(max=len(xp) - 1)
+    low = (high - 1).clamp(min=0)
     width = xp[high] - xp[low]
-    part = torch.where(width > 0, (x - xp[low]) / torch.where(width > 0, width, 1), 0)
+    part = torch.where(width > 0, (at - xp[low]) / torch.where(width > 0, width, 1), 0)
     found = fp[low] + part * (fp[high] - fp[low])
-    found = torch.where(x < xp[0], fp[0] if a.left is None or a.period else a.left, found)
-    return torch.where(x > xp[-1], fp[-1] if a.right is None or a.period else a.right, found)
+    found = torch.where(at < xp[0], fp[0] if a.left is None or a.period else a.left, found)
+    found = torch.where(at > xp[-1], fp[-1] if a.right is None or a.period else a.right, found)
+    return found.reshape(x.shape)
 
 
 @pure(

@@ -37,7 +37,8 @@ def matmul(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def _dot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if left.dim() == 0 or right.dim() == 0:
         return left * right
-    return torch.tensordot(left, right, ([left.dim() - 1], [max(right.dim() - 2, 0)]))
+    found: torch.Tensor = torch.tensordot(left, right, ([left.dim() - 1], [max(right.dim() - 2, 0)]))
+    return found
 
 
 @pure(
@@ -149,7 +150,7 @@ def kron(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         "axisc": Attr(integer(), "axis of the vectors of the result", -1),
     },
     infer_type=promoted,
-    onnx=Onnx(builder="np_cross"),
+    onnx=Onnx(missing="ONNX has no cross product"),
 )
 def cross(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the cross products of vectors of two or three elements.
@@ -164,7 +165,8 @@ def cross(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if left.shape[-1] == right.shape[-1] == 2:
         return left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0]
     left, right = (torch.nn.functional.pad(x, (0, 3 - x.shape[-1])) for x in (left, right))
-    return torch.linalg.cross(*torch.broadcast_tensors(left, right)).movedim(-1, a.axisc)
+    found: torch.Tensor = torch.linalg.cross(left, right).movedim(-1, a.axisc)
+    return found
 
 
 _NO_SOLVER = Onnx(missing="ONNX has no solver of linear systems")
@@ -186,7 +188,8 @@ def cholesky(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_cholesky`.
     """
-    return torch.linalg.cholesky(x, upper=not a.lower)
+    found: torch.Tensor = torch.linalg.cholesky(x, upper=not a.lower)
+    return found
 
 
 @pure(
@@ -218,9 +221,9 @@ def solve(a: Any, x: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_solve`.
     """
-    if right.dim() == x.dim() - 1:
-        return torch.linalg.solve(x, right.unsqueeze(-1)).squeeze(-1)
-    return torch.linalg.solve(x, right)
+    is_vector = right.dim() == x.dim() - 1
+    found: torch.Tensor = torch.linalg.solve(x, right.unsqueeze(-1) if is_vector else right)
+    return found.squeeze(-1) if is_vector else found
 
 
 def _symmetric(x: torch.Tensor, lower: bool) -> torch.Tensor:
@@ -255,7 +258,8 @@ def eigvalsh(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_eigvalsh`.
     """
-    return torch.linalg.eigvalsh(_symmetric(x, a.UPLO == "L"))
+    found: torch.Tensor = torch.linalg.eigvalsh(_symmetric(x, a.UPLO == "L"))
+    return found
 
 
 @pure("_npi_eig", [arg("A")], outputs=("output0", "output1"), onnx=_NO_EIGEN)
@@ -282,7 +286,8 @@ def eigvals(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_eigvals`.
     """
-    return torch.linalg.eigvals(x.detach()).real.contiguous()
+    found: torch.Tensor = torch.linalg.eigvals(x.detach()).real.contiguous()
+    return found
 
 
 @pure("_npi_det", [arg("A")], outputs=("output0",), hidden=2, onnx=Onnx("Det"))
@@ -295,7 +300,8 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_det`, which graphs store as `_linalg_det`.
     """
-    return torch.linalg.det(x)
+    found: torch.Tensor = torch.linalg.det(x)
+    return found
 
 
 @pure(
@@ -333,7 +339,8 @@ def tensorinv(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_tensorinv`.
     """
-    return torch.linalg.tensorinv(x, a.ind)
+    found: torch.Tensor = torch.linalg.tensorinv(x, a.ind)
+    return found
 
 
 @pure(
@@ -352,7 +359,8 @@ def tensorsolve(a: Any, x: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_tensorsolve`.
     """
-    return torch.linalg.tensorsolve(x, right, a.a_axes or None)
+    found: torch.Tensor = torch.linalg.tensorsolve(x, right, a.a_axes or None)
+    return found
 
 
 @pure(
@@ -371,7 +379,8 @@ def pinv(a: Any, x: torch.Tensor, rcond: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_pinv`.
     """
-    return torch.linalg.pinv(x, rtol=rcond.detach(), hermitian=a.hermitian)
+    found: torch.Tensor = torch.linalg.pinv(x, rtol=rcond.detach(), hermitian=a.hermitian)
+    return found
 
 
 @pure(
@@ -392,7 +401,8 @@ def pinv_scalar_rcond(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_pinv_scalar_rcond`.
     """
-    return torch.linalg.pinv(x, rtol=a.rcond, hermitian=a.hermitian)
+    found: torch.Tensor = torch.linalg.pinv(x, rtol=a.rcond, hermitian=a.hermitian)
+    return found
 
 
 @pure(
@@ -431,7 +441,8 @@ def matrix_rank_none_tol(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 2.0 `_npi_matrix_rank_none_tol`.
     """
-    return torch.linalg.matrix_rank(x, hermitian=a.hermitian)
+    found: torch.Tensor = torch.linalg.matrix_rank(x, hermitian=a.hermitian)
+    return found
 
 
 @pure("_npi_polyval", [arg("p"), arg("x")], infer_type=promoted, onnx=Onnx("Add", builder="np_polyval"))

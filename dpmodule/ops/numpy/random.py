@@ -14,7 +14,7 @@ from ..distributions import standard_gamma
 from ..dtypes import torch_dtype
 from ..registry import op
 from ..shapes import broadcast, typed, unify
-from ..spec import NEVER, Attr, Env, Input, Onnx, Shapes, Types, arg
+from ..spec import NEVER, REQUIRED, Attr, Env, Input, Onnx, Shapes, Types, arg
 
 _SIZE = Attr(optional(ints), "shape of the result; None means that of the parameters", None)
 _CTX = Attr(string, "accepted and ignored: the device is that of the executor", "cpu")
@@ -30,42 +30,51 @@ def _open_uniform(u: torch.Tensor) -> torch.Tensor:
 
 
 def _uniform(u: torch.Tensor, gen: Any, low: Any, high: Any) -> torch.Tensor:
-    return u.uniform_(generator=gen) * (high - low) + low
+    found: torch.Tensor = u.uniform_(generator=gen) * (high - low) + low
+    return found
 
 
 def _normal(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
-    return u.normal_(generator=gen) * scale + loc
+    found: torch.Tensor = u.normal_(generator=gen) * scale + loc
+    return found
 
 
 def _gumbel(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
-    return loc - scale * torch.log(u.exponential_(generator=gen))
+    found: torch.Tensor = loc - scale * torch.log(u.exponential_(generator=gen))
+    return found
 
 
 def _logistic(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
     u = _open_uniform(u.uniform_(generator=gen))
-    return loc + scale * (torch.log(u) - torch.log1p(-u))
+    found: torch.Tensor = loc + scale * (torch.log(u) - torch.log1p(-u))
+    return found
 
 
 def _laplace(u: torch.Tensor, gen: Any, loc: Any, scale: Any) -> torch.Tensor:
     u = u.uniform_(generator=gen) - 0.5
-    return loc - scale * torch.sign(u) * torch.log1p(-2 * u.abs())
+    found: torch.Tensor = loc - scale * torch.sign(u) * torch.log1p(-2 * u.abs())
+    return found
 
 
 def _gamma(u: torch.Tensor, gen: Any, shape: Any, scale: Any) -> torch.Tensor:
     alpha = u.zero_() + (shape.detach() if isinstance(shape, torch.Tensor) else shape)
-    return standard_gamma(alpha, gen) * scale
+    found: torch.Tensor = standard_gamma(alpha, gen) * scale
+    return found
 
 
 def _exponential(u: torch.Tensor, gen: Any, scale: Any) -> torch.Tensor:
-    return u.exponential_(generator=gen) * scale
+    found: torch.Tensor = u.exponential_(generator=gen) * scale
+    return found
 
 
 def _rayleigh(u: torch.Tensor, gen: Any, scale: Any) -> torch.Tensor:
-    return torch.sqrt(2 * u.exponential_(generator=gen)) * scale
+    found: torch.Tensor = torch.sqrt(2 * u.exponential_(generator=gen)) * scale
+    return found
 
 
 def _weibull(u: torch.Tensor, gen: Any, a: Any) -> torch.Tensor:
-    return u.exponential_(generator=gen) ** (1 / a)
+    found: torch.Tensor = u.exponential_(generator=gen) ** (1 / a)
+    return found
 
 
 def _pareto(u: torch.Tensor, gen: Any, a: Any) -> torch.Tensor:
@@ -130,7 +139,7 @@ def _declare(
     """
     attrs = {
         key: Attr(optional(real), "parameter; None means an input", default)
-        for key, default in zip(names, defaults or (None,) * len(names))
+        for key, default in zip(names, defaults or (REQUIRED,) * len(names))
     }
     attrs["size"] = _SIZE
     if ctx:
@@ -231,10 +240,32 @@ _declare(
 _declare(
     "rayleigh", _rayleigh, ("scale",), "the Rayleigh distribution", defaults=(1.0,), noisy=True, onnx=_NONE
 )
-_declare("weibull", _weibull, ("a",), "the Weibull distribution with scale 1", noisy=True, onnx=_NONE)
-_declare("pareto", _pareto, ("a",), "the Pareto distribution of the second kind", noisy=True, onnx=_NONE)
 _declare(
-    "powerd", _power, ("a",), "the distribution with density a * x^(a - 1) over [0, 1]", ctx=False, onnx=_NONE
+    "weibull",
+    _weibull,
+    ("a",),
+    "the Weibull distribution with scale 1",
+    defaults=(None,),
+    noisy=True,
+    onnx=_NONE,
+)
+_declare(
+    "pareto",
+    _pareto,
+    ("a",),
+    "the Pareto distribution of the second kind",
+    defaults=(None,),
+    noisy=True,
+    onnx=_NONE,
+)
+_declare(
+    "powerd",
+    _power,
+    ("a",),
+    "the distribution with density a * x^(a - 1) over [0, 1]",
+    defaults=(None,),
+    ctx=False,
+    onnx=_NONE,
 )
 
 
@@ -246,12 +277,12 @@ def _bernoulli_inputs(a: Any) -> tuple[Input, ...]:
     "_npi_bernoulli",
     _bernoulli_inputs,
     {
-        "prob": Attr(optional(real), "probability of 1; None means an input", None),
-        "logit": Attr(optional(real), "logarithm of the odds of 1; None means an input", None),
+        "prob": Attr(optional(real), "probability of 1; None means an input"),
+        "logit": Attr(optional(real), "logarithm of the odds of 1; None means an input"),
         "size": _SIZE,
         "ctx": _CTX,
         "dtype": _FLOAT,
-        "is_logit": Attr(boolean, "the parameter is `logit`", False),
+        "is_logit": Attr(boolean, "the parameter is `logit`"),
     },
     infer=lambda a, ins, outs: _sizes(a, ins, outs, False),
     infer_type=typed(lambda a: a.dtype, "float32"),
@@ -290,8 +321,8 @@ def _choice_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     "_npi_choice",
     _choice_inputs,
     {
-        "a": Attr(optional(integer(low=0)), "number of indices; None means the length of the input", None),
-        "size": _SIZE,
+        "a": Attr(optional(integer(low=0)), "number of indices; None means the length of the input"),
+        "size": Attr(optional(ints), "shape of the result; None means a scalar"),
         "ctx": _CTX,
         "replace": Attr(boolean, "an index may be drawn several times", True),
         "weighted": Attr(boolean, "the last input contains probabilities", False),

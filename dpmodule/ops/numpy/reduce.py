@@ -129,7 +129,7 @@ _declare(
     "_np_sum",
     _sum,
     "Sum the elements along axes",
-    Onnx("ReduceSum", builder="np_sum"),
+    Onnx("ReduceSum", builder="np_reduce"),
     _counted,
     _SUM_TYPE,
     _SUM_ATTRS,

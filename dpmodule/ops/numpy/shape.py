@@ -45,7 +45,7 @@ def reshape(a: Any, x: torch.Tensor) -> torch.Tensor:
     {"axes": Attr(optional(shape), "permutation of the axes; None reverses them", None)},
     aliases=("_npi_transpose",),
     view=True,
-    onnx=Onnx("Transpose", builder="np_transpose"),
+    onnx=Onnx("Transpose", builder="np_permute"),
 )
 def transpose(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Permute the axes.
@@ -212,7 +212,7 @@ def _declare_atleast(rank: int, function: Any) -> None:
         outputs=lambda a: numbered(a.num_args),
         infer_type=each_type,
         view=True,
-        onnx=Onnx("Reshape", builder="np_reshaped"),
+        onnx=Onnx("Reshape", builder="np_reshape"),
     )(run)
 
 
@@ -240,7 +240,7 @@ def copy(a: Any, x: torch.Tensor) -> torch.Tensor:
     {"source": Attr(ints, "axes to move"), "destination": Attr(ints, "their positions in the result")},
     aliases=("_npi_moveaxis",),
     view=True,
-    onnx=Onnx("Transpose", builder="np_moveaxis"),
+    onnx=Onnx("Transpose", builder="np_permute"),
 )
 def moveaxis(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Move axes to other positions; the others keep their order.
@@ -259,7 +259,7 @@ def moveaxis(a: Any, x: torch.Tensor) -> torch.Tensor:
     [arg("data")],
     {"axis": Attr(integer(), "axis to move"), "start": Attr(integer(), "axis before which to insert it", 0)},
     view=True,
-    onnx=Onnx("Transpose", builder="np_rollaxis"),
+    onnx=Onnx("Transpose", builder="np_permute"),
 )
 def rollaxis(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Move an axis before another; the others keep their order.
@@ -313,7 +313,7 @@ def roll(a: Any, x: torch.Tensor) -> torch.Tensor:
 @pure(
     "_npi_flip",
     [arg("data")],
-    {"axis": Attr(optional(ints), "axes to reverse; None means all", None)},
+    {"axis": Attr(optional(ints), "axes to reverse; None means all")},
     infer=same,
     onnx=Onnx("Slice", builder="np_flip"),
 )
@@ -336,7 +336,7 @@ def flip(a: Any, x: torch.Tensor) -> torch.Tensor:
         "k": Attr(integer(), "number of quarter turns", 1),
         "axes": Attr(optional(shape), "plane of the rotation; None means the first two axes", None),
     },
-    onnx=Onnx("Transpose", builder="np_rot90"),
+    onnx=Onnx("Gather", builder="np_gather"),
 )
 def rot90(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Rotate by quarter turns in the plane of two axes.
@@ -374,7 +374,7 @@ def broadcast_to(a: Any, x: torch.Tensor) -> torch.Tensor:
     [arg("data")],
     {"k": Attr(integer(), "index of the diagonal, positive above the main one", 0)},
     aliases=("_npi_diag",),
-    onnx=Onnx(builder="np_diagonal"),
+    onnx=Onnx("Gather", builder="np_gather"),
 )
 def diag(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return a diagonal of a matrix, or a matrix with a diagonal.
@@ -393,7 +393,7 @@ def diag(a: Any, x: torch.Tensor) -> torch.Tensor:
     [arg("data")],
     {"k": Attr(integer(), "index of the diagonal, positive above the main one", 0)},
     aliases=("_npi_diagflat",),
-    onnx=Onnx(builder="np_diagonal"),
+    onnx=Onnx("Gather", builder="np_gather"),
 )
 def diagflat(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return a matrix with the elements of `data` on a diagonal.
@@ -414,7 +414,13 @@ _DIAGONAL = {
 }
 
 
-@pure("_np_diagonal", [arg("data")], _DIAGONAL, aliases=("_npi_diagonal",), onnx=Onnx(builder="np_diagonal"))
+@pure(
+    "_np_diagonal",
+    [arg("data")],
+    _DIAGONAL,
+    aliases=("_npi_diagonal",),
+    onnx=Onnx("Gather", builder="np_gather"),
+)
 def diagonal(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the diagonals of matrices.
 
@@ -446,7 +452,8 @@ def _declare_triangle(name: str, function: Any, where: str) -> None:
     def run(a: Any, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == 1:
             x = x.expand(x.shape[0], x.shape[0])
-        return function(x, a.k)
+        found: torch.Tensor = function(x, a.k)
+        return found
 
     run.__doc__ = f"""Return matrices with zeros {where} a diagonal.
 
@@ -468,7 +475,7 @@ _declare_triangle("_npi_tril", torch.tril, "above")
 _declare_triangle("_npi_triu", torch.triu, "below")
 
 _SPLIT = {
-    "indices": Attr(shape, "start of each piece; the first is 0", ()),
+    "indices": Attr(shape, "start of each piece; the first is 0"),
     "axis": Attr(integer(), "axis to split", 1),
     "squeeze_axis": Attr(boolean, "remove the axis, which must have size 1 in each piece", False),
     "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means to use `indices`", 0),
@@ -542,7 +549,7 @@ def array_split(a: Any, x: torch.Tensor) -> Any:
         "repeats": Attr(ints, "number of copies, one for all or one for each position"),
         "axis": Attr(optional(integer()), "axis; None repeats the elements of the flattened array", None),
     },
-    onnx=Onnx("Gather", builder="np_repeats"),
+    onnx=Onnx("Gather", builder="np_gather"),
 )
 def repeats(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Repeat positions along an axis.
