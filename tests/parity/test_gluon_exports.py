@@ -1,0 +1,144 @@
+"""Networks that Gluon of MXNet 1.9.1 exported, in the classic style and under ``npx.set_np()``, against its results.
+
+`tests/data/gluon_exports/record.py` describes the archive.
+"""
+
+import io
+import tarfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.base import MXNetError
+from helpers.walk import walks
+
+DATA = Path(__file__).parents[1] / "data" / "gluon_exports"
+RATE = 0.5
+
+
+@cache
+def files():
+    """Return the content of the archive's files by their names."""
+    with tarfile.open(DATA / "exports.tar.xz") as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}
+
+
+def sample(values):
+    """Return what the recording stores of large arrays."""
+    flat = np.asarray(values, "f8").ravel()
+    return np.append(np.linalg.norm(flat), flat[np.linspace(0, flat.size - 1, min(24, flat.size)).astype(int)])
+
+
+EXPORTS = sorted(tuple(name[:-4].split("/")) for name in files() if name.endswith(".npz"))
+
+
+class Export:
+    """A network with its parameters, and what MXNet computed.
+
+    Attributes:
+        symbol: the network.
+        args, aux: parameters and states.
+        inputs: values by name.
+        found: the recorded arrays.
+    """
+
+    def __init__(self, style, name):
+        stem = f"{style}/{name}"
+        self.symbol = mx.sym.load_json(files()[f"{stem}-symbol.json"].decode())
+        params = dict(mx.nd.load_frombuffer(files()[f"{stem}-0000.params"]) or {})
+        self.args, self.aux = ({k[4:]: v for k, v in params.items() if k[:4] == kind} for kind in ("arg:", "aux:"))
+        self.found = dict(np.load(io.BytesIO(files()[f"{stem}.npz"])))
+        count = sum(key.startswith("data") and key[4:].isdigit() for key in self.found)
+        names = [f"data{i}" for i in range(count)] if count > 1 else ["data"]
+        values = {name: self.found[f"data{i}"] for i, name in enumerate(names)}
+        self.inputs = {name: values[name] for name in values if name in self.symbol.list_arguments()}
+        self.is_random = name == "dropout"
+
+    def recorded(self, what):
+        return [self.found[f"{what}{i}"] for i in range(len(self.symbol.list_outputs()))]
+
+    def batch(self):
+        return mx.io.DataBatch([mx.nd.array(each, dtype=each.dtype) for each in self.inputs.values()])
+
+    def module(self, train=False):
+        module = mx.mod.Module(self.symbol, list(self.inputs), None)
+        layout = "NC" if len({len(each) for each in self.inputs.values()}) == 1 else "C"  # no axis of batches
+        described = [mx.io.DataDesc(name, each.shape, each.dtype, layout) for name, each in self.inputs.items()]
+        module.bind(described, for_training=train, inputs_need_grad=train)
+        module.set_params(self.args, self.aux)
+        return module
+
+
+def assert_close(found, expected, tolerance=1e-4, what=""):
+    assert found.shape == expected.shape, what
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(found.astype("f8"), expected.astype("f8"), rtol=tolerance, atol=tolerance * scale, err_msg=what)
+
+
+def family(style, name):
+    return style
+
+
+@walks(EXPORTS, family=family)
+def test_predictions(style, name):
+    export = Export(style, name)
+    module = export.module()
+    module.forward(export.batch(), is_train=False)
+    for found, expected in zip(module.get_outputs(), export.recorded("output"), strict=True):
+        assert_close(found.asnumpy(), expected)
+
+
+@walks(EXPORTS, family=family)
+def test_training_steps(style, name):
+    export = Export(style, name)
+    module = export.module(train=True)
+    module.init_optimizer(None, "sgd", {"learning_rate": RATE, "rescale_grad": 1.0, "wd": 0.0})
+    module.forward(export.batch(), is_train=True)
+    outputs = [each.asnumpy() for each in module.get_outputs()]
+    module.backward([mx.nd.array(each, dtype=each.dtype) for each in export.recorded("head")])
+    module.update()
+    if export.is_random:
+        assert 0 < (outputs[0] == 0).sum() < outputs[0].size
+        return
+    for found, expected in zip(outputs, export.recorded("trained"), strict=True):
+        assert_close(found, expected)
+    gradients = dict(zip(export.inputs, module.get_input_grads(), strict=True))
+    for i, name in enumerate(export.inputs):
+        if f"data_grad{i}" in export.found:
+            assert_close(sample(gradients[name].asnumpy()), export.found[f"data_grad{i}"], 1e-3, name)
+    args, aux = module.get_params()
+    for key, value in args.items():
+        if f"grad:{key}" in export.found:
+            step = (export.args[key].asnumpy().astype("f8") - value.asnumpy()) / RATE
+            assert_close(sample(step), export.found[f"grad:{key}"], 1e-3, key)
+    for key, value in aux.items():
+        if f"aux:{key}" in export.found:
+            assert_close(sample(value.asnumpy()), export.found[f"aux:{key}"], 1e-4, key)
+
+
+@walks(EXPORTS, family=family)
+def test_torch(style, name):
+    export = Export(style, name)
+    module = export.module().to_torch().eval()
+    with torch.no_grad():
+        found = module(*(torch.from_numpy(each) for each in export.inputs.values()))
+    found = list(found) if isinstance(found, (tuple, list)) else [found]
+    for one, expected in zip(found, export.recorded("output"), strict=True):
+        assert_close(one.numpy(), expected)
+
+
+@walks(EXPORTS, family=family)
+def test_onnx(style, name, tmp_path):
+    export = Export(style, name)
+    path = tmp_path / f"{style}-{name}.onnx"
+    export.module().to_onnx(str(path))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    wanted = [each.name for each in session.get_inputs()]
+    found = session.run(None, {name: value for name, value in export.inputs.items() if name in wanted})
+    for one, expected in zip(found, export.recorded("output"), strict=True):
+        assert_close(one, expected)
