@@ -15,6 +15,7 @@ from ...ops.shapes import normal_axes, normal_axis
 from ...ops.spec import Env
 from .call import OperatorCall, Value
 from .common import Builder, computed_in, reshape, result, shape_value, term, working_type
+from .random import random_numbers
 
 LAST = 2**63 - 1
 """End of a range beyond every axis."""
@@ -600,15 +601,44 @@ def np_polyval(c: OperatorCall) -> Value:
     return result(total)
 
 
+_DRAWS: dict[str, Callable[..., Value]] = {
+    "uniform": lambda u, low, high: u * (high - low) + low,
+    "uniform_n": lambda u, low, high: u * (high - low) + low,
+    "normal": lambda n, loc, scale: n * scale + loc,
+    "normal_n": lambda n, loc, scale: n * scale + loc,
+    "gumbel": lambda u, loc, scale: loc - scale * (-((1 - u).then("Log"))).then("Log"),
+    "logistic": lambda u, loc, scale: loc - scale * (1 / (1 - u) - 1).then("Log"),
+    "laplace": lambda u, loc, scale: (
+        loc - scale * (u - 0.5).then("Sign") * (1 - 2 * abs(u - 0.5)).then("Log")
+    ),
+    "exponential": lambda u, scale: -((1 - u).then("Log")) * scale,
+    "rayleigh": lambda u, scale: (-2 * (1 - u).then("Log")).then("Sqrt") * scale,
+    "weibull": lambda u, a: (-((1 - u).then("Log"))) ** (1 / a),
+    "pareto": lambda u, a: (1 - u) ** (-1 / a) - 1,
+    "powerd": lambda u, a: (1 - u) ** (1 / a),
+}
+"""Formulas of uniform numbers in [0, 1), or of normal ones, and the parameters."""
+
+
 def np_random(c: OperatorCall) -> Value:
-    """RandomUniform or RandomNormal with numbers as parameters."""
-    if c.inputs:
-        c.refuse("ONNX draws numbers only with constant parameters")
-    names = {"low": "low", "high": "high", "loc": "mean", "scale": "scale"}
-    attributes = {theirs: getattr(c.a, ours) for ours, theirs in names.items() if hasattr(c.a, ours)}
-    dims = c.numbers(c.out_shapes[0])
-    found = c.emit(c.type, shape=dims or (1,), dtype=1, **attributes)
-    return result(found if dims else found.squeeze(0))
+    """Formula of RandomUniform or RandomNormal in double precision."""
+    op: Any = c.node.op
+    word = op.name.removeprefix("_npi_")
+    rest = (x.cast("float64") for x in c.inputs)
+    keys = [key for key in op.attrs if key not in ("size", "ctx", "dtype")]
+    given = [
+        next(rest) if getattr(c.a, key) is None else c.const(getattr(c.a, key), "float64") for key in keys
+    ]
+    return result(_DRAWS[word](random_numbers(c, c.type, c.out_shapes[0]), *given))
+
+
+def np_bernoulli(c: OperatorCall) -> Value:
+    """Compare uniform numbers with the probability."""
+    number = c.a.logit if c.a.is_logit else c.a.prob
+    part = c.inputs[0].cast("float64") if c.inputs else c.const(number, "float64")
+    if c.a.is_logit:
+        part = part.then("Sigmoid")
+    return result(random_numbers(c, "RandomUniform", c.out_shapes[0]) < part)
 
 
 TABLE: dict[str, Builder] = {

@@ -29,7 +29,7 @@ def _short(c: OperatorCall) -> str:
     return name.removesuffix("_like")
 
 
-def _random(c: OperatorCall, operator: str, dims: Dims) -> Value:
+def random_numbers(c: OperatorCall, operator: str, dims: Dims) -> Value:
     """Draw uniform numbers in [0, 1), or standard normal ones, in double precision."""
     if all(isinstance(dim, int) for dim in dims):
         value = c.emit(operator, shape=c.numbers(dims) or (1,), dtype=code_of("float64"))
@@ -40,7 +40,7 @@ def _random(c: OperatorCall, operator: str, dims: Dims) -> Value:
 
 
 def _uniform(c: OperatorCall, dims: Dims | None = None) -> Value:
-    return _random(c, "RandomUniform", c.out_shapes[0] if dims is None else dims)
+    return random_numbers(c, "RandomUniform", c.out_shapes[0] if dims is None else dims)
 
 
 def _parameters(c: OperatorCall, names: Sequence[str]) -> list[Value]:
@@ -72,7 +72,7 @@ def draw(c: OperatorCall) -> Value:
 
 
 def _draw_normal(c: OperatorCall, mean: Value, deviation: Value) -> Value:
-    return _random(c, "RandomNormal", c.out_shapes[0]) * deviation + mean
+    return random_numbers(c, "RandomNormal", c.out_shapes[0]) * deviation + mean
 
 
 def _draw_gamma(c: OperatorCall, alpha: Value, beta: Value) -> Value:
@@ -83,7 +83,7 @@ def _draw_gamma(c: OperatorCall, alpha: Value, beta: Value) -> Value:
     dims = (_TRIES, *c.out_shapes[0])
     small = alpha < 1
     d = small.choose(alpha + 1, alpha) - 1 / 3
-    x, u = _random(c, "RandomNormal", dims), _uniform(c, dims)
+    x, u = random_numbers(c, "RandomNormal", dims), _uniform(c, dims)
     v = x / (9 * d).then("Sqrt") + 1
     v = v * v * v
     bound = x * x * 0.5 + d - d * v + d * v.then("Max", 1e-30).then("Log")

@@ -208,8 +208,22 @@ _declare(
     noisy=True,
     onnx=Onnx("RandomNormal", builder="np_random"),
 )
-_declare("gumbel", _gumbel, ("loc", "scale"), "the Gumbel distribution", noisy=True, onnx=_NONE)
-_declare("logistic", _logistic, ("loc", "scale"), "the logistic distribution", noisy=True, onnx=_NONE)
+_declare(
+    "gumbel",
+    _gumbel,
+    ("loc", "scale"),
+    "the Gumbel distribution",
+    noisy=True,
+    onnx=Onnx("RandomUniform", builder="np_random"),
+)
+_declare(
+    "logistic",
+    _logistic,
+    ("loc", "scale"),
+    "the logistic distribution",
+    noisy=True,
+    onnx=Onnx("RandomUniform", builder="np_random"),
+)
 _declare(
     "laplace",
     _laplace,
@@ -218,7 +232,7 @@ _declare(
     typed_result=True,
     source="2.0",
     noisy=True,
-    onnx=_NONE,
+    onnx=Onnx("RandomUniform", builder="np_random"),
 )
 _declare(
     "gamma",
@@ -235,10 +249,16 @@ _declare(
     "the exponential distribution, whose mean is `scale`",
     defaults=(1.0,),
     noisy=True,
-    onnx=_NONE,
+    onnx=Onnx("RandomUniform", builder="np_random"),
 )
 _declare(
-    "rayleigh", _rayleigh, ("scale",), "the Rayleigh distribution", defaults=(1.0,), noisy=True, onnx=_NONE
+    "rayleigh",
+    _rayleigh,
+    ("scale",),
+    "the Rayleigh distribution",
+    defaults=(1.0,),
+    noisy=True,
+    onnx=Onnx("RandomUniform", builder="np_random"),
 )
 _declare(
     "weibull",
@@ -247,7 +267,7 @@ _declare(
     "the Weibull distribution with scale 1",
     defaults=(None,),
     noisy=True,
-    onnx=_NONE,
+    onnx=Onnx("RandomUniform", builder="np_random"),
 )
 _declare(
     "pareto",
@@ -256,7 +276,7 @@ _declare(
     "the Pareto distribution of the second kind",
     defaults=(None,),
     noisy=True,
-    onnx=_NONE,
+    onnx=Onnx("RandomUniform", builder="np_random"),
 )
 _declare(
     "powerd",
@@ -265,7 +285,7 @@ _declare(
     "the distribution with density a * x^(a - 1) over [0, 1]",
     defaults=(None,),
     ctx=False,
-    onnx=_NONE,
+    onnx=Onnx("RandomUniform", builder="np_random"),
 )
 
 
@@ -290,7 +310,7 @@ def _bernoulli_inputs(a: Any) -> tuple[Input, ...]:
     needs_shapes=True,
     batch=NEVER,
     differentiable=False,
-    onnx=_NONE,
+    onnx=Onnx("RandomUniform", builder="np_bernoulli"),
 )
 def bernoulli(a: Any, env: Env, *given: torch.Tensor) -> torch.Tensor:
     """Draw ones with a probability, else zeros.

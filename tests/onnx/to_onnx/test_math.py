@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpmodule.ops.math.binary import _SCALAR, COMPARISONS
-from dpmodule.ops.math.unary import _ELEMENTWISE
+from dpmodule.ops.math.binary import COMPARISONS, SCALAR
+from dpmodule.ops.math.unary import ELEMENTWISE
 from helpers.onnx_runs import check_op, check_sizes
 
 FLOATS = [-np.inf, -7.5, -2.5, -1.5, -1, -0.5, -0.0, 0.0, 0.3, 0.5, 1, 1.5, 2.5, 3, 7.25, np.inf, np.nan]
@@ -36,7 +36,7 @@ def close(dtype):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_functions_of_one_array(dtype):
-    for name in _ELEMENTWISE:
+    for name in ELEMENTWISE:
         x = numbers(dtype)
         if "int" in dtype and name in (*NOT_WHOLE.split(), "erf"):
             continue
@@ -62,7 +62,7 @@ def test_arithmetic_of_two_arrays(dtype):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("is_int", BOTH)
 def test_arithmetic_with_a_number(dtype, is_int):
-    for word in (*_SCALAR, *COMPARISONS):
+    for word in (*SCALAR, *COMPARISONS):
         for number in (2, -3, 0, 2.5) if is_int else (2.5,):
             if dtype == "uint8" and number < 0:
                 continue
