@@ -165,6 +165,8 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     inputs = _references(_field(row, "inputs", list, where), before, where)
     if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
         del attributes["axis"]
+    if (order := attributes.pop("in_state_index", None)) is not None and op.name == "_foreach":
+        inputs = _order_states(attributes, inputs, order, where)
     params, rest = _split_attributes(op, attributes, where)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
         params[op.variadic.count] = str(op.variadic.units(len(inputs)))
@@ -186,6 +188,25 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
             if child.op is None and one.init and "__init__" not in child.attrs:
                 child.attrs["__init__"] = one.init
     return Node(op, str(row["name"]), params, rest, tuple(inputs), subgraphs=graphs)
+
+
+def _order_states(attributes: dict[str, str], inputs: list[Entry], order: str, where: str) -> list[Entry]:
+    """Return the inputs of a loop of MXNet 2.0 with the states as the body returns them, and change their positions.
+
+    Args:
+        order: number of the returned state, for each state among the inputs.
+    """
+    try:
+        numbers, locs, data = (
+            shape_type.parse(text) for text in (order, attributes["in_state_locs"], attributes["in_data_locs"])
+        )
+        first = len(data)
+        picked = [numbers.index(i) for i in range(len(locs))]
+        states = [inputs[first + i] for i in picked]
+    except (ValueError, TypeError, KeyError, SyntaxError, IndexError, RecursionError, MemoryError):
+        raise _format_error(f"{where} has in_state_index={order}, which does not fit its states") from None
+    attributes["in_state_locs"] = to_text(tuple(locs[i] for i in picked))
+    return [*inputs[:first], *states, *inputs[first + len(states) :]]
 
 
 def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
@@ -230,8 +251,12 @@ def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
                 yield from _operator_rows(inner)
 
 
-_SCALAR_FORMS = {"_linalg_det": "_npi_det", "_linalg_slogdet": "_npi_slogdet"}
-"""Operators that give a scalar for one matrix in NumPy's meaning of shapes, by the name in files."""
+_NUMPY_FORMS = {
+    "_linalg_det": "_npi_det",
+    "_linalg_slogdet": "_npi_slogdet",
+    **{name: f"_npx_{name}" for name in ("log_sigmoid", "masked_log_softmax", "masked_softmax", "mish")},
+}
+"""Operators of files in NumPy's meaning of shapes: those that give a scalar for one matrix, and names of MXNet 2.0."""
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
@@ -252,7 +277,7 @@ def from_json(text: str) -> tuple[Entry, ...]:
     try:
         if _in_np_shape(root):
             for row in _operator_rows(root):
-                row["op"] = _SCALAR_FORMS.get(row["op"], row["op"])
+                row["op"] = _NUMPY_FORMS.get(row["op"], row["op"])
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:
@@ -266,9 +291,9 @@ def from_json(text: str) -> tuple[Entry, ...]:
 
 
 def _in_np_shape(root: dict[str, Any]) -> bool:
-    """Return True if a file was written inside `np_shape`."""
+    """Return True if a file was written inside `np_shape`, which MXNet 2.0 is for all exports."""
     about = root.get("attrs")
-    return isinstance(about, dict) and "is_np_shape" in about
+    return _version(root) >= 20000 or (isinstance(about, dict) and "is_np_shape" in about)
 
 
 def _rewrite_unknown(heads: tuple[Entry, ...]) -> None:
