@@ -92,6 +92,8 @@ _PRODUCTS: dict[str, Formula] = {
     "_linalg_syrk": lambda a, ins, outs: 2 * prod(outs[0]) * ins[0][-2 if a.transpose else -1],
     "_linalg_trmm": _triangle,
     "_linalg_trsm": _triangle,
+    "_np_dot": lambda a, ins, outs: 2 * prod(outs[0]) * (ins[0][-1] if ins[0] else 1),
+    "_npi_matmul": lambda a, ins, outs: 2 * prod(outs[0]) * ins[0][-1],
     "batch_dot": lambda a, ins, outs: 2 * prod(outs[0]) * ins[0][-2 if a.transpose_a else -1],
     "dot": _dot,
     "sequence_conv": _convolution,
@@ -100,7 +102,8 @@ _PRODUCTS: dict[str, Formula] = {
 
 _REDUCTIONS = """
 _contrib_AdaptiveAvgPooling2D _square_sum argmax argmax_channel argmin max mean min moments multi_sum_sq nanprod nansum
-norm prod softmax_cross_entropy sum
+norm prod softmax_cross_entropy sum _np_all _np_any _np_max _np_min _np_prod _np_sum _npi_argmax _npi_argmin
+_npi_average _npi_mean _npi_norm _npi_std _npi_var
 """
 
 MOVES = frozenset(
@@ -116,6 +119,12 @@ MOVES = frozenset(
     gather_nd im2col make_loss MakeLoss one_hot ones_like pick repeat reshape_like reverse scatter_nd
     shape_array size_array slice slice_axis slice_like space_to_depth squeeze stack take tile transpose
     where zeros_like
+    _np_atleast_1d _np_atleast_2d _np_atleast_3d _np_copy _np_diag _np_diagflat _np_diagonal _np_moveaxis _np_reshape
+    _np_roll _np_squeeze _np_transpose _npi_arange _npi_array_split _npi_broadcast_to _npi_column_stack
+    _npi_concatenate _npi_delete _npi_dsplit _npi_dstack _npi_eye _npi_flip _npi_full_like _npi_hsplit _npi_hstack
+    _npi_identity _npi_insert_scalar _npi_insert_slice _npi_insert_tensor _npi_ones _npi_pad _npi_repeats
+    _npi_rollaxis _npi_rot90 _npi_stack _npi_tril _npi_triu _npi_vstack _npi_where _npi_where_lscalar
+    _npi_where_rscalar _npi_zeros
     """.split()  # noqa: SIM905
 )
 """Operators that only move or create values."""
@@ -161,7 +170,7 @@ def _node_flops(node: Node, shapes: Shapes) -> int:
     results = [s for s in outs if s is not None]
     if node.subgraphs:
         return _control_flow(node, sizes)
-    formula = _FORMULAS.get(node.op.name)
+    formula = _FORMULAS.get(node.op.kind)
     return sum(map(prod, results)) if formula is None else int(formula(node.a, sizes, results))
 
 
@@ -239,6 +248,7 @@ _VIEWS = frozenset(
     BlockGrad Flatten LinearRegressionOutput MAERegressionOutput MakeLoss Reshape SliceChannel SwapAxis
     _copy _identity_with_attr_like_rhs _split_v2 broadcast_axis broadcast_like broadcast_to expand_dims
     make_loss reshape_like slice slice_axis slice_like squeeze transpose
+    _np_copy _np_moveaxis _np_reshape _np_squeeze _np_transpose _npi_broadcast_to _npi_dsplit _npi_hsplit
     """.split()  # noqa: SIM905
 )
 """Operators whose result usually shares the memory of their first input."""
@@ -351,9 +361,9 @@ def _temporary(node: Node, sizes: Mapping[Entry, int]) -> int:
 
 def _kept(node: Node) -> set[Entry]:
     """Return the values made by operators that a node keeps for backward."""
-    if node.op is None or node.op.name in _KEEPING_NOTHING:
+    if node.op is None or node.op.kind in _KEEPING_NOTHING:
         return set()
-    entries = [(node, 0)] if node.op.name in _KEEPING_OUTPUT else node.inputs
+    entries = [(node, 0)] if node.op.kind in _KEEPING_OUTPUT else node.inputs
     return {entry for entry in map(_owner, entries) if entry[0].op is not None}
 
 
@@ -432,7 +442,7 @@ def _backward(meter: _MemoryMeter, graph: Graph, recorded: list[Node], leads: Co
         ins = list(map(_owner, node.inputs))
         if (
             node.op is not None
-            and node.op.name in _SUMS
+            and node.op.kind in _SUMS
             and own
             and ins[0] not in grads
             and ins[0][0] in leads

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph import Graph, Node
+from ..ops import get as get_op
 from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
 from .storage_types import StorageTypes
@@ -91,14 +92,15 @@ class Lowered:
     entries: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def operator(self, step: Step) -> tuple[Op | None, Any]:
-        """Return the operator that a step runs on dense values, and its attributes.
+        """Return the operator that a step runs on dense values, or the classic one for it, and its attributes.
 
         (None, None) for a step that a pass added or that reads sparse values, since passes leave these unchanged.
         """
         if step.node < 0 or self.is_sparse(step):
             return None, None
         node = self.graph.nodes[step.node]
-        return node.op, node.a
+        op = node.op if node.op is None or not node.op.classic else get_op(node.op.classic)
+        return op, node.a
 
     def is_sparse(self, step: Step) -> bool:
         """Return True if a step reads sparse values, or dense copies of them."""

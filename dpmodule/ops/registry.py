@@ -109,8 +109,9 @@ def op(
             differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER;
             the default without inputs, with state or with subgraphs), accepts_any (it has attributes, but accepts and
             stores any other keyword, too), onnx (default: the builder in `dpmodule.onnx.to_onnx` with the operator's
-            name, without ``_`` and ``_contrib_``), classes (``(a, *shapes of the inputs) -> ClassLabels`` of the second
-            input; None if it contains no class numbers).
+            name, without ``_`` and ``_contrib_``), classic (name of an operator that has the same attributes and, for
+            operands of one floating type, the same results), classes (``(a, *shapes of the inputs) -> ClassLabels``
+            of the second input; None if it contains no class numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:

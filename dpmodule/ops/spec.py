@@ -259,8 +259,14 @@ class Op:
     accepts_any: bool = False
     onnx: Onnx | None = None
     classes: Callable[..., ClassLabels | None] | None = None
+    classic: str = ""
     doc: str = field(default="", repr=False)
     owner: Any = field(default=None, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """Name by which passes know the operator: that of a classic one that computes the same, or its own."""
+        return self.classic or self.name
 
     @property
     def is_numpy(self) -> bool:

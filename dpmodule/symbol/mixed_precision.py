@@ -100,7 +100,7 @@ class HalfConverter:
         """Return the type in which an operator must run, or None."""
         if node.op is None or node.name in self.excluded:
             return "float32" if node.op is not None else None
-        name = node.op.name
+        name = node.op.kind
         if name in self.low:
             return self.target
         if name in self.high:
@@ -138,7 +138,7 @@ class HalfConverter:
             return
         states = {entry[0] for entry in node.auxiliary_inputs}
         dtype = self.wanted(node)
-        if dtype is None and node.op.name in WIDEST:
+        if dtype is None and node.op.kind in WIDEST:
             kinds = {self.types[child] for child, _ in inputs}
             dtype = "float32" if len(kinds) > 1 else None
         elif dtype is None and self.careful and node.op.name not in _TAKE_BOTH:

@@ -198,7 +198,7 @@ def disabled(*names: str) -> Iterator[None]:
 def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
     """Run every enabled pass, and record its number of rewrites in `low.fired`."""
     low.off = off.union(entry.name for entry in PASSES if moved and not entry.moved)
-    counts = Counter(node.op.name for node in low.graph.nodes if node.op is not None)
+    counts = Counter(node.op.kind for node in low.graph.nodes if node.op is not None)
     for entry in PASSES:
         if entry.name in low.off or any(counts[name] < least for name, least in entry.needs.items()):
             continue

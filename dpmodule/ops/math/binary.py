@@ -316,12 +316,19 @@ def _float_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
 
 
 def declare_scalar(
-    name: str, aliases: Names, function: Scalar, sentence: str, onnx: Onnx, in_floats: bool = False
+    name: str,
+    aliases: Names,
+    function: Scalar,
+    sentence: str,
+    onnx: Onnx,
+    in_floats: bool = False,
+    classic: str = "",
 ) -> None:
     """Declare an operator of an array and the number ``scalar``.
 
     Args:
         in_floats: True if integers and booleans give float32.
+        classic: the field of `Op`.
     """
 
     def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -350,7 +357,14 @@ Source: MXNet 1.9.1 `{name}`.
 """
     types = _float_types if in_floats else _types
     bound(
-        name, [arg("data", ROWS)], scalar_attrs(), aliases=aliases, infer=same, infer_type=types, onnx=onnx
+        name,
+        [arg("data", ROWS)],
+        scalar_attrs(),
+        aliases=aliases,
+        infer=same,
+        infer_type=types,
+        classic=classic,
+        onnx=onnx,
     )(bind)
 
 

@@ -89,6 +89,7 @@ for _pair in _FUNCTIONS:
         doc=_unary_doc(_name, _sentence, _KEEPS),
         aliases=(f"_npi_{_word}",) if _other else (),
         infer=same,
+        classic=_word,
         onnx=_onnx if _onnx.builder else Onnx(_onnx.type),
     )
 
@@ -166,6 +167,7 @@ def _declare_binary(
     rule: Any = promoted,
     names: tuple[str, str] = ("lhs", "rhs"),
     returns: str = "the common type of both",
+    classic: str = "",
 ) -> None:
     declare(
         f"_npi_{name}",
@@ -174,15 +176,18 @@ def _declare_binary(
         doc=_binary_doc(f"_npi_{name}", sentence, returns, names),
         infer=broadcasting,
         infer_type=rule,
+        classic=classic,
         onnx=onnx,
     )
 
 
 _divided = types_by(lambda a, *types: common(*types) if "float" in common(*types) else "float32")
 
-_declare_binary("add", torch.add, "Add two arrays", Onnx("Add"))
-_declare_binary("subtract", torch.sub, "Subtract the second array from the first", Onnx("Sub"))
-_declare_binary("multiply", torch.mul, "Multiply two arrays", Onnx("Mul"))
+_declare_binary("add", torch.add, "Add two arrays", Onnx("Add"), classic="broadcast_add")
+_declare_binary(
+    "subtract", torch.sub, "Subtract the second array from the first", Onnx("Sub"), classic="broadcast_sub"
+)
+_declare_binary("multiply", torch.mul, "Multiply two arrays", Onnx("Mul"), classic="broadcast_mul")
 _declare_binary(
     "true_divide",
     torch.true_divide,
@@ -190,15 +195,21 @@ _declare_binary(
     Onnx("Div"),
     _divided,
     returns="the common type of both, float32 for integers",
+    classic="broadcast_div",
 )
 _declare_binary(
     "mod",
     modulo,
     "Return the remainder with the sign of the divisor, 0 for a divisor of 0",
     Onnx(builder="mod"),
+    classic="broadcast_mod",
 )
 _declare_binary(
-    "power", power, "Raise the first array to the power of the second", Onnx("Pow", builder="power")
+    "power",
+    power,
+    "Raise the first array to the power of the second",
+    Onnx("Pow", builder="power"),
+    classic="broadcast_power",
 )
 
 for _word, (_test, _holds, _onnx) in COMPARISONS.items():
@@ -226,7 +237,7 @@ _PLAIN = {
 
 for _name, _word in _PLAIN.items():
     _scalar, _sentence, _onnx = SCALAR[_word]
-    declare_scalar(f"_npi_{_name}_scalar", (), _scalar, _sentence, _onnx)
+    declare_scalar(f"_npi_{_name}_scalar", (), _scalar, _sentence, _onnx, classic=f"_{_word}_scalar")
 declare_scalar(
     "_npi_true_divide_scalar",
     (),
@@ -234,6 +245,7 @@ declare_scalar(
     "Divide each element by a number",
     Onnx("Div", scalar="last", drop=("is_int",)),
     in_floats=True,
+    classic="_div_scalar",
 )
 declare_scalar(
     "_npi_rtrue_divide_scalar",
@@ -242,6 +254,7 @@ declare_scalar(
     "Divide a number by each element",
     Onnx("Div", scalar="first", drop=("is_int",)),
     in_floats=True,
+    classic="_rdiv_scalar",
 )
 
 

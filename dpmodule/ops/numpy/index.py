@@ -280,6 +280,7 @@ def _static(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     _PLACE,
     infer=_static,
     infer_type=first_type,
+    batch=NEVER,
     onnx=Onnx("Gather", builder="np_delete"),
 )
 def delete(a: Any, x: torch.Tensor, obj: torch.Tensor | None = None) -> torch.Tensor:
@@ -352,6 +353,7 @@ def _declare_insert(kind: str, what: str) -> None:
         inputs,
         {"val": Attr(optional(real), "a single value, without the input `values`", None), **_PLACE},
         infer_type=first_type,
+        batch=NEVER if kind == "tensor" else "",
         onnx=Onnx("Gather", builder="np_insert"),
     )(run)
 
@@ -474,6 +476,7 @@ def boolean_mask_assign_scalar(a: Any, data: torch.Tensor, mask: torch.Tensor) -
     infer=lambda a, ins, outs: (ins, [unify(outs[0], ins[0])]),
     infer_type=first_type,
     accepts_any=True,
+    batch=NEVER,
     onnx=Onnx(missing="ONNX has no assignment by a mask"),
 )
 def boolean_mask_assign_tensor(
@@ -503,6 +506,7 @@ def boolean_mask_assign_tensor(
     [arg("data"), arg("indices")],
     infer_type=first_type,
     infer=lambda a, ins, outs: (ins, outs),
+    batch=NEVER,
     onnx=Onnx("Gather", builder="np_advanced_indexing"),
 )
 def advanced_indexing(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
@@ -531,6 +535,7 @@ def advanced_indexing(a: Any, data: torch.Tensor, indices: torch.Tensor) -> torc
         "x_is_scalar": Attr(boolean, "use `x_scalar`", False),
     },
     infer_type=lambda a, ins, outs: (ins, [outs[0] or "float64"]),
+    batch=NEVER,
     onnx=Onnx(missing="ONNX has no search in sorted values"),
 )
 def interp(a: Any, xp: torch.Tensor, fp: torch.Tensor, x: torch.Tensor | None = None) -> torch.Tensor:

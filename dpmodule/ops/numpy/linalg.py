@@ -10,7 +10,7 @@ import torch
 from ..attrs import boolean, choice, integer, ints, optional, real, shape, string
 from ..math.pointwise import in_type_of
 from ..registry import pure
-from ..spec import Attr, Onnx, Variadic, arg
+from ..spec import NEVER, Attr, Onnx, Variadic, arg
 from .rules import common, promoted, to_common, types_by
 from .shape import COUNT
 
@@ -347,6 +347,7 @@ def tensorinv(a: Any, x: torch.Tensor) -> torch.Tensor:
     "_npi_tensorsolve",
     [arg("a"), arg("b")],
     {"a_axes": Attr(optional(shape), "axes of `a` to move to the end first", ())},
+    batch=NEVER,
     onnx=_NO_SOLVER,
 )
 def tensorsolve(a: Any, x: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from ..math.pointwise import in_type_of
 from ..math.reduce import extreme
 from ..registry import bound, pure
 from ..shapes import forward, from_data, normal_axes, normal_axis
-from ..spec import Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, arg
 from .rules import AXIS, INITIAL, KEEP, RESULT_TYPE, truths, types_by
 
 Reduction = Callable[[torch.Tensor, tuple[int, ...], bool], torch.Tensor]
@@ -398,6 +398,7 @@ def norm(a: Any, x: torch.Tensor) -> torch.Tensor:
         "q_scalar": Attr(optional(real), "percentage from 0 to 100, without the input `q`", None),
     },
     infer_type=types_by(lambda a, *types: "float64" if types[0] == "float64" else "float32"),
+    batch=NEVER,
     onnx=Onnx(missing="ONNX has no quantiles"),
 )
 def percentile(a: Any, x: torch.Tensor, q: torch.Tensor | None = None) -> torch.Tensor:
@@ -432,6 +433,7 @@ def percentile(a: Any, x: torch.Tensor, q: torch.Tensor | None = None) -> torch.
     },
     infer=lambda a, ins, outs: (ins, outs),
     infer_type=types_by(lambda a, *types: types[-1]),
+    batch=NEVER,
     onnx=Onnx(missing="the length of the result depends on the values"),
 )
 def bincount(a: Any, data: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:

@@ -13,7 +13,7 @@ from ..array.reshape_codes import resolve_numpy
 from ..attrs import boolean, choice, integer, ints, optional, shape
 from ..registry import pure
 from ..shapes import normal_axes, normal_axis, same
-from ..spec import ROWS, Attr, Onnx, Variadic, arg, numbered
+from ..spec import NEVER, ROWS, Attr, Onnx, Variadic, arg, numbered
 from .rules import each_type
 
 COUNT = Attr(integer(low=0), "number of inputs; set by the call", 0)
@@ -191,7 +191,7 @@ def column_stack(a: Any, *arrays: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_column_stack`.
     """
-    return torch.column_stack(arrays)
+    return torch.cat([x.reshape(-1, 1) if x.dim() < 2 else x for x in arrays], 1)
 
 
 def _declare_atleast(rank: int, function: Any) -> None:
@@ -396,6 +396,7 @@ def diag(a: Any, x: torch.Tensor) -> torch.Tensor:
     [arg("data")],
     {"k": Attr(integer(), "index of the diagonal, positive above the main one", 0)},
     aliases=("_npi_diagflat",),
+    batch=NEVER,
     onnx=Onnx("Gather", builder="np_gather"),
 )
 def diagflat(a: Any, x: torch.Tensor) -> torch.Tensor:
