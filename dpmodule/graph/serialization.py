@@ -236,7 +236,10 @@ def _refuse_unknown(root: dict[str, Any]) -> None:
             else f"{op} ({nodes[0]!r})"
             for op, nodes in missing.items()
         )
-        raise MXNetError(f"the graph uses operators that this package does not have: {listed}")
+        why = "".join(
+            f"; the shape that {op} returns depends on the values of its data" for op in missing if op in _SHAPELESS
+        )
+        raise MXNetError(f"the graph uses operators that this package does not have: {listed}{why}")
 
 
 def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
@@ -250,6 +253,8 @@ def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
             for inner in inner_graphs if isinstance(inner_graphs, list) else ():
                 yield from _operator_rows(inner)
 
+
+_SHAPELESS = ("_npi_nonzero", "_npx_nonzero")
 
 _NUMPY_FORMS = {
     "_linalg_det": "_npi_det",

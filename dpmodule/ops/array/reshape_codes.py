@@ -25,7 +25,7 @@ class _CodeReader:
         self.out: list[int] = []
         self.inferred: int | None = None
         self.lost = 0
-        """Number of unknown dimensions that enter the result only as a factor of a product."""
+        """Number of unknown dimensions that enter the result only as a factor of a product, or of axes without elements."""
 
     def fail(self, why: str) -> ShapeError:
         return ShapeError(f"reshape codes {self.codes} do not fit data of shape {self.dims}: {why}")
@@ -87,6 +87,7 @@ class _CodeReader:
             elif code == _NONE:
                 self.out.append(0)
                 self.at += 1
+                self.lost += 1
             else:
                 raise self.fail(f"there is no code {code}")
 

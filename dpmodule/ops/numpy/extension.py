@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import OpError, Shape
 from ..array.reshape import infers_reshape
 from ..array.reshape_codes import resolve_numpy
@@ -79,7 +80,7 @@ def constraint_check(a: Any, condition: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_npx_constraint_check`.
     """
     holds = condition.all()
-    if not is_tracing() and not holds.is_meta and not holds:
+    if not (is_tracing() or holds.is_meta or torch_private.is_batched(holds) or holds):
         raise OpError(f"_npx_constraint_check: {a.msg}")
     return holds
 
