@@ -21,6 +21,7 @@ import dpmodule.agents
 import dpmodule.autobatch
 import dpmodule.fluid
 import dpmodule.gluon
+from dpmodule import ops
 from dpmodule.cli import check_program
 
 ROOT = Path(__file__).parents[1]
@@ -92,12 +93,25 @@ def mxnet_names(kept: Mapping[str, Any]) -> str:
         here = f"dpmodule.{module}" if module else "dpmodule"
         rows += [(f"`{mxnet_path(module)}`", f"`{here}`", code(part)) for part in cut(names)]
     count = sum(len(row[2].split()) for row in rows)
+    stored = {
+        "mx.np": sorted(name for name in ops.names() if name.startswith(("_np_", "_npi_"))),
+        "mx.npx": sorted(name for name in ops.names() if name.startswith("_npx_")),
+    }
+    files = [(f"`{face}`", code(part)) for face, names in stored.items() for part in cut(names)]
     return page(
         "MXNet: supported names",
         f"{count:,} names of MXNet 1.9.1, module by module. All keep their names and modules: after "
         "`import dpmodule as mx`, a name of `mx.nd` is in `mx.nd`. Other pages list [members of "
         "classes](mxnet-members.md) and [missing names](mxnet-left-out.md).",
         table(("MXNet", "dpmodule", "names, the same in both"), rows),
+        ["## Operators in files"],
+        wrapped(
+            "Files exported under `npx.set_np()` by MXNet 1.6 to 1.9 and 2.0 contain these operators of `mx.np` and "
+            "`mx.npx`, whose interfaces are not part of this package. Each is in `mx.sym._internal`. A graph with one "
+            "of them, or a file with the mark `is_np_shape`, has NumPy's meaning of shapes: () is a scalar, and 0 the "
+            "length of an empty axis. Operators that ONNX lacks are listed in [ONNX](../interop/to_onnx.md)."
+        ),
+        table(("interface", "operators"), files),
     )
 
 

@@ -36,6 +36,7 @@ from since import since  # found by the lines above
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
 FAMILIES = {
+    "numpy": ("Operators of files written under set_np", r"numpy\."),
     "elementwise": ("Elementwise functions", r"math\.unary$|math\.relu|math\.pointwise"),
     "arithmetic": ("Arithmetic and comparison", r"math\.(binary|scalar|compare)$|sparse\.scatter"),
     "reduce": ("Sums, means, extremes", r"math\.reduce$"),
@@ -248,6 +249,10 @@ def _drawing(op: Op) -> Call:
         for key in op.attrs
         if key in values and (key == "shape" or op.attrs[key].default is REQUIRED)
     }
+    if op.is_numpy:
+        values = {"low": 0, "high": 1, "loc": 0, "scale": 1, "shape": 2, "a": 2, "prob": 0.5, "logit": None}
+        values |= {"is_logit": False, "n": 5, "pvals": (0.2, 0.8), "size": (2, 2)}
+        return Call((), {key: value for key, value in values.items() if key in op.attrs})
     if op.name.startswith("_image_"):
         return Call((("data", np.arange(12.0).reshape(2, 2, 3)),), {})
     return Call(tuple((one.name, value) for one in op.inputs if isinstance(one, Input)), attrs)

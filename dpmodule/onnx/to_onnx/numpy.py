@@ -167,7 +167,7 @@ def around(c: OperatorCall) -> Value:
 
 
 def nan_to_num(c: OperatorCall) -> Value:
-    """Where NaN or infinite, a number."""
+    """Numbers in place of NaN and infinities."""
     if "float" not in c.dtypes[0]:
         return c.inputs[0]
     limit = float(torch.finfo(getattr(torch, c.dtypes[0])).max)
@@ -355,7 +355,7 @@ def np_broadcast_to(c: OperatorCall) -> Value:
 
 
 def np_gather(c: OperatorCall) -> Value:
-    """Gather of flat elements; the operator itself tells which, run on their numbers."""
+    """Gather of flat elements; running the operator on their numbers gives the positions."""
     return _gathered(c, c.a)
 
 

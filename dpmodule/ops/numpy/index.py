@@ -46,7 +46,7 @@ def where(a: Any, condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> 
 
 
 def _number_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Infer the type of the array beside the condition."""
+    """Infer the type of the array that is not the condition."""
     known = ins[1] or outs[0]
     return [ins[0], known], [outs[0] or known]
 
@@ -390,7 +390,9 @@ def _unique_outputs(a: Any) -> tuple[str, ...]:
     onnx=Onnx(missing="the shape of the result depends on the values"),
 )
 def unique(a: Any, x: torch.Tensor) -> Any:
-    """Return the different elements, ascending; their number is known only after the operator has run.
+    """Return the different elements, ascending, without a gradient.
+
+    Their number is known only after the operator has run.
 
     Shape:
         data: any shape.
@@ -398,7 +400,7 @@ def unique(a: Any, x: torch.Tensor) -> Any:
 
     Source: MXNet 1.9.1 `_npi_unique`.
     """
-    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True, dim=a.axis)
+    values, inverse, counts = torch.unique(x.detach(), return_inverse=True, return_counts=True, dim=a.axis)
     flat = inverse.reshape(-1)
     outputs = [values]
     if a.return_index:
@@ -573,7 +575,9 @@ def interp(a: Any, xp: torch.Tensor, fp: torch.Tensor, x: torch.Tensor | None = 
     [arg("a")],
     {
         "val": Attr(reals, "values of the diagonal, repeated as needed"),
-        "wrap": Attr(boolean, "go on after the columns of a tall matrix, with a row between", False),
+        "wrap": Attr(
+            boolean, "repeat the diagonal below the square part of a tall matrix, after a row", False
+        ),
     },
     infer=same,
     onnx=Onnx(missing="ONNX has no assignment to a diagonal"),

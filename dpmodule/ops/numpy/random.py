@@ -86,7 +86,7 @@ def _power(u: torch.Tensor, gen: Any, a: Any) -> torch.Tensor:
 
 
 def _given(a: Any, names: tuple[str, ...]) -> tuple[Input, ...]:
-    """Return the inputs: parameters that are no attributes."""
+    """Return the inputs: parameters without a value as attribute."""
     return tuple(arg(f"input{i + 1}") for i, name in enumerate(names) if getattr(a, name) is None)
 
 

@@ -448,5 +448,7 @@ def bincount(a: Any, data: torch.Tensor, weights: torch.Tensor | None = None) ->
 
     Source: MXNet 1.9.1 `_npi_bincount`.
     """
-    source = data if weights is None else weights
-    return torch.bincount(data.long(), weights, a.minlength).to(source.dtype)
+    if weights is None:
+        return torch.bincount(data, minlength=a.minlength).to(data.dtype)
+    length = max(int(data.max()) + 1 if data.numel() else 0, a.minlength)
+    return weights.new_zeros(length).index_add(0, data.long(), weights)

@@ -58,7 +58,7 @@ CASES = [
         lambda x: np.bincount(x, minlength=7).astype("i4"),
         no_grad=INTEGERS,
     ),
-    OpCase("_npi_bincount", (POSITIVE, Y), {"has_weights": True}, np.bincount, no_grad="MXNet has none"),
+    OpCase("_npi_bincount", (POSITIVE, Y), {"has_weights": True}, np.bincount, grad=(1,)),
     OpCase("_npi_bitwise_left_shift", (WHOLE, POSITIVE), {}, np.left_shift, no_grad=INTEGERS),
     OpCase("_npi_bitwise_right_shift", (WHOLE, POSITIVE), {}, np.right_shift, no_grad=INTEGERS),
     shift("_npi_bitwise_left_shift_scalar", np.left_shift),
