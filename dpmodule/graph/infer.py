@@ -61,7 +61,9 @@ def infer_node_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tu
         return ins, [s if s is None else read_shape(s) for s in new_outs]
     if not any(s is not None and EMPTY in s for s in (*ins, *outs)):
         return infer_shape(op, a, ins, outs)
-    if (op.infer is None or op.view) and all(s is not None and 0 not in s for s in ins):  # runs on empty arrays
+    if (op.infer is None or op.view) and all(
+        s is not None and 0 not in s for s in ins
+    ):  # runs on empty arrays
         new_outs = infer_on_meta(op, a, [tuple(max(d, 0) for d in s or ()) for s in ins], [None] * len(outs))
         return ins, [s if s is None else tuple(d or EMPTY for d in s) for s in new_outs]
     one, two = (infer_shape(op, a, _with(ins, probe), _with(outs, probe)) for probe in _PROBES)

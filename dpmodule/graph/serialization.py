@@ -198,7 +198,8 @@ def _order_states(attributes: dict[str, str], inputs: list[Entry], order: str, w
     """
     try:
         numbers, locs, data = (
-            shape_type.parse(text) for text in (order, attributes["in_state_locs"], attributes["in_data_locs"])
+            shape_type.parse(text)
+            for text in (order, attributes["in_state_locs"], attributes["in_data_locs"])
         )
         first = len(data)
         picked = [numbers.index(i) for i in range(len(locs))]
@@ -237,7 +238,9 @@ def _refuse_unknown(root: dict[str, Any]) -> None:
             for op, nodes in missing.items()
         )
         why = "".join(
-            f"; the shape that {op} returns depends on the values of its data" for op in missing if op in _SHAPELESS
+            f"; the shape that {op} returns depends on the values of its data"
+            for op in missing
+            if op in _SHAPELESS
         )
         raise MXNetError(f"the graph uses operators that this package does not have: {listed}{why}")
 

@@ -22,7 +22,10 @@ from ..ops.write_tracking import mark_owned
 from .binary_reader import Make
 
 _ENDING = ".npy"
-_SPARSE = {"csr": {"data", "indices", "indptr", "shape", "format"}, "row_sparse": {"data", "indices", "shape", "format"}}
+_SPARSE = {
+    "csr": {"data", "indices", "indptr", "shape", "format"},
+    "row_sparse": {"data", "indices", "shape", "format"},
+}
 _MOST_COMPRESSED = 200
 """Largest size of the unpacked arrays, in sizes of the archive, of archives that are worth reading: MXNet compresses
 numbers, of which few are alike."""
@@ -50,16 +53,27 @@ def read(archive: zipfile.ZipFile, size: int, name: str, make: Make) -> dict[str
     Raises:
         FileFormatError: the archive is damaged, too large when unpacked, or has types that no array can have.
     """
-    members = {each.filename[: -len(_ENDING)]: each for each in archive.infolist() if each.filename.endswith(_ENDING)}
+    members = {
+        each.filename[: -len(_ENDING)]: each for each in archive.infolist() if each.filename.endswith(_ENDING)
+    }
     total = sum(each.file_size for each in members.values())
     if total > max(_SMALL, size * _MOST_COMPRESSED):
-        raise FileFormatError(f"{name}: {size} bytes claim to unpack to {total} bytes; the archive is not read")
+        raise FileFormatError(
+            f"{name}: {size} bytes claim to unpack to {total} bytes; the archive is not read"
+        )
     arrays = {}
     for entry, group in _grouped(members).items():
         where = f"{name}: array {entry!r}"
         try:
             arrays[entry] = _array(archive, group, where, make)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            OSError,
+        ) as error:
             raise FileFormatError(f"{where}: {error}; the file is truncated or damaged") from None
     return arrays
 

@@ -39,20 +39,32 @@ def test_dense_arrays(tmp_path, save):
             np.testing.assert_array_equal(found[name].asnumpy(), values)
     found["arg:scale"][:] = 3
     args, aux = mx.model.load_params(str(tmp_path / "net"), 0)
-    assert "features.0.weight" in args and list(aux) == ["features.1.running_mean"]
+    assert "features.0.weight" in args
+    assert list(aux) == ["features.1.running_mean"]
 
 
 def test_sparse_arrays():
     shape = np.array([3, 2], "i8")
-    csr = {"data": np.array([5, 6], "f4"), "indices": np.array([1, 0], "i8"), "indptr": np.array([0, 1, 1, 2], "i8")}
+    csr = {
+        "data": np.array([5, 6], "f4"),
+        "indices": np.array([1, 0], "i8"),
+        "indptr": np.array([0, 1, 1, 2], "i8"),
+    }
     rows = {"data": np.array([[5, 6]], "f4"), "indices": np.array([2], "i8")}
     arrays = {f"a/{key}": value for key, value in {**csr, "shape": shape, "format": np.array(b"csr")}.items()}
-    arrays |= {f"b/{key}": value for key, value in {**rows, "shape": shape, "format": np.array(b"row_sparse")}.items()}
+    arrays |= {
+        f"b/{key}": value
+        for key, value in {**rows, "shape": shape, "format": np.array(b"row_sparse")}.items()
+    }
     found = mx.nd.load_frombuffer(written(arrays))
     assert [found[name].stype for name in "ab"] == ["csr", "row_sparse"]
     assert found["a"].asnumpy().tolist() == [[0, 5], [0, 0], [6, 0]]
     assert found["b"].asnumpy().tolist() == [[0, 0], [0, 0], [5, 6]]
-    for part, value in (("a/format", np.array(b"bsr")), ("b/indices", np.array([3])), ("a/shape", np.array([3, 1]))):
+    for part, value in (
+        ("a/format", np.array(b"bsr")),
+        ("b/indices", np.array([3])),
+        ("a/shape", np.array([3, 1])),
+    ):
         with pytest.raises(FileFormatError, match=f"array '{part[0]}'"):
             mx.nd.load_frombuffer(written({**arrays, part: value}))
 

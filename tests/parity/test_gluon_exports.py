@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from functools import cache
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import MXNetError
+from dpmodule.base import StateError
 from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "gluon_exports"
@@ -34,7 +35,9 @@ def files():
 def sample(values):
     """Return what the recording stores of large arrays."""
     flat = np.asarray(values, "f8").ravel()
-    return np.append(np.linalg.norm(flat), flat[np.linspace(0, flat.size - 1, min(24, flat.size)).astype(int)])
+    return np.append(
+        np.linalg.norm(flat), flat[np.linspace(0, flat.size - 1, min(24, flat.size)).astype(int)]
+    )
 
 
 EXPORTS = sorted(tuple(name[:-4].split("/")) for name in files() if name.endswith(".npz"))
@@ -54,7 +57,9 @@ class Export:
         stem = f"{style}/{name}"
         self.symbol = mx.sym.load_json(files()[f"{stem}-symbol.json"].decode())
         params = dict(mx.nd.load_frombuffer(files()[f"{stem}-0000.params"]) or {})
-        self.args, self.aux = ({k[4:]: v for k, v in params.items() if k[:4] == kind} for kind in ("arg:", "aux:"))
+        self.args, self.aux = (
+            {k[4:]: v for k, v in params.items() if k[:4] == kind} for kind in ("arg:", "aux:")
+        )
         self.found = dict(np.load(io.BytesIO(files()[f"{stem}.npz"])))
         count = sum(key.startswith("data") and key[4:].isdigit() for key in self.found)
         names = [f"data{i}" for i in range(count)] if count > 1 else ["data"]
@@ -73,7 +78,9 @@ class Export:
         module = mx.mod.Module(self.symbol, list(self.inputs), None)
         has_batch = len({len(each) for each in self.inputs.values()}) == 1 and "RNN" not in self.operators
         layout = "NC" if has_batch else "C"
-        described = [mx.io.DataDesc(name, each.shape, each.dtype, layout) for name, each in self.inputs.items()]
+        described = [
+            mx.io.DataDesc(name, each.shape, each.dtype, layout) for name, each in self.inputs.items()
+        ]
         module.bind(described, for_training=train, inputs_need_grad=train)
         module.set_params(self.args, self.aux)
         return module
@@ -81,8 +88,8 @@ class Export:
 
 def assert_close(found, expected, tolerance=1e-4, what=""):
     assert found.shape == expected.shape, what
-    scale = max(1.0, float(np.abs(expected).max(initial=0)))
-    np.testing.assert_allclose(found.astype("f8"), expected.astype("f8"), rtol=tolerance, atol=tolerance * scale, err_msg=what)
+    most = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * most, err_msg=what)
 
 
 def family(style, name):
@@ -126,15 +133,26 @@ def test_training_steps(style, name):
             assert_close(sample(value.asnumpy()), export.found[f"aux:{key}"], 1e-4, key)
 
 
+def outputs_of(network, inputs):
+    """Return what a torch module makes of values in the order of its inputs."""
+    with torch.no_grad():
+        found = network(*inputs)
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def in_torch(export):
+    """Return the network as a torch module, and its inputs."""
+    network = export.module().to_torch().eval()
+    return network, tuple(
+        torch.from_numpy(export.inputs[name]) for name in signature(network.forward).parameters
+    )
+
+
 @walks(EXPORTS, family=family)
 def test_torch(style, name):
     export = Export(style, name)
-    module = export.module().to_torch().eval()
-    with torch.no_grad():
-        found = module(**{name: torch.from_numpy(each) for name, each in export.inputs.items()})
-    found = list(found) if isinstance(found, (tuple, list)) else [found]
-    for one, expected in zip(found, export.recorded("output"), strict=True):
-        assert_close(one.numpy(), expected)
+    for found, expected in zip(outputs_of(*in_torch(export)), export.recorded("output"), strict=True):
+        assert_close(found.numpy(), expected)
 
 
 @walks(EXPORTS, family=family)
@@ -150,3 +168,69 @@ def test_onnx(style, name, tmp_path):
     assert name in FEWER or names == list(expected)
     for one, values in zip(names, found, strict=True):
         assert_close(values, expected[one], what=one)
+
+
+WITHOUT_PT2 = ["cond", "while_loop"]
+"""Networks that choose by their data what to run, which `torch.export` cannot record."""
+
+
+def check_pt2(style, name):
+    export = Export(style, name)
+    network, inputs = in_torch(export)
+    if name in WITHOUT_PT2:
+        with pytest.raises(StateError, match=f"_{name} chooses by its data"):
+            torch.export.export(network, inputs)
+        return
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(network, inputs), file)
+    loaded = torch.export.load(io.BytesIO(file.getvalue())).module()
+    for found, expected in zip(outputs_of(loaded, inputs), export.recorded("output"), strict=True):
+        assert_close(found.numpy(), expected)
+
+
+@pytest.mark.slow
+@walks(EXPORTS, family=family)
+def test_pt2(style, name):
+    check_pt2(style, name)
+
+
+@walks(
+    [each for each in EXPORTS if each[1] in ("bert", "resnet_v2", "d2l_bert", "masked_attention_np", "cond")]
+)
+def test_some_as_pt2(style, name):
+    check_pt2(style, name)
+
+
+def test_enough_networks():
+    """There are as many as the pages say."""
+    assert len({name for _, name in EXPORTS}) >= 60
+
+
+def test_files_of_version_2(tmp_path):
+    """Names have dots, the parameters are an archive, and the graph has names of MXNet 2.0."""
+    rng = np.random.RandomState(0)
+    data, weight, bias = (rng.uniform(-1, 1, shape).astype("f4") for shape in ((2, 4), (3, 4), (3,)))
+    nodes = [
+        {"op": "null", "name": name, "inputs": []}
+        for name in ("data", "features.0.weight", "features.0.bias")
+    ]
+    dense = {"num_hidden": "3", "no_bias": "False", "flatten": "True"}
+    inputs = [[0, 0, 0], [1, 0, 0], [2, 0, 0]]
+    nodes += [
+        {"op": "FullyConnected", "name": "features.0_fwd", "attrs": dense, "inputs": inputs},
+        {"op": "_npx_relu", "name": "relu0", "inputs": [[3, 0, 0]]},
+        {"op": "_npi_sum", "name": "sum0", "attrs": {"axis": "(1,)"}, "inputs": [[4, 0, 0]]},
+    ]
+    about = {"mxnet_version": ["int", 20000]}
+    text = json.dumps({"nodes": nodes, "arg_nodes": [0, 1, 2], "heads": [[5, 0, 0]], "attrs": about})
+    (tmp_path / "net-symbol.json").write_text(text)
+    with open(tmp_path / "net-0000.params", "wb") as file:
+        np.savez(file, **{"arg:features.0.weight": weight, "arg:features.0.bias": bias})
+    module = mx.mod.Module.load(str(tmp_path / "net"), 0, label_names=None)
+    module.bind([("data", data.shape)], for_training=False)
+    expected = np.maximum(data @ weight.T + bias, 0).sum(1)
+    np.testing.assert_allclose(module.predict(data).asnumpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(module.to_torch()(torch.from_numpy(data)).detach(), expected, rtol=1e-5)
+    module.save_checkpoint(str(tmp_path / "again"), 1)
+    args = mx.model.load_checkpoint(str(tmp_path / "again"), 1)[1]
+    assert sorted(args) == ["features.0.bias", "features.0.weight"]

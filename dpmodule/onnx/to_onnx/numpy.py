@@ -672,7 +672,9 @@ def npx_index_put(c: OperatorCall) -> Value:
     """ScatterND of the broadcast values."""
     whole, indices, value = c.inputs
     rows, dims = c.shapes[1], c.shapes[0]
-    value = c.emit("Expand", value.cast(whole.dtype), shape_value(c, (rows[1], *dims[c.numbers(rows[:1])[0] :])))
+    value = c.emit(
+        "Expand", value.cast(whole.dtype), shape_value(c, (rows[1], *dims[c.numbers(rows[:1])[0] :]))
+    )
     places = indices.cast("int64").transpose(1, 0)
     name = c.node.op.name if c.node.op is not None else ""
     if name == "_npx_index_update":

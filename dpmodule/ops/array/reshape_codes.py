@@ -126,6 +126,7 @@ def resolve(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
     return tuple(out[::-1] if reverse else out)
 
 
+@lru_cache(maxsize=4096)
 def resolve_numpy(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
     """Return the shape described by the reshape codes of the NumPy interface.
 
@@ -145,7 +146,7 @@ def resolve_numpy(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
     try:
         if min(codes, default=0) < min(_NUMPY_CODES):
             raise ShapeError(f"there is no code {min(codes)}")
-        return resolve(dims, tuple(_NUMPY_CODES.get(code, code) for code in codes), reverse)
+        return resolve.__wrapped__(dims, tuple(_NUMPY_CODES.get(code, code) for code in codes), reverse)
     except ShapeError as error:
         why = str(error).rpartition(": ")[2]
         raise ShapeError(f"newshape {codes} does not fit data of shape {dims}: {why}") from None

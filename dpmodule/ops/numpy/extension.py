@@ -88,7 +88,9 @@ def constraint_check(a: Any, condition: torch.Tensor) -> torch.Tensor:
 _MASKED = {
     "axis": Attr(integer(), "axis along which the outputs sum to one", -1),
     "temperature": Attr(optional(real), "divisor of the data; None for 1", None),
-    "normalize": Attr(optional(boolean), "accepted and ignored: the largest value is always subtracted", True),
+    "normalize": Attr(
+        optional(boolean), "accepted and ignored: the largest value is always subtracted", True
+    ),
 }
 
 

@@ -37,7 +37,9 @@ def layer(name, make, *shape, style="both"):
 layer("dense", lambda: nn.Dense(4, activation="relu"), 3, 2, 3)
 layer("dense_not_flat", lambda: nn.Dense(4, activation="tanh", flatten=False, use_bias=False), 3, 2, 3)
 layer("conv1d", lambda: nn.Conv1D(3, 3, 2, 1), 2, 2, 7)
-layer("conv2d", lambda: nn.Conv2D(4, (3, 2), (1, 2), (1, 0), (2, 1), groups=2, activation="sigmoid"), 2, 4, 6, 5)
+layer(
+    "conv2d", lambda: nn.Conv2D(4, (3, 2), (1, 2), (1, 0), (2, 1), groups=2, activation="sigmoid"), 2, 4, 6, 5
+)
 layer("conv3d", lambda: nn.Conv3D(2, 2, padding=1), 1, 2, 3, 3, 3)
 layer("conv1d_transpose", lambda: nn.Conv1DTranspose(2, 3, 2, 1, 1), 2, 3, 4)
 layer("conv2d_transpose", lambda: nn.Conv2DTranspose(2, 4, 2, 1, groups=2, in_channels=4), 2, 4, 3, 3)
@@ -81,13 +83,16 @@ def embedding(draw):
 
 @net("classic")
 def hybrid_lambda(draw):
-    return nn.HybridLambda(lambda F, x: F.sqrt(F.square(x) + 1) / F.broadcast_add(x, F.ones_like(x) * 4)), [draw(3, 4)]
+    return nn.HybridLambda(lambda F, x: F.sqrt(F.square(x) + 1) / F.broadcast_add(x, F.ones_like(x) * 4)), [
+        draw(3, 4)
+    ]
 
 
 @net("np")
 def hybrid_lambda_np(draw):
-    return nn.HybridLambda(lambda F, x: F.np.sqrt(F.np.square(x) + 1) / (x + 4) - F.np.mean(x, axis=1, keepdims=True)), [
-        draw(3, 4)]
+    return nn.HybridLambda(
+        lambda F, x: F.np.sqrt(F.np.square(x) + 1) / (x + 4) - F.np.mean(x, axis=1, keepdims=True)
+    ), [draw(3, 4)]
 
 
 @net("classic")
@@ -106,7 +111,11 @@ def concatenate_np(draw):
 @net()
 def lstm_with_states(draw):
     layer = rnn.LSTM(3)
-    return Call(lambda self, F, x, h, c: self.layer(x, [h, c]), layer=layer), [draw(4, 2, 3), draw(1, 2, 3), draw(1, 2, 3)]
+    return Call(lambda self, F, x, h, c: self.layer(x, [h, c]), layer=layer), [
+        draw(4, 2, 3),
+        draw(1, 2, 3),
+        draw(1, 2, 3),
+    ]
 
 
 def unrolled(cell, steps=3):
@@ -158,7 +167,7 @@ def multi_head_attention_np(draw):
         def heads(y):
             return F.npx.reshape(y, (-2, -2, 2, -1))
 
-        scores = F.np.einsum("bqhd,bkhd->bhqk", heads(self.q(x)), heads(self.k(x))) / 2 ** 0.5
+        scores = F.np.einsum("bqhd,bkhd->bhqk", heads(self.q(x)), heads(self.k(x))) / 2**0.5
         steps = F.npx.arange_like(x, axis=1)
         mask = F.np.expand_dims(F.np.expand_dims(steps.reshape((1, -1)) < lengths.reshape((-1, 1)), 1), 1)
         scores = F.np.where(mask, scores, F.np.ones_like(scores) * -1e9)
@@ -176,7 +185,9 @@ def masked_attention_np(draw):
     def call(self, F, q, k, v, lengths):
         scores = F.npx.batch_dot(q, k, transpose_b=True) / 2
         flat = F.npx.reshape(scores, (-5, -1))
-        flat = F.npx.sequence_mask(flat, F.np.repeat(lengths, 3), use_sequence_length=True, value=-1e6, axis=1)
+        flat = F.npx.sequence_mask(
+            flat, F.np.repeat(lengths, 3), use_sequence_length=True, value=-1e6, axis=1
+        )
         weights = F.npx.softmax(F.npx.reshape_like(flat, scores), axis=-1)
         return F.npx.batch_dot(weights, v)
 
@@ -202,8 +213,13 @@ def while_loop(draw):
         def step(i, y):
             return y * 2, [i + 1, self.a(y)]
 
-        outputs, (_, last) = F.contrib.while_loop(lambda i, y: i < 3, step, [F.zeros((1,)), x], max_iterations=5)
-        return [F.slice_axis(outputs[0] if isinstance(outputs, list) else outputs, axis=0, begin=0, end=3), last]
+        outputs, (_, last) = F.contrib.while_loop(
+            lambda i, y: i < 3, step, [F.zeros((1,)), x], max_iterations=5
+        )
+        return [
+            F.slice_axis(outputs[0] if isinstance(outputs, list) else outputs, axis=0, begin=0, end=3),
+            last,
+        ]
 
     return Call(call, a=nn.Dense(3, activation="tanh", in_units=3)), [draw(2, 3)]
 

@@ -33,20 +33,32 @@ def dense(units, **kwargs):
 
 @model()
 def alexnet(draw):
-    blocks = [nn.Conv2D(4, 5, 2, 2, activation="relu"), nn.MaxPool2D(3, 2), nn.Conv2D(6, 3, 1, 1, activation="relu")]
+    blocks = [
+        nn.Conv2D(4, 5, 2, 2, activation="relu"),
+        nn.MaxPool2D(3, 2),
+        nn.Conv2D(6, 3, 1, 1, activation="relu"),
+    ]
     blocks += [nn.MaxPool2D(3, 2), nn.Flatten(), nn.Dense(8, activation="relu"), nn.Dropout(0), nn.Dense(3)]
     return chain(*blocks), [draw(1, 3, 16, 16)]
 
 
 @model()
 def vgg_bn(draw):
-    blocks = [convolution(3), nn.MaxPool2D(strides=2), convolution(4), convolution(4), nn.MaxPool2D(strides=2)]
+    blocks = [
+        convolution(3),
+        nn.MaxPool2D(strides=2),
+        convolution(4),
+        convolution(4),
+        nn.MaxPool2D(strides=2),
+    ]
     return chain(*blocks, nn.Dense(6, activation="relu"), nn.Dropout(0), nn.Dense(3)), [draw(2, 3, 8, 8)]
 
 
 @model()
 def resnet_v1(draw):
-    return vision.ResNetV1(vision.BasicBlockV1, [1, 1], [3, 3, 4], classes=3, thumbnail=True), [draw(2, 3, 6, 6)]
+    return vision.ResNetV1(vision.BasicBlockV1, [1, 1], [3, 3, 4], classes=3, thumbnail=True), [
+        draw(2, 3, 6, 6)
+    ]
 
 
 @model()
@@ -56,7 +68,9 @@ def resnet_v1_bottleneck(draw):
 
 @model()
 def resnet_v2(draw):
-    return vision.ResNetV2(vision.BottleneckV2, [1, 1], [4, 8, 12], classes=3, thumbnail=True), [draw(2, 3, 6, 6)]
+    return vision.ResNetV2(vision.BottleneckV2, [1, 1], [4, 8, 12], classes=3, thumbnail=True), [
+        draw(2, 3, 6, 6)
+    ]
 
 
 @model()
@@ -72,7 +86,12 @@ def mobilenet_v1(draw):
 def mobilenet_v2(draw):
     from mxnet.gluon.model_zoo.vision.mobilenet import LinearBottleneck
 
-    blocks = [convolution(4), LinearBottleneck(4, 4, 2, 1), LinearBottleneck(4, 6, 2, 2), convolution(8, 1, 1, 0)]
+    blocks = [
+        convolution(4),
+        LinearBottleneck(4, 4, 2, 1),
+        LinearBottleneck(4, 6, 2, 2),
+        convolution(8, 1, 1, 0),
+    ]
     head = [nn.GlobalAvgPool2D(), nn.Conv2D(3, 1, use_bias=False), nn.Flatten()]
     return chain(*blocks, *head), [draw(2, 3, 6, 6)]
 
@@ -82,7 +101,13 @@ def densenet(draw):
     from mxnet.gluon.model_zoo.vision.densenet import _make_dense_block, _make_transition
 
     blocks = [convolution(4), _make_dense_block(2, 2, 2, 0, 1), _make_transition(4)]
-    blocks += [_make_dense_block(1, 2, 2, 0, 2), nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(3), nn.Dense(3)]
+    blocks += [
+        _make_dense_block(1, 2, 2, 0, 2),
+        nn.BatchNorm(),
+        nn.Activation("relu"),
+        nn.AvgPool2D(3),
+        nn.Dense(3),
+    ]
     return chain(*blocks), [draw(2, 3, 6, 6)]
 
 
@@ -120,7 +145,13 @@ def ssd(draw):
         classes = F.softmax(F.reshape(F.concat(*classes, dim=1), (0, -1, 3)))
         classes = F.transpose(classes, (0, 2, 1))
         return F.contrib.MultiBoxDetection(
-            classes, F.concat(*boxes, dim=1), F.concat(*anchors, dim=1), threshold=0.2, nms_threshold=0.5, nms_topk=20)
+            classes,
+            F.concat(*boxes, dim=1),
+            F.concat(*anchors, dim=1),
+            threshold=0.2,
+            nms_threshold=0.5,
+            nms_topk=20,
+        )
 
     blocks = {"a": convolution(4, 3, 2), "b": convolution(4, 3, 2)}
     for i in "12":
@@ -161,13 +192,23 @@ def unet(draw):
         joined = F.np.concatenate([high, low], axis=1) if is_np_array() else F.concat(high, low, dim=1)
         return self.head(joined)
 
-    blocks = {"down": convolution(3), "pool": nn.MaxPool2D(), "bottom": convolution(4), "head": nn.Conv2D(2, 1)}
+    blocks = {
+        "down": convolution(3),
+        "pool": nn.MaxPool2D(),
+        "bottom": convolution(4),
+        "head": nn.Conv2D(2, 1),
+    }
     return Call(call, up=nn.Conv2DTranspose(3, 2, 2), **blocks), [draw(1, 2, 6, 6)]
 
 
 @model()
 def autoencoder(draw):
-    blocks = [nn.Dense(5, activation="relu"), nn.Dense(2), nn.Dense(5, activation="relu"), nn.Dense(8, activation="sigmoid")]
+    blocks = [
+        nn.Dense(5, activation="relu"),
+        nn.Dense(2),
+        nn.Dense(5, activation="relu"),
+        nn.Dense(8, activation="sigmoid"),
+    ]
     return chain(*blocks), [draw(3, 8)]
 
 
@@ -187,7 +228,12 @@ def text_cnn(draw):
         joined = F.np.concatenate(rows, axis=1) if is_np else F.concat(*rows, dim=1)
         return self.head(self.drop(joined))
 
-    blocks = {"embedding": nn.Embedding(9, 4), "pool": nn.GlobalMaxPool1D(), "drop": nn.Dropout(0), "head": nn.Dense(2)}
+    blocks = {
+        "embedding": nn.Embedding(9, 4),
+        "pool": nn.GlobalMaxPool1D(),
+        "drop": nn.Dropout(0),
+        "head": nn.Dense(2),
+    }
     blocks.update(a=nn.Conv1D(3, 2, activation="relu"), b=nn.Conv1D(3, 3, activation="relu"))
     return Call(call, **blocks), [draw.tokens(9, 2, 6)]
 
@@ -234,20 +280,31 @@ def bert(draw):
 
     def call(self, F, tokens, segments, lengths):
         positions = F.contrib.arange_like(tokens, axis=1)
-        x = F.broadcast_add(self.words(tokens) + self.segments(segments), F.expand_dims(self.positions(positions), 0))
+        x = F.broadcast_add(
+            self.words(tokens) + self.segments(segments), F.expand_dims(self.positions(positions), 0)
+        )
         x = F.transpose(self.norm(x), (1, 0, 2))
         scores = F.contrib.interleaved_matmul_selfatt_qk(self.qkv(x), heads=2)
         steps = F.contrib.arange_like(scores, axis=2)
         mask = F.broadcast_lesser(F.reshape(steps, (1, -1)), F.reshape(lengths, (-1, 1)))
         mask = F.expand_dims(F.repeat(mask, repeats=2, axis=0), 1)
         mask = F.broadcast_like(mask, scores, lhs_axes=(1,), rhs_axes=(1,))
-        weights = F.where(mask, F.softmax(F.where(mask, scores, F.ones_like(scores) * -1e4)), F.zeros_like(scores))
+        weights = F.where(
+            mask, F.softmax(F.where(mask, scores, F.ones_like(scores) * -1e4)), F.zeros_like(scores)
+        )
         x = self.norm1(x + self.o(F.contrib.interleaved_matmul_selfatt_valatt(self.qkv(x), weights, heads=2)))
         x = F.transpose(self.norm2(x + self.b(self.gelu(self.a(x)))), (1, 0, 2))
         return [x, self.pooler(F.slice_axis(x, axis=1, begin=0, end=1))]
 
     blocks = {"words": nn.Embedding(9, 4), "segments": nn.Embedding(2, 4), "positions": nn.Embedding(6, 4)}
-    blocks.update(qkv=dense(12), o=dense(4), a=dense(6), gelu=nn.GELU(), b=dense(4), pooler=nn.Dense(3, activation="tanh"))
+    blocks.update(
+        qkv=dense(12),
+        o=dense(4),
+        a=dense(6),
+        gelu=nn.GELU(),
+        b=dense(4),
+        pooler=nn.Dense(3, activation="tanh"),
+    )
     blocks.update({name: nn.LayerNorm(epsilon=1e-12) for name in ("norm", "norm1", "norm2")})
     return Call(call, **blocks), [draw.tokens(9, 2, 4), draw.tokens(2, 2, 4), draw.lengths(2, 4)]
 
@@ -299,7 +356,12 @@ def decoder_step(draw):
         context = F.reshape(F.batch_dot(weights, memory), (-1, 4))
         return [F.log_softmax(self.head(F.concat(z, context, dim=1))), h1, c1, h2, c2]
 
-    blocks = {"embedding": nn.Embedding(9, 4), "a": rnn.LSTMCell(4), "b": rnn.LSTMCell(4), "head": nn.Dense(9)}
+    blocks = {
+        "embedding": nn.Embedding(9, 4),
+        "a": rnn.LSTMCell(4),
+        "b": rnn.LSTMCell(4),
+        "head": nn.Dense(9),
+    }
     inputs = [draw.tokens(9, 2), *(draw(2, 4) for _ in range(4)), draw(2, 3, 4), draw.lengths(2, 3)]
     return Call(call, **blocks), inputs
 
@@ -335,8 +397,11 @@ def deepar(draw):
         x = F.concat(F.expand_dims(F.broadcast_div(series, scale), 2), covariates, dim=2)
         output, _ = self.lstm(x, [h, c])
         mu, sigma, nu = F.split(self.head(output), axis=2, num_outputs=3, squeeze_axis=True)
-        return [F.broadcast_mul(mu, scale), F.broadcast_mul(F.Activation(sigma, act_type="softrelu"), scale),
-                F.Activation(nu, act_type="softrelu") + 2]
+        return [
+            F.broadcast_mul(mu, scale),
+            F.broadcast_mul(F.Activation(sigma, act_type="softrelu"), scale),
+            F.Activation(nu, act_type="softrelu") + 2,
+        ]
 
     inputs = [draw(2, 4), draw(2, 4, 2), draw(1, 2, 4), draw(1, 2, 4)]
     return Call(call, lstm=rnn.LSTM(4, layout="NTC", input_size=3), head=dense(3)), inputs
@@ -347,8 +412,14 @@ def deepar(draw):
 
 @model("np")
 def d2l_lenet(draw):
-    blocks = [nn.Conv2D(3, 5, padding=2, activation="sigmoid"), nn.AvgPool2D(2, 2), nn.Conv2D(4, 3, activation="sigmoid")]
-    return chain(*blocks, nn.AvgPool2D(2, 2), nn.Dense(6, activation="sigmoid"), nn.Dense(3)), [draw(2, 1, 12, 12)]
+    blocks = [
+        nn.Conv2D(3, 5, padding=2, activation="sigmoid"),
+        nn.AvgPool2D(2, 2),
+        nn.Conv2D(4, 3, activation="sigmoid"),
+    ]
+    return chain(*blocks, nn.AvgPool2D(2, 2), nn.Dense(6, activation="sigmoid"), nn.Dense(3)), [
+        draw(2, 1, 12, 12)
+    ]
 
 
 @model("np")
@@ -374,7 +445,10 @@ def d2l_rnn_scratch(draw):
             rows.append(self.o(state))
         return [F.np.concatenate(rows, axis=0), state]
 
-    return Call(call, x=nn.Dense(4), h=nn.Dense(4, use_bias=False), o=nn.Dense(5)), [draw.tokens(5, 2, 3), draw(2, 4)]
+    return Call(call, x=nn.Dense(4), h=nn.Dense(4, use_bias=False), o=nn.Dense(5)), [
+        draw.tokens(5, 2, 3),
+        draw(2, 4),
+    ]
 
 
 @model("np")
@@ -386,7 +460,11 @@ def d2l_encoder_decoder(draw):
         output, states = self.decoder(inputs, [states[0]])
         return [F.np.swapaxes(self.head(output), 0, 1), states[0]]
 
-    blocks = {"embedding": nn.Embedding(9, 3), "encoder": rnn.GRU(4, input_size=3), "decoder": rnn.GRU(4, input_size=7)}
+    blocks = {
+        "embedding": nn.Embedding(9, 3),
+        "encoder": rnn.GRU(4, input_size=3),
+        "decoder": rnn.GRU(4, input_size=7),
+    }
     return Call(call, head=dense(9), **blocks), [draw.tokens(9, 2, 4), draw.tokens(9, 2, 3), draw(1, 2, 4)]
 
 
@@ -400,7 +478,7 @@ def d2l_bert(draw):
         def heads(y):
             return F.np.transpose(F.npx.reshape(y, (-2, -2, -6, 2, -1, -4)), (0, 2, 1, 3))
 
-        scores = F.np.matmul(heads(self.q(x)), F.np.swapaxes(heads(self.k(x)), 2, 3)) / 2 ** 0.5
+        scores = F.np.matmul(heads(self.q(x)), F.np.swapaxes(heads(self.k(x)), 2, 3)) / 2**0.5
         mask = F.npx.arange_like(x, axis=1).reshape((1, 1, 1, -1)) < lengths.reshape((-1, 1, 1, 1))
         weights = F.npx.softmax(F.np.where(mask, scores, F.np.full_like(scores, -1e6)), axis=-1)
         y = F.np.transpose(F.np.matmul(weights, heads(self.v(x))), (0, 2, 1, 3))
@@ -413,4 +491,9 @@ def d2l_bert(draw):
     blocks.update({name: dense(4) for name in "qkvo"})
     blocks.update(a=dense(6, activation="relu"), b=dense(4), norm1=nn.LayerNorm(), norm2=nn.LayerNorm())
     blocks.update(mlm=dense(9), pooler=nn.Dense(4, activation="tanh"), nsp=nn.Dense(2))
-    return Call(call, **blocks), [draw.tokens(9, 2, 4), draw.tokens(2, 2, 4), draw.lengths(2, 4), draw.tokens(4, 2, 2)]
+    return Call(call, **blocks), [
+        draw.tokens(9, 2, 4),
+        draw.tokens(2, 2, 4),
+        draw.lengths(2, 4),
+        draw.tokens(4, 2, 2),
+    ]

@@ -104,7 +104,9 @@ def record(name, make, is_np, folder):
             found["aux:" + key] = sample(parameter.data().asnumpy())
     if hasattr(block, "begin_state"):  # the exported network has inputs for the first states
         for state in block.begin_state(values[0].shape[block._layout.find("N")]):
-            found["data%d" % (len([key for key in found if key[:4] == "data" and key[4:].isdigit()]))] = state.asnumpy()
+            found["data%d" % (len([key for key in found if key[:4] == "data" and key[4:].isdigit()]))] = (
+                state.asnumpy()
+            )
     stored = io.BytesIO()
     np.savez(stored, **found)
     (folder / (name + ".npz")).write_bytes(stored.getvalue())

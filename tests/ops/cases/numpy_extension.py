@@ -48,7 +48,13 @@ CASES = [
     reshaped((-5, -2), (6, 4), reverse=True),
     OpCase("_npx_constraint_check", (~MASK[1],), {}, lambda x: np.bool_(x.all()), no_grad=TRUTHS),
     OpCase("_npx_masked_softmax", (X, MASK), {}, masked_softmax, grad=(0,)),
-    OpCase("_npx_masked_softmax", (X, MASK), {"temperature": 2.0}, lambda x, m: masked_softmax(x, m, 2), grad=(0,)),
+    OpCase(
+        "_npx_masked_softmax",
+        (X, MASK),
+        {"temperature": 2.0},
+        lambda x, m: masked_softmax(x, m, 2),
+        grad=(0,),
+    ),
     OpCase(
         "_npx_masked_softmax",
         (X, np.swapaxes(MASK, 1, 2)[:, :3]),

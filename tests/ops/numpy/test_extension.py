@@ -52,7 +52,9 @@ def test_reshape_codes(dims, codes, reverse, wanted):
         return
     assert net.infer_shape(a=dims)[1] == [wanted]
     data = count(*dims)
-    np.testing.assert_array_equal(run("_npx_reshape", data, newshape=codes, reverse=reverse), data.reshape(wanted))
+    np.testing.assert_array_equal(
+        run("_npx_reshape", data, newshape=codes, reverse=reverse), data.reshape(wanted)
+    )
 
 
 test_shapes = rules_test(
