@@ -82,9 +82,7 @@ def programs():
     for name in helper.TRAINERS:
         for clip, sparse, decay in ((5.0, True, 0.0), (-1.0, False, 0.0), (0.5, True, 0.0)):
             found["%s/%g/%d/" % (name, clip, sparse)] = helper.training(dy, name, clip, sparse, decay)
-    found = {
-        key + str(i): np.asarray(a, np.float32) for key, arrays in found.items() for i, a in enumerate(arrays)
-    }
+    found = {key + str(i): np.asarray(a, np.float32) for key, arrays in found.items() for i, a in enumerate(arrays)}
     np.savez_compressed(os.path.join(FOLDER, "programs.npz"), **found)
     m = dy.ParameterCollection()
     w = m.parameters_from_numpy(np.arange(6.0).reshape(2, 3) / 7)
@@ -121,11 +119,7 @@ def public_names():
         if isinstance(value, type) and value.__module__.split(".")[-1] in ("_dynet", "dynet"):
             inherited = {member for base in (Exception, object, tuple, list) for member in dir(base)}
             classes[name] = " ".join(member for member in public(value) if member not in inherited)
-        elif not isinstance(value, types.ModuleType) and getattr(value, "__module__", "_dynet") in (
-            "_dynet",
-            "dynet",
-            None,
-        ):
+        elif not isinstance(value, types.ModuleType) and getattr(value, "__module__", "_dynet") in ("_dynet", "dynet", None):
             names.append(name)
     found = {"version": getattr(_dynet, "__version__", 2.1), "names": " ".join(names), "classes": classes}
     with open(os.path.join(HERE, "dynet_names.json"), "w") as file:

@@ -42,11 +42,8 @@ def write(name, found):
         text = json.dumps(found, separators=(",", ":"), sort_keys=True)
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
     else:
-        rows = (
-            [json.dumps(row) for row in found]
-            if isinstance(found, list)
-            else ["%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in found.items()]
-        )
+        rows = [json.dumps(row) for row in found] if isinstance(found, list) else [
+            "%s: %s" % (json.dumps(key), json.dumps(row)) for key, row in found.items()]
         path.write_text(("[\n%s\n]\n" if isinstance(found, list) else "{\n%s\n}\n") % ",\n".join(rows))
 
 
@@ -56,12 +53,7 @@ def differences(old, new):
         old, new = dict(enumerate(old)), dict(enumerate(new))
     for key in {**old, **new}:
         a, b = old.get(key), new.get(key)
-        numbers = (
-            isinstance(a, np.ndarray)
-            and isinstance(b, np.ndarray)
-            and a.dtype.kind in "fiu"
-            and a.shape == b.shape
-        )
+        numbers = isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype.kind in "fiu" and a.shape == b.shape
         if numbers and not (a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")):
             yield "%s: by %g" % (key, np.nanmax(np.abs(a.astype("f8") - b)))
         elif not numbers and not np.array_equal(a, b):
@@ -99,7 +91,7 @@ def bind(symbol, args, wanted, aux=None):
 
 def ops():
     """Operators, in the layout that goldens/ops/README.md tells."""
-    for path in sorted((GOLDENS / "ops").glob("*.json")):
+    for path in sorted(set((GOLDENS / "ops").glob("*.json")) - set((GOLDENS / "ops").glob("numpy_*.json"))):
         cases, arrays = read(path), read(path.with_suffix(".npz"))
         for case in cases:
             operator(case, arrays)
@@ -121,19 +113,85 @@ def operator(case, arrays):
         outputs = bound.forward(is_train=train)
         found.update({name % (kind, i): out.asnumpy() for i, out in enumerate(outputs)})
     if case["backward"]:
-        heads = (
-            [array(arrays[name % ("head", i)]) for i in range(len(outputs))]
-            if case["head_gradient"]
-            else None
-        )
+        heads = [array(arrays[name % ("head", i)]) for i in range(len(outputs))] if case["head_gradient"] else None
         bound.backward(heads)
         found.update({name % ("grad", key): grad.asnumpy() for key, grad in grads.items()})
     mx.nd.waitall()
     found.update({name % ("aux_out", key): state.asnumpy() for key, state in aux.items()})
-    some = name % ("out", "") in {
-        key.rpartition("/")[0] + "/" for key in arrays
-    }  # outputs of no meaning were removed
+    some = name % ("out", "") in {key.rpartition("/")[0] + "/" for key in arrays}  # outputs of no meaning were removed
     arrays.update({key: value for key, value in found.items() if key in arrays or not some})
+
+
+def numpy_ops():
+    """Operators of graphs that are written under ``npx.set_np()``, in the same layout; `numpy_cases` has their calls."""
+    from numpy_cases import GROUPS, WITHOUT_GRADIENT
+
+    before = mx.util.set_np_shape(True)
+    for group, rows in GROUPS.items():
+        found = [numpy_call(number, row, row[0] not in WITHOUT_GRADIENT) for number, row in enumerate(rows)]
+        yield "goldens/ops/%s.json" % group, [case for case, _ in found]
+        yield "goldens/ops/%s.npz" % group, {key: value for _, arrays in found for key, value in arrays.items()}
+    mx.util.set_np_shape(before)
+
+
+def numpy_symbol(op, attrs, names, count):
+    """Return the first outputs of an operator, which has no function in ``mx.sym``."""
+    rows = [{"op": "null", "name": name, "inputs": []} for name in names]
+    node = {"op": op, "name": "op", "attrs": attrs, "inputs": [[i, 0, 0] for i in range(len(names))]}
+    return mx.sym.load_json(
+        json.dumps(
+            {
+                "nodes": [*rows, node],
+                "arg_nodes": list(range(len(names))),
+                "heads": [[len(names), i, 0] for i in range(count)],
+                "attrs": {"mxnet_version": ["int", 10901], "is_np_shape": ["int", 1]},
+            }
+        )
+    )
+
+
+def numpy_call(number, row, with_gradient):
+    name, op, attrs, inputs = row
+    names = ["x%d" % i for i in range(len(inputs))]
+    internals = numpy_symbol(op, attrs, names, 1).get_internals().list_outputs()
+    symbol = numpy_symbol(op, attrs, names, sum(each.startswith("op_") for each in internals))
+    draw = np.random.RandomState(number)
+
+    def run(wanted):
+        args = {key: array(value) for key, value in zip(names, inputs)}
+        bound, grads = bind(symbol, args, wanted)
+        outputs = [out.asnumpy() for out in bound.forward(is_train=True)]
+        kinds = {"in": zip(names, inputs), "out": enumerate(outputs)}
+        if wanted:
+            heads = [draw.uniform(-1, 1, out.shape).astype(out.dtype) for out in outputs]
+            bound.backward([array(head) for head in heads])
+            mx.nd.waitall()
+            kinds.update(head=enumerate(heads), grad=((key, grad.asnumpy()) for key, grad in grads.items()))
+        return {"%s/%s/%s" % (name, kind, key): value for kind, each in kinds.items() for key, value in each}
+
+    moving = [key for key, value in zip(names, inputs) if value.dtype.kind == "f"]
+    if not (with_gradient and moving and any(value.size for value in inputs)):
+        moving = []
+    try:
+        arrays = run(moving)
+    except mx.MXNetError:  # MXNet has no gradient
+        moving, arrays = [], run([])
+    case = {
+        "arguments": symbol.list_arguments(),
+        "attrs": attrs,
+        "aux": [],
+        "backward": bool(moving),
+        "eval_too": False,
+        "grads": sorted(moving),
+        "head_gradient": bool(moving),
+        "inputs": names,
+        "is_train": True,
+        "name": name,
+        "op": op,
+        "outputs": symbol.list_outputs(),
+        "symbol_json": symbol.tojson(),
+    }
+    return case, arrays
 
 
 def update():
@@ -172,9 +230,7 @@ def rnn_chains():
     for name in ("cells", "by_hand", "gluon"):
         found = read("rnn_chains/%s.json" % name)
         args = {key: array(value) for key, value in found["inputs"].items()}
-        bound, grads = bind(
-            mx.sym.load_json(json.dumps(found["symbol"])), args, sorted(set(args) - {"lengths"})
-        )
+        bound, grads = bind(mx.sym.load_json(json.dumps(found["symbol"])), args, sorted(set(args) - {"lengths"}))
         found["outputs"] = [numbers(out) for out in bound.forward(is_train=True)]
         bound.backward([array(head) for head in found["heads"]])
         found["gradients"] = {key: numbers(value) for key, value in grads.items()}
@@ -196,15 +252,11 @@ def control_flow():
             symbol = build(mx)
         inferred = symbol.infer_shape_partial(**shapes)
         names = symbol.list_arguments(), symbol.list_outputs(), symbol.get_internals().list_outputs()
-        cases[name] = dict(
-            zip(("arguments", "outputs", "internals"), names), symbol=json.loads(symbol.tojson())
-        )
+        cases[name] = dict(zip(("arguments", "outputs", "internals"), names), symbol=json.loads(symbol.tojson()))
         cases[name].update(shapes=shapes, inferred=inferred)
         try:
-            args = {
-                key: array(draw.uniform(-1, 1, shape) + (9 if key == "k" else 0), dtype="float32")
-                for key, shape in zip(names[0], inferred[0])
-            }
+            args = {key: array(draw.uniform(-1, 1, shape) + (9 if key == "k" else 0), dtype="float32")
+                    for key, shape in zip(names[0], inferred[0])}
             found = {"in/" + key: value.asnumpy() for key, value in args.items()}
             try:
                 bound, grads = bind(symbol, args, names[0])
@@ -244,9 +296,7 @@ def detection():
         bound, draw = symbol.simple_bind(mx.cpu(), grad_req="write", **shapes), np.random.RandomState(3)
         for key in sorted(bound.arg_dict):
             bound.arg_dict[key][:] = mx.nd.array(fill(key, bound.arg_dict[key].shape, draw))
-        arrays.update(
-            {"%s/out/%d" % (name, i): out.asnumpy() for i, out in enumerate(bound.forward(is_train=True))}
-        )
+        arrays.update({"%s/out/%d" % (name, i): out.asnumpy() for i, out in enumerate(bound.forward(is_train=True))})
         bound.backward()
         arrays.update({"%s/grad/%s" % (name, key): grad.asnumpy() for key, grad in bound.grad_dict.items()})
     yield "goldens/detection/heads.npz", arrays
@@ -262,9 +312,7 @@ def chain():
             trained = chain_cases.train_chain(mx, case, contexts)
             chains.update({"%s/%s/%s" % (case, where, key): value for key, value in trained.items()})
         for case in chain_cases.SVRG:  # a store on two contexts: see docs/differences.md
-            trained = chain_cases.train_svrg(
-                mx, SVRGModule, case, contexts, None if where == "two" else "local"
-            )
+            trained = chain_cases.train_svrg(mx, SVRGModule, case, contexts, None if where == "two" else "local")
             svrg.update({"%s/%s/%s" % (case, where, key): value for key, value in trained.items()})
     yield "goldens/chain/chains.npz", chains
     yield "goldens/chain/svrg.npz", svrg
@@ -274,14 +322,10 @@ def sparse():
     """Trainings of helpers/factorization.py and calls of helpers/sparse_calls.py."""
     from helpers import factorization, sparse_calls
 
-    yield (
-        "goldens/sparse/factorization.npz",
-        {
-            "%s:%s" % (name, key): value
-            for name in factorization.OPTIMIZERS
-            for key, value in factorization.train(mx, name, mx.cpu()).items()
-        },
-    )
+    yield "goldens/sparse/factorization.npz", {
+        "%s:%s" % (name, key): value
+        for name in factorization.OPTIMIZERS for key, value in factorization.train(mx, name, mx.cpu()).items()
+    }
     made = {label: call() for label, call in sparse_calls.calls(mx)}
     yield "goldens/sparse/calls.npz", {label: value.asnumpy() for label, value in made.items()}
     yield "goldens/sparse/calls.json", {label: value.stype for label, value in made.items()}
@@ -292,13 +336,10 @@ def trainers():
     from helpers import trainer_cases as cases
 
     found = {"feed_forward": cases.feed_forward(mx)[0], "manager": cases.manager(mx, executor_manager)}
-    yield (
-        "goldens/trainers/trainers.json",
-        {
-            case: {key: np.asarray(value).round(7).tolist() for key, value in values.items()}
-            for case, values in found.items()
-        },
-    )
+    yield "goldens/trainers/trainers.json", {
+        case: {key: np.asarray(value).round(7).tolist() for key, value in values.items()}
+        for case, values in found.items()
+    }
 
 
 def initializer():
@@ -322,11 +363,7 @@ def initializer():
         values = filled(getattr(init, row[0])(**row[1]), row[2])
         rows = values.reshape(row[2][0], -1)
         gram = rows.dot(rows.T) if rows.shape[0] <= rows.shape[1] else rows.T.dot(rows)
-        row[3] = {
-            "std": float(values.std()),
-            "absmax": float(np.abs(values).max()),
-            "gram": float(np.diag(gram).mean()),
-        }
+        row[3] = {"std": float(values.std()), "absmax": float(np.abs(values).max()), "gram": float(np.diag(gram).mean())}
     found["bilinear"] = [[shape, filled(init.Bilinear(), shape).tolist()] for shape, _ in found["bilinear"]]
     found["lstmbias"] = filled(init.LSTMBias(forget_bias=1.5), (20,), "lstm_i2h_bias").tolist()
     yield "goldens/initializer/initializers.json", found
@@ -351,9 +388,7 @@ def metrics():
         one = make(custom or case["metric"], **case["kwargs"])
         case["local"], case["global"] = [], []
         for i in range(3):
-            one.update(
-                *([mx.nd.array(data["%s/%s%d" % (case["data"], kind, i)])] for kind in ("label", "pred"))
-            )
+            one.update(*([mx.nd.array(data["%s/%s%d" % (case["data"], kind, i)])] for kind in ("label", "pred")))
             case["local"].append(one.get())
             case["global"].append(one.get_global())
             if i in case["resets"]:
@@ -379,29 +414,19 @@ def optim():
         options = {}
         if "schedule" in case:
             options["lr_scheduler"] = mx.lr_scheduler.FactorScheduler(**case["schedule"])
-        optimizer = mx.optimizer.create(
-            case["optimizer"], param_idx2name=dict(names), **case["kwargs"], **options
-        )
+        optimizer = mx.optimizer.create(case["optimizer"], param_idx2name=dict(names), **case["kwargs"], **options)
         if "lr_mult" in case:
             optimizer.set_lr_mult(case["lr_mult"])
             optimizer.set_wd_mult(case["wd_mult"])
         step = mx.optimizer.get_updater(optimizer)
-        weights, steps = (
-            [mx.nd.array(inputs["w%d" % i], dtype=case["dtype"]) for i in names],
-            [[] for _ in names],
-        )
+        weights, steps = [mx.nd.array(inputs["w%d" % i], dtype=case["dtype"]) for i in names], [[] for _ in names]
         for t in range(case["steps"]):
             for i in names:
                 step(i, mx.nd.array(inputs["g%d_t%d" % (i, t % 5)], dtype=case["dtype"]), weights[i])
                 steps[i].append(weights[i].asnumpy())
         for i in names:
             out["%s/w%d" % (case["name"], i)] = np.stack(steps[i])
-            out.update(
-                {
-                    "%s/state%d/%d" % (case["name"], i, j): a.asnumpy()
-                    for j, a in enumerate(flat(step.states[i]))
-                }
-            )
+            out.update({"%s/state%d/%d" % (case["name"], i, j): a.asnumpy() for j, a in enumerate(flat(step.states[i]))})
     yield "goldens/optim/optimizers.npz", out
     tables = read("goldens/optim/cases.json")
     yield "goldens/optim/sparse.npz", sparse_optimizers(tables["sparse"])
@@ -417,11 +442,7 @@ def sparse_optimizers(cases):
     for case, (name, kwargs) in cases.items():
         for stype in ("default", "row_sparse"):
             optimizer = mx.optimizer.create(name, param_idx2name={0: "w_weight"}, learning_rate=0.1, **kwargs)
-            step, weight, steps = (
-                mx.optimizer.get_updater(optimizer),
-                mx.nd.array(out["weight"]).tostype(stype),
-                [],
-            )
+            step, weight, steps = mx.optimizer.get_updater(optimizer), mx.nd.array(out["weight"]).tostype(stype), []
             for t, some in enumerate(rows):
                 step(0, mx.nd.sparse.row_sparse_array((out["values%d" % t], some), shape=(6, 3)), weight)
                 steps.append(weight.asnumpy())
@@ -437,14 +458,8 @@ def dumps(cases):
     for name, (kind, kwargs, dtype) in cases.items():
         options = dict(kwargs)
         schedule = options.pop("schedule", None)
-        options.update(
-            {"lr_scheduler": mx.lr_scheduler.FactorScheduler(**schedule)}
-            if schedule
-            else {"learning_rate": 0.1}
-        )
-        step = mx.optimizer.get_updater(
-            mx.optimizer.create(kind, param_idx2name={0: "fc_weight", 1: "fc_bias"}, **options)
-        )
+        options.update({"lr_scheduler": mx.lr_scheduler.FactorScheduler(**schedule)} if schedule else {"learning_rate": 0.1})
+        step = mx.optimizer.get_updater(mx.optimizer.create(kind, param_idx2name={0: "fc_weight", 1: "fc_bias"}, **options))
         draw = np.random.RandomState(0)
         shapes = [(3, 2), (4, 1) if kind == "groupadagrad" else (3,)]
         weights = [mx.nd.array(draw.randn(*shape), dtype=dtype) for shape in shapes]
@@ -467,9 +482,7 @@ def cells():
     arrays, found = {}, {}
 
     def outputs(where, symbol, shapes):
-        bound = symbol.bind(
-            mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()}
-        )
+        bound = symbol.bind(mx.cpu(), {name: rnn_cases.values(mx, name, shape) for name, shape in shapes.items()})
         for i, output in enumerate(bound.forward(is_train=False)):
             arrays["%s/%d" % (where, i)] = output.asnumpy()
 
@@ -499,10 +512,7 @@ def cells():
 
     for case, make in rnn_cases.stacks(mx).items():
         ways = rnn_cases.ways(mx, make)
-        found[case] = {
-            "cell": facts(make()),
-            "ways": {way: unrolled(case, way, s) for way, s in ways.items()},
-        }
+        found[case] = {"cell": facts(make()), "ways": {way: unrolled(case, way, s) for way, s in ways.items()}}
     for case, make in rnn_cases.convolutional(mx).items():
         with mx.name.NameManager():
             cell = make()
@@ -511,12 +521,7 @@ def cells():
         args, made, _ = symbol.infer_shape(x0=(2, 3, 6, 5), x1=(2, 3, 6, 5))
         shapes = dict(zip(symbol.list_arguments(), args))
         outputs(case, symbol, shapes)
-        found[case] = {
-            "cell": facts(cell),
-            "shapes": shapes,
-            "output_shapes": made,
-            "nodes": rnn_cases.nodes(symbol),
-        }
+        found[case] = {"cell": facts(cell), "shapes": shapes, "output_shapes": made, "nodes": rnn_cases.nodes(symbol)}
     yield "goldens/rnn/cells.json.gz", found
     yield "goldens/rnn/cells.npz", arrays
 
@@ -543,12 +548,7 @@ def any_keyword():
     _LIB.NNListAllOpNames(ctypes.byref(count), ctypes.byref(texts))
 
     def takes(name):  # without parameters its others cannot be missing
-        op, symbol, keys, values = (
-            ctypes.c_void_p(),
-            SymbolHandle(),
-            c_str_array(["foreign"]),
-            c_str_array(["1"]),
-        )
+        op, symbol, keys, values = ctypes.c_void_p(), SymbolHandle(), c_str_array(["foreign"]), c_str_array(["1"])
         _LIB.NNGetOpHandle(c_str(name), ctypes.byref(op))
         return _LIB.MXSymbolCreateAtomicSymbol(op, mx_uint(1), keys, values, ctypes.byref(symbol)) == 0
 
@@ -565,10 +565,7 @@ def star_imports():
     walked = (each.name for each in pkgutil.walk_packages(mx.__path__, "mxnet.", onerror=lambda name: None))
     below = (name.partition(".")[2] for name in walked)
     found = {}
-    for module in [
-        "",
-        *sorted(n for n in below if not any(part.startswith(others) for part in n.split("."))),
-    ]:
+    for module in ["", *sorted(n for n in below if not any(part.startswith(others) for part in n.split(".")))]:
         names = {}
         exec("from mxnet%s%s import *" % ("." if module else "", module), names)  # as a program does it
         found[module] = " ".join(sorted(set(names) - {"__builtins__"}))
@@ -576,26 +573,8 @@ def star_imports():
 
 
 PARTS = [
-    star_imports,
-    any_keyword,
-    ops,
-    update,
-    optimizer_schedules,
-    rnn_chains,
-    control_flow,
-    symbols,
-    detection,
-    chain,
-    sparse,
-    trainers,
-    initializer,
-    io,
-    metrics,
-    schedules,
-    optim,
-    cells,
-    sentences,
-    image,
+    star_imports, any_keyword, ops, numpy_ops, update, optimizer_schedules, rnn_chains, control_flow, symbols, detection, chain,
+    sparse, trainers, initializer, io, metrics, schedules, optim, cells, sentences, image,
 ]
 
 
@@ -606,9 +585,7 @@ def main():
         for name, found in part() if part.__name__ in wanted else ():
             found = found if str(name).endswith(".npz") else json.loads(json.dumps(found))
             changes = list(differences(read(name), found))
-            print(
-                name, "stays" if not changes else "has %d changes, the first %s" % (len(changes), changes[:3])
-            )
+            print(name, "stays" if not changes else "has %d changes, the first %s" % (len(changes), changes[:3]))
             if changes and "--check" not in sys.argv:
                 write(name, found)
 

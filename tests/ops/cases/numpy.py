@@ -136,4 +136,28 @@ CASES = [
         lambda x: np.unique(x, True, True, True),
         no_grad="MXNet has none",
     ),
+    # whose gradients are wrong or missing in MXNet
+    OpCase("_np_atleast_2d", (Y,), {}, np.atleast_2d),
+    OpCase(
+        "_npi_average",
+        (X, X[::-1].copy()),
+        {"returned": True},
+        lambda x, w: ((x * w).sum() / w.sum(), w.sum()),
+    ),
+    OpCase("_npi_eigvalsh", (np.diag([1.0, 2.0, 4.0]),), {}, np.linalg.eigvalsh),
+    OpCase("_npi_matmul", (X, np.stack([X.T, 2 * X.T])), {}, np.matmul),
+    OpCase("_npi_norm", (X,), {"ord": 1.0, "axis": (0, 1)}, lambda x: np.linalg.norm(x, 1)),
+    OpCase("_npi_norm", (X,), {"flag": 2}, lambda x: np.linalg.norm(x, "nuc")),
+    OpCase("_npi_percentile", (X,), {"q_scalar": 30.0}, lambda x: f8(np.percentile(x, 30))),
+    OpCase("_npi_pinv", (X, f8([1e-9])[0]), {}, lambda x, r: np.linalg.pinv(x), grad=(0,)),
+    OpCase("_npi_pinv_scalar_rcond", (X,), {}, np.linalg.pinv),
+    OpCase("_npi_rarctan2_scalar", (X,), {"scalar": 1.5, "is_int": False}, lambda x: np.arctan2(1.5, x)),
+    OpCase("_npi_rot90", (X,), {}, np.rot90),
+    OpCase("_npi_std", (X,), {"axis": 1}, lambda x: x.std(1)),
+    OpCase("_npi_var", (X,), {"ddof": 1}, lambda x: x.var(ddof=1)),
+    OpCase("_npi_where_lscalar", (MASK, X), {"scalar": 1.5}, lambda m, x: np.where(m, 1.5, x), grad=(1,)),
+    OpCase("_npi_where_rscalar", (MASK, X), {"scalar": 1.5}, lambda m, x: np.where(m, x, 1.5), grad=(1,)),
+    # where MXNet gives 0
+    OpCase("_np_prod", (np.zeros((0, 2)),), {"axis": 0}, lambda x: x.prod(0), no_grad="it is empty"),
+    OpCase("_npi_mean", (np.zeros((2, 0)),), {"axis": 0}, lambda x: x.mean(0), no_grad="it is empty"),
 ]
