@@ -165,8 +165,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     inputs = _references(_field(row, "inputs", list, where), before, where)
     if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
         del attributes["axis"]
-    if (order := attributes.pop("in_state_index", None)) is not None and op.name == "_foreach":
-        inputs = _order_states(attributes, inputs, order, where)
+    inputs = _order_states(op, attributes, inputs, where)
     params, rest = _split_attributes(op, attributes, where)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
         params[op.variadic.count] = str(op.variadic.units(len(inputs)))
@@ -190,17 +189,17 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     return Node(op, str(row["name"]), params, rest, tuple(inputs), subgraphs=graphs)
 
 
-def _order_states(attributes: dict[str, str], inputs: list[Entry], order: str, where: str) -> list[Entry]:
-    """Return the inputs of a loop of MXNet 2.0 with the states as the body returns them, and change their positions.
+def _order_states(op: Op, attributes: dict[str, str], inputs: list[Entry], where: str) -> list[Entry]:
+    """Return the inputs of a loop of MXNet 2.0 with the states in the order in which the body returns them.
 
-    Args:
-        order: number of the returned state, for each state among the inputs.
+    The attribute ``in_state_index``, the number of the returned state for each state among the inputs, is removed.
     """
+    if op.name != "_foreach" or "in_state_index" not in attributes:
+        return inputs
+    order = attributes.pop("in_state_index")
     try:
-        numbers, locs, data = (
-            shape_type.parse(text)
-            for text in (order, attributes["in_state_locs"], attributes["in_data_locs"])
-        )
+        texts = (order, attributes["in_state_locs"], attributes["in_data_locs"])
+        numbers, locs, data = map(shape_type.parse, texts)
         first = len(data)
         picked = [numbers.index(i) for i in range(len(locs))]
         states = [inputs[first + i] for i in picked]

@@ -35,7 +35,8 @@ def test_dense_arrays(tmp_path, save):
     for found in (mx.nd.load(str(path)), mx.nd.load_frombuffer(path.read_bytes())):
         assert list(found) == list(ARRAYS)
         for name, values in ARRAYS.items():
-            assert found[name].shape == values.shape and found[name].dtype == values.dtype.newbyteorder("=")
+            assert found[name].shape == values.shape
+            assert found[name].dtype == values.dtype.newbyteorder("=")
             np.testing.assert_array_equal(found[name].asnumpy(), values)
     found["arg:scale"][:] = 3
     args, aux = mx.model.load_params(str(tmp_path / "net"), 0)

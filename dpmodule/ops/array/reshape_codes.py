@@ -25,7 +25,7 @@ class _CodeReader:
         self.out: list[int] = []
         self.inferred: int | None = None
         self.lost = 0
-        """Number of unknown dimensions that enter the result only as a factor of a product, or of axes without elements."""
+        """Number of unknown dimensions that the result has only as a factor of a product, and of empty axes."""
 
     def fail(self, why: str) -> ShapeError:
         return ShapeError(f"reshape codes {self.codes} do not fit data of shape {self.dims}: {why}")
@@ -61,35 +61,36 @@ class _CodeReader:
         """Apply all codes."""
         codes = iter(self.codes)
         for code in codes:
-            if code > 0:
-                self.out.append(code)
-                self.at += 1
-            elif code == 0:
-                self.out.append(self.take())
-            elif code == -1:
-                self.infer_next()
-                self.at += 1
-            elif code == -2:
-                self.out += self.dims[self.at :]
-                self.at = max(self.at, len(self.dims))
-            elif code == -3:
-                pair = self.take(), self.take()
-                self.lost += pair.count(0)
-                self.out.append(pair[0] * pair[1])
-            elif code == -4:
+            if code == -4:
                 try:
                     self.split(next(codes), next(codes))
                 except StopIteration:
                     raise self.fail("-4 needs two sizes") from None
-            elif code == _SKIP:
-                if self.take() > 1:
-                    raise self.fail("only an axis of size 1 can be left out")
-            elif code == _NONE:
-                self.out.append(0)
-                self.at += 1
-                self.lost += 1
             else:
-                raise self.fail(f"there is no code {code}")
+                self.apply(code)
+
+    def apply(self, code: int) -> None:
+        """Apply a code that stands alone."""
+        if code > 0 or code == _NONE:
+            self.out.append(max(code, 0))
+            self.at += 1
+            self.lost += code == _NONE
+        elif code == 0:
+            self.out.append(self.take())
+        elif code == -1:
+            self.infer_next()
+            self.at += 1
+        elif code == -2:
+            self.out += self.dims[self.at :]
+            self.at = max(self.at, len(self.dims))
+        elif code == -3:
+            pair = self.take(), self.take()
+            self.lost += pair.count(0)
+            self.out.append(pair[0] * pair[1])
+        elif code != _SKIP:
+            raise self.fail(f"there is no code {code}")
+        elif self.take() > 1:
+            raise self.fail("only an axis of size 1 can be left out")
 
 
 @lru_cache(maxsize=4096)

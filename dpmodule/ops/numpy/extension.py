@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -99,11 +100,13 @@ def _infer_masked(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return [data, ins[1]], [data]
 
 
-def _masked(a: Any, data: torch.Tensor, mask: torch.Tensor, function: Any, outside: float) -> torch.Tensor:
-    mask = mask.bool()
+def _masked(
+    a: Any, data: torch.Tensor, mask: torch.Tensor, function: Callable[..., torch.Tensor], outside: float
+) -> torch.Tensor:
+    mask = mask.bool().expand(data.shape)
     data = data if a.temperature is None else data / a.temperature
-    none = ~mask.any(a.axis, keepdim=True)  # of these rows no element is kept; their gradient is 0
-    return function(data.masked_fill(~mask & ~none, -torch.inf), a.axis).masked_fill(~mask, outside)
+    left_out = ~mask & mask.any(a.axis, keepdim=True)  # a row without kept elements has a gradient, which is 0
+    return function(data.masked_fill(left_out, -torch.inf), a.axis).masked_fill(~mask, outside)
 
 
 @pure(
