@@ -147,6 +147,15 @@ def _split_attributes(
     return params, rest
 
 
+def _upgrade_values(op: Op, attributes: dict[str, str], version: int) -> dict[str, str]:
+    """Return attributes as version 1.9 writes them, where older versions gave them another meaning or name."""
+    if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
+        del attributes["axis"]
+    if op.name == "_npi_concatenate" and "dim" in attributes:
+        attributes.setdefault("axis", attributes.pop("dim"))
+    return attributes
+
+
 def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[Graph, ...]:
     """Read the subgraphs of an operator such as a loop."""
     rows = row.get("subgraphs", [])
@@ -161,10 +170,8 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     """Read an operator node; versions before 0.9 omit trailing inputs, which become variables."""
     name = row["op"]
     op = get_op(name)
-    attributes = _attributes(row, where)
+    attributes = _upgrade_values(op, _attributes(row, where), version)
     inputs = _references(_field(row, "inputs", list, where), before, where)
-    if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
-        del attributes["axis"]
     inputs = _order_states(op, attributes, inputs, where)
     params, rest = _split_attributes(op, attributes, where)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:

@@ -1,4 +1,4 @@
-"""Names that MXNet's NumPy interface has for classic operators; saved graphs contain the classic names."""
+"""Names that MXNet's NumPy interface, 1.6 to 2.0, has for classic operators; saved graphs contain the classic names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ NUMPY_ALIASES = {
     "FullyConnected": "_npx_fully_connected",
     "gamma": "_npx_gamma",
     "gammaln": "_npx_gammaln",
-    "gather_nd": "_npi_gather_nd _npx_gather_nd",
+    "gather_nd": "_npi_advanced_indexing_multiple _npi_gather_nd _npx_gather_nd",
     "GroupNorm": "_npx_group_norm",
     "InstanceNorm": "_npx_instance_norm",
     "LayerNorm": "_npx_layer_norm",
@@ -76,6 +76,7 @@ NUMPY_ALIASES = {
     "log_softmax": "_npx_log_softmax",
     "norm": "_npx_norm",
     "one_hot": "_npx_one_hot",
+    "ones_like": "_np_ones_like",
     "pick": "_npx_pick",
     "Pooling": "_npx_pooling",
     "relu": "_npx_relu",
@@ -94,5 +95,6 @@ NUMPY_ALIASES = {
     "take": "_npi_take",
     "tile": "_npi_tile",
     "topk": "_npx_topk",
+    "zeros_like": "_np_zeros_like",
 }
 """Further names, separated by spaces, by the name of the operator."""

@@ -409,4 +409,19 @@ IMAGES = [
     (lambda: mx.nd.image.crop(PICTURE, **{**CROP, "x": -1}), OpError, "x is -1"),
     (lambda: mx.nd.image.adjust_lighting(PICTURE, alpha=(1.0,)), OpError, "alpha"),
 ]
-ROWS = [*IMAGES, *ARRAY, *MATH, *NN, *CONTRIB, *RANDOM, *UPDATE, *SPARSE, *ATTRIBUTES]
+NUMPY = [
+    *both("axis 1 has size 3, expected 1", "_np_squeeze", (2, 3), error=OpError, axis=(1,)),
+    (zeros("_np_roll", (2,)), OpError, "shift is None"),
+    *both(
+        "cannot be split into 2 equal pieces", "_npi_hsplit", (2, 3), error=OpError, indices=(), sections=2
+    ),
+    *both("expected 2 pairs", "_npi_pad", (2, 3), error=OpError, pad_width=((1, 1),)),
+    (zeros("_npi_pad", (2,), pad_width=((1, -1),)), OpError, "a pair of numbers for each axis"),
+    *both("outside the axis of 3 elements", "_npi_delete", (3,), error=BoundsError, int_ind=4),
+    (zeros("_npi_boolean_mask_assign_scalar", (2,), (2, 2), value=1), ShapeError, "at most 1, those of data"),
+    rule("does not take inputs", "_npi_matmul", (2, 3), (4, 2)),
+    rule("do not broadcast", "_npi_add", (2, 3), (2,)),
+    rule("expected -2 to 1", "_np_sum", (2, 3), axis=(2,)),
+    rule("contains one axis twice", "_np_max", (2, 3), axis=(1, -1)),
+]
+ROWS = [*IMAGES, *NUMPY, *ARRAY, *MATH, *NN, *CONTRIB, *RANDOM, *UPDATE, *SPARSE, *ATTRIBUTES]

@@ -128,6 +128,13 @@ def test_torch_module_takes_any_batch(tmp_path):
     torch.testing.assert_close(found, x.exp().reshape(-1, 6).mean(0, keepdim=True))
 
 
+def test_the_axis_of_old_concatenations():
+    net = INTERNAL._npi_concatenate(data(), data("other"), axis=-1, num_args=2)
+    old = net.tojson().replace('"axis": "-1"', '"dim": "-1"')
+    assert old != net.tojson()
+    assert mx.sym.load_json(old).tojson() == net.tojson()
+
+
 def test_an_operator_that_is_missing_is_named():
     root = json.loads(total(data()).tojson())
     root["nodes"][1]["op"] = "_npi_fft"

@@ -78,6 +78,13 @@ _FUNCTIONS = [
     "trunc",
 ]
 
+_FURTHER = {
+    "_npi_absolute": ("_npi_abs",),
+    "_npi_degrees": ("_npi_rad2deg",),
+    "_npi_radians": ("_npi_deg2rad",),
+}
+"""Other names, some of them of MXNet 1.6."""
+
 for _pair in _FUNCTIONS:
     _word, _, _other = _pair.partition(":")
     _function, _sentence, _onnx = ELEMENTWISE[_word]
@@ -87,7 +94,7 @@ for _pair in _FUNCTIONS:
         _function,
         [arg("x", ROWS)],
         doc=_unary_doc(_name, _sentence, _KEEPS),
-        aliases=(f"_npi_{_word}",) if _other else (),
+        aliases=_FURTHER.get(_name, ()),
         infer=same,
         classic=_word,
         onnx=_onnx if _onnx.builder else Onnx(_onnx.type),

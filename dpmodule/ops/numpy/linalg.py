@@ -10,7 +10,8 @@ import torch
 from ..attrs import boolean, choice, integer, ints, optional, real, shape, string
 from ..math.pointwise import in_type_of
 from ..registry import pure
-from ..spec import NEVER, Attr, Onnx, Variadic, arg
+from ..shapes import forward
+from ..spec import NEVER, Attr, Onnx, Types, Variadic, arg
 from .rules import common, promoted, to_common, types_by
 from .shape import COUNT
 
@@ -195,6 +196,7 @@ def cholesky(a: Any, x: torch.Tensor) -> torch.Tensor:
 @pure(
     "_npi_svd",
     [arg("A")],
+    aliases=("_np__linalg_svd",),
     outputs=("output0", "output1", "output2"),
     onnx=Onnx(missing="ONNX has no singular values"),
 )
@@ -444,6 +446,81 @@ def matrix_rank_none_tol(a: Any, x: torch.Tensor) -> torch.Tensor:
     """
     found: torch.Tensor = torch.linalg.matrix_rank(x, hermitian=a.hermitian)
     return found
+
+
+@pure(
+    "_npi_matrix_rank",
+    [arg("M"), arg("tol")],
+    {"hermitian": Attr(boolean, "the matrices are symmetric", False)},
+    infer_type=types_by(lambda a, *types: "int64"),
+    onnx=Onnx(missing="ONNX has no singular values"),
+)
+def matrix_rank(a: Any, x: torch.Tensor, tol: torch.Tensor) -> torch.Tensor:
+    """Return the ranks of matrices.
+
+    Shape:
+        M: (..., N, K).
+        tol: (...) or (), singular values up to this count as 0.
+        returns: (...), int64.
+
+    Source: MXNet 2.0 `_npi_matrix_rank`.
+    """
+    values: torch.Tensor = torch.linalg.eigvalsh(x).abs() if a.hermitian else torch.linalg.svdvals(x)
+    return (values > tol.unsqueeze(-1)).sum(-1)
+
+
+def _lstsq_shapes(a: Any, left: tuple[int, ...], right: tuple[int, ...]) -> list[tuple[int, ...]]:
+    rows, columns = left
+    has_residuals = rows > columns and len(right) == 2 and right[1] > 0 or rows > columns and len(right) == 1
+    count = (right[1] if len(right) == 2 else 1) if has_residuals else 0
+    return [(columns, *right[1:]), (count,), (), (min(rows, columns),)]
+
+
+def _lstsq_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    known = next((t for t in ins if t is not None), None)
+    return [t or known for t in ins], [known, known, "int32", known]
+
+
+@pure(
+    "_npi_lstsq",
+    [arg("A"), arg("B")],
+    {
+        "rcond": Attr(
+            real,
+            "singular values below this part of the largest count as 0; -1 means the rounding error",
+            -1.0,
+        ),
+        "finfoEps32": Attr(real, "rounding error of float32", 0.0),
+        "finfoEps64": Attr(real, "rounding error of float64", 0.0),
+        "new_default": Attr(boolean, "use the rounding error times the larger length as `rcond`", False),
+    },
+    outputs=("output0", "output1", "output2", "output3"),
+    infer=forward(_lstsq_shapes),
+    infer_type=_lstsq_types,
+    batch=NEVER,
+    onnx=_NO_SOLVER,
+)
+def lstsq(a: Any, x: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the least-squares solutions of a linear system.
+
+    Shape:
+        A: (M, N).
+        B: (M, K), or (M,).
+        returns: the solutions (N, K) or (N,); sums of squared residuals (K,) if M > N and the rank is N, else zeros or
+            no element; the rank (), int32; the singular values (the smaller of M and N,).
+
+    Source: MXNet 2.0 `_npi_lstsq`.
+    """
+    error = torch.finfo(x.dtype).eps
+    limit = error * max(x.shape) if a.new_default else error if a.rcond < 0 else a.rcond
+    columns = right.reshape(right.shape[0], -1)
+    values: torch.Tensor = torch.linalg.svdvals(x)
+    solution = torch.linalg.pinv(x, rtol=limit) @ columns
+    rank = (values > limit * values.max()).sum().to(torch.int32)
+    residuals = torch.square(x @ solution - columns).sum(0)
+    if x.shape[0] <= x.shape[1]:
+        residuals = residuals[:0]
+    return solution.reshape(x.shape[1], *right.shape[1:]), residuals, rank, values
 
 
 @pure("_npi_polyval", [arg("p"), arg("x")], infer_type=promoted, onnx=Onnx("Add", builder="np_polyval"))

@@ -21,14 +21,14 @@ RESULT_TYPE = Attr(optional(dtype), "dtype of the result; None means the default
 def common(*types: str) -> str:
     """Return the name of the type to which types are promoted: floats before integers, then the wider."""
     result = torch_dtype(types[0])
-    for each in types[1:]:
-        result = torch.promote_types(result, torch_dtype(each))
     try:
-        return name_of(result)
-    except DTypeError:
+        for each in types[1:]:
+            result = torch.promote_types(result, torch_dtype(each))
+    except RuntimeError:  # torch has no rule for wide unsigned integers
         raise DTypeError(
             f"there is no common type of {' and '.join(types)}; convert one of them with Cast"
         ) from None
+    return name_of(result)
 
 
 def to_common(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -24,6 +24,11 @@ def chosen(data, mask):
     return assigned(data, mask, 7)
 
 
+def least_squares(a, b):
+    solution, residuals, rank, values = np.linalg.lstsq(a, b, rcond=None)
+    return solution, residuals, np.int32(rank), values
+
+
 def with_diagonal(x):
     out = x.copy()
     np.fill_diagonal(out, [1, 2])
@@ -118,6 +123,17 @@ CASES = [
     number("_npi_logical_or_scalar", 0.0, np.logical_or, x=X * MASK, no_grad=TRUTHS),
     number("_npi_logical_xor_scalar", 0.5, np.logical_xor, x=X * MASK, no_grad=TRUTHS),
     OpCase("_npi_matrix_rank_none_tol", (np.outer(Y, Y),), {}, lambda m: np.int64(1), no_grad=INTEGERS),
+    OpCase("_npi_lstsq", (X.T.copy(), Y), {}, least_squares, grad=(0, 1)),
+    OpCase(
+        "_npi_lstsq", (X, X[:, :1].copy()), {"new_default": True}, least_squares, no_grad="of the line above"
+    ),
+    OpCase(
+        "_npi_matrix_rank",
+        (np.diag([1.0, 0.1]), f8([0.2])[0]),
+        {},
+        lambda m, t: np.int64(1),
+        no_grad=INTEGERS,
+    ),
     OpCase("_npi_qr", (np.triu(M),), {}, lambda m: (np.eye(3), m), no_grad=UNSIGNED),
     OpCase("_npi_repeats", (X,), {"repeats": (1, 0, 2), "axis": 1}, lambda x: np.repeat(x, [1, 0, 2], 1)),
     OpCase("_npi_repeats", (X,), {"repeats": 2}, lambda x: np.repeat(x, 2)),
