@@ -265,12 +265,26 @@ def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
 
 _SHAPELESS = ("_npi_nonzero", "_npx_nonzero")
 
+_ACTIVATIONS_OF_2 = ("log_sigmoid", "mish")
+
 _NUMPY_FORMS = {
     "_linalg_det": "_npi_det",
     "_linalg_slogdet": "_npi_slogdet",
-    **{name: f"_npx_{name}" for name in ("log_sigmoid", "masked_log_softmax", "masked_softmax", "mish")},
+    **{name: f"_npx_{name}" for name in (*_ACTIVATIONS_OF_2, "masked_log_softmax", "masked_softmax")},
 }
 """Operators of files in NumPy's meaning of shapes: those that give a scalar for one matrix, and names of MXNet 2.0."""
+
+
+def _rename_numpy(row: dict[str, Any]) -> None:
+    """Change a node of a file in NumPy's meaning of shapes to the operator that computes it here."""
+    row["op"] = _NUMPY_FORMS.get(row["op"], row["op"])
+    attributes = row.get("attrs")
+    if isinstance(attributes, dict):
+        kind = attributes.get("act_type")
+        if row["op"] == "LeakyReLU" and kind == "gelu_erf":
+            attributes["act_type"] = "gelu"
+        elif row["op"] == "Activation" and kind in _ACTIVATIONS_OF_2:
+            row["op"] = f"_npx_{attributes.pop('act_type')}"
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
@@ -291,7 +305,7 @@ def from_json(text: str) -> tuple[Entry, ...]:
     try:
         if _in_np_shape(root):
             for row in _operator_rows(root):
-                row["op"] = _NUMPY_FORMS.get(row["op"], row["op"])
+                _rename_numpy(row)
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:

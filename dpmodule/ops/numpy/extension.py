@@ -105,7 +105,9 @@ def _masked(
 ) -> torch.Tensor:
     mask = mask.bool().expand(data.shape)
     data = data if a.temperature is None else data / a.temperature
-    left_out = ~mask & mask.any(a.axis, keepdim=True)  # a row without kept elements has a gradient, which is 0
+    left_out = ~mask & mask.any(
+        a.axis, keepdim=True
+    )  # a row without kept elements has a gradient, which is 0
     return function(data.masked_fill(left_out, -torch.inf), a.axis).masked_fill(~mask, outside)
 
 

@@ -97,6 +97,19 @@ def test_names_of_version_2():
     assert total.infer_shape(x0=(2, 3))[1] == [()]
 
 
+@pytest.mark.parametrize(
+    ("operator", "kind", "expected"),
+    [
+        ("Activation", "mish", 0.8650984),
+        ("Activation", "log_sigmoid", -0.3132617),
+        ("LeakyReLU", "gelu_erf", 0.8413447),
+    ],
+)
+def test_activations_of_version_2(operator, kind, expected):
+    net = load(node(operator, 0, act_type=kind))
+    assert net.eval(x0=mx.nd.array([1.0]))[0].asscalar() == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_refused_operator_has_a_reason():
     with pytest.raises(MXNetError, match=r"_npx_nonzero \('node'\).*depends on the values"):
         load(node("_npx_nonzero", 0))
