@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..._devices.device_transfer import tensor_like
+from ..._devices.device_transfer import on_device, tensor_like
 from ...base import BoundsError, OpError, Shape, ShapeError
 from ..attrs import AttrType, boolean, choice, integer, literal, optional, real, reals, shape
 from ..math.pointwise import to_integer
@@ -166,7 +166,7 @@ def pad(a: Any, x: torch.Tensor) -> torch.Tensor:
             x = torch.cat([parts[0], x, parts[1]], axis)
         else:
             places = pad_places(a.mode, x.shape[axis], before, after)
-            x = x.index_select(axis, places.to(x.device))
+            x = x.index_select(axis, on_device(places, x.device))
     return x
 
 
@@ -298,7 +298,7 @@ def delete(a: Any, x: torch.Tensor, obj: torch.Tensor | None = None) -> torch.Te
     x, axis = _flat(a, x)
     away = set(_places(a, x.shape[axis], obj))
     kept = [i for i in range(x.shape[axis]) if i not in away]
-    return x.index_select(axis, torch.tensor(kept, dtype=torch.int64, device=x.device))
+    return x.index_select(axis, tensor_like(x, kept, torch.int64))
 
 
 def _inserted(a: Any, x: torch.Tensor, values: torch.Tensor | None, obj: torch.Tensor | None) -> torch.Tensor:
@@ -324,7 +324,7 @@ def _inserted(a: Any, x: torch.Tensor, values: torch.Tensor | None, obj: torch.T
         x.shape[axis] + target[n] if n in target else next(rest) for n in range(x.shape[axis] + len(places))
     ]
     joined = torch.cat([x, values], axis)
-    return joined.index_select(axis, torch.tensor(pick, dtype=torch.int64, device=x.device))
+    return joined.index_select(axis, tensor_like(x, pick, torch.int64))
 
 
 def _declare_insert(kind: str, what: str) -> None:
@@ -432,7 +432,7 @@ def share_memory(a: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_npi_share_memory`.
     """
     shared = x.numel() > 0 and x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
-    return torch.tensor(shared, device=x.device)
+    return torch.full((), shared, device=x.device)
 
 
 def _expanded_mask(data: torch.Tensor, mask: torch.Tensor, start: int) -> torch.Tensor:

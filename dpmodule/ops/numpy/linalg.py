@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
 
 from ..attrs import boolean, choice, integer, ints, optional, real, shape, string
+from ..dtypes import HALF
 from ..math.pointwise import in_type_of
 from ..registry import pure
 from ..shapes import forward
@@ -170,6 +172,25 @@ def cross(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def _in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator that computes 16-bit types in float32."""
+
+    @wraps(function)
+    def run(a: Any, *tensors: torch.Tensor) -> Any:
+        kind = tensors[0].dtype
+        if kind not in HALF:
+            return function(a, *tensors)
+        found = function(a, *(x.float() for x in tensors))
+        outputs = [x.to(kind) if x.is_floating_point() else x for x in _listed(found)]
+        return tuple(outputs) if isinstance(found, tuple) else outputs[0]
+
+    return run
+
+
+def _listed(found: Any) -> list[torch.Tensor]:
+    return list(found) if isinstance(found, tuple) else [found]
+
+
 _NO_SOLVER = Onnx(missing="ONNX has no solver of linear systems")
 _NO_EIGEN = Onnx(missing="ONNX has no eigenvalues")
 
@@ -180,6 +201,7 @@ _NO_EIGEN = Onnx(missing="ONNX has no eigenvalues")
     {"lower": Attr(boolean, "return the lower triangle", True)},
     onnx=Onnx(missing="ONNX has no Cholesky decomposition"),
 )
+@_in_single
 def cholesky(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the Cholesky factors of positive definite matrices.
 
@@ -200,6 +222,7 @@ def cholesky(a: Any, x: torch.Tensor) -> torch.Tensor:
     outputs=("output0", "output1", "output2"),
     onnx=Onnx(missing="ONNX has no singular values"),
 )
+@_in_single
 def svd(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the singular value decomposition of matrices that have at most as many rows as columns.
 
@@ -213,6 +236,7 @@ def svd(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 @pure("_npi_solve", [arg("A"), arg("B")], onnx=_NO_SOLVER)
+@_in_single
 def solve(a: Any, x: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Solve linear systems.
 
@@ -237,6 +261,7 @@ _UPLO = {"UPLO": Attr(choice("L", "U"), "triangle to read", "L")}
 
 
 @pure("_npi_eigh", [arg("A")], _UPLO, outputs=("output0", "output1"), onnx=_NO_EIGEN)
+@_in_single
 def eigh(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return eigenvalues, ascending, and eigenvectors of symmetric matrices.
 
@@ -251,6 +276,7 @@ def eigh(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pure("_npi_eigvalsh", [arg("A")], _UPLO, onnx=_NO_EIGEN)
+@_in_single
 def eigvalsh(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the eigenvalues of symmetric matrices, ascending.
 
@@ -265,6 +291,7 @@ def eigvalsh(a: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 @pure("_npi_eig", [arg("A")], outputs=("output0", "output1"), onnx=_NO_EIGEN)
+@_in_single
 def eig(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return eigenvalues and eigenvectors of matrices whose eigenvalues are real; the gradient is 0.
 
@@ -279,6 +306,7 @@ def eig(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pure("_npi_eigvals", [arg("A")], onnx=_NO_EIGEN)
+@_in_single
 def eigvals(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the eigenvalues of matrices, which must be real; the gradient is 0.
 
@@ -293,6 +321,7 @@ def eigvals(a: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 @pure("_npi_det", [arg("A")], outputs=("output0",), hidden=2, onnx=Onnx("Det"))
+@_in_single
 def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the determinants of matrices.
 
@@ -313,6 +342,7 @@ def det(a: Any, x: torch.Tensor) -> torch.Tensor:
     hidden=2,
     onnx=Onnx("Det", builder="np_slogdet"),
 )
+@_in_single
 def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the signs of the determinants of matrices, and the logarithms of their magnitudes.
 
@@ -332,6 +362,7 @@ def slogdet(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     {"ind": Attr(integer(low=1), "number of first axes that the matrix has as rows", 2)},
     onnx=_NO_SOLVER,
 )
+@_in_single
 def tensorinv(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the inverse with respect to `tensordot`.
 
@@ -352,6 +383,7 @@ def tensorinv(a: Any, x: torch.Tensor) -> torch.Tensor:
     batch=NEVER,
     onnx=_NO_SOLVER,
 )
+@_in_single
 def tensorsolve(a: Any, x: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Solve a linear system with respect to `tensordot`.
 
@@ -372,6 +404,7 @@ def tensorsolve(a: Any, x: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     {"hermitian": Attr(boolean, "the matrices are symmetric", False)},
     onnx=Onnx(missing="ONNX has no singular values"),
 )
+@_in_single
 def pinv(a: Any, x: torch.Tensor, rcond: torch.Tensor) -> torch.Tensor:
     """Return the pseudo-inverses of matrices.
 
@@ -395,6 +428,7 @@ def pinv(a: Any, x: torch.Tensor, rcond: torch.Tensor) -> torch.Tensor:
     },
     onnx=Onnx(missing="ONNX has no singular values"),
 )
+@_in_single
 def pinv_scalar_rcond(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the pseudo-inverses of matrices.
 
@@ -411,6 +445,7 @@ def pinv_scalar_rcond(a: Any, x: torch.Tensor) -> torch.Tensor:
 @pure(
     "_npi_qr", [arg("A")], outputs=("output0", "output1"), onnx=Onnx(missing="ONNX has no QR decomposition")
 )
+@_in_single
 def qr(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the QR decomposition of matrices.
 
@@ -435,6 +470,7 @@ def qr(a: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     infer_type=types_by(lambda a, data: "int64"),
     onnx=Onnx(missing="ONNX has no singular values"),
 )
+@_in_single
 def matrix_rank_none_tol(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Return the ranks of matrices.
 
@@ -455,6 +491,7 @@ def matrix_rank_none_tol(a: Any, x: torch.Tensor) -> torch.Tensor:
     infer_type=types_by(lambda a, *types: "int64"),
     onnx=Onnx(missing="ONNX has no singular values"),
 )
+@_in_single
 def matrix_rank(a: Any, x: torch.Tensor, tol: torch.Tensor) -> torch.Tensor:
     """Return the ranks of matrices.
 
@@ -500,6 +537,7 @@ def _lstsq_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types
     batch=NEVER,
     onnx=_NO_SOLVER,
 )
+@_in_single
 def lstsq(a: Any, x: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the least-squares solutions of a linear system.
 

@@ -321,11 +321,12 @@ def bernoulli(a: Any, env: Env, *given: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_bernoulli`.
     """
-    value = given[0].detach() if given else a.logit if a.is_logit else a.prob
-    part = torch.as_tensor(value, dtype=torch.float32, device=env.device)
+    part = given[0].detach().float() if given else a.logit if a.is_logit else a.prob
+    if a.is_logit:
+        part = torch.sigmoid(part) if given else 1 / (1 + math.exp(-part))
     drawn = torch.empty(env.out_shapes[0] if env.out_shapes else (), device=env.device)
     drawn = drawn.uniform_(generator=env.generator)
-    return (drawn < (torch.sigmoid(part) if a.is_logit else part)).to(torch_dtype(a.dtype))
+    return torch.lt(drawn, part).to(torch_dtype(a.dtype))
 
 
 def _choice_inputs(a: Any) -> tuple[Input, ...]:

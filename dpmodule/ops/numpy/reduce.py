@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import tensor_like
 from ...base import OpError
 from ..attrs import boolean, choice, integer, ints, optional, real
-from ..dtypes import torch_dtype
+from ..dtypes import HALF, name_of, torch_dtype
 from ..math.pointwise import in_type_of
 from ..math.reduce import extreme
 from ..registry import bound, pure
@@ -89,9 +90,10 @@ def _declare(
             raise OpError(f"{name}: initial is {a.initial}, expected None, as in MXNet 1.9.1")
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            target = torch_dtype(rule(a, str(x.dtype).removeprefix("torch.")) or "")
+            kind = name_of(x.dtype)
+            wanted = rule(a, kind)
             axes = _axes(a.axis, x.dim())
-            x = x if x.dtype == target else x.to(target)
+            x = x if wanted in (kind, None) else x.to(torch_dtype(wanted))
             return function(x, axes, a.keepdims) if axes else x.clone()
 
         run.__name__ = name.strip("_")
@@ -375,7 +377,7 @@ def norm(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_norm`.
     """
-    values = x if x.is_floating_point() else x.double()
+    values = x.float() if x.dtype in HALF else x if x.is_floating_point() else x.double()
     axes = tuple(range(x.dim())) if a.axis is None else tuple(each % x.dim() for each in a.axis)
     if a.flag == 2:
         found = torch.linalg.matrix_norm(values, "nuc", axes, a.keepdims)
@@ -416,8 +418,7 @@ def percentile(a: Any, x: torch.Tensor, q: torch.Tensor | None = None) -> torch.
     axes = _axes(a.axis, x.dim())
     rest = [i for i in range(x.dim()) if i not in axes]
     rows = values.permute(*rest, *axes).reshape(*(x.shape[i] for i in rest), -1)
-    part = torch.tensor(a.q_scalar / 100.0) if q is None else q / 100.0
-    part = part.to(dtype=values.dtype, device=values.device)
+    part = tensor_like(values, a.q_scalar / 100.0) if q is None else (q / 100.0).to(values.dtype)
     found = torch.quantile(rows, part, -1, interpolation=a.interpolation)
     if not a.keepdims:
         return found

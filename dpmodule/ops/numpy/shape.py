@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._devices.device_transfer import on_device
 from ...base import OpError
 from ..array.axis import permutation
 from ..array.reshape import infers_reshape
@@ -565,7 +566,7 @@ def repeats(a: Any, x: torch.Tensor) -> torch.Tensor:
     Source: MXNet 2.0 `_npi_repeats`.
     """
     flat, axis = (x.reshape(-1), 0) if a.axis is None else (x, a.axis)
-    return flat.index_select(axis, repeated_places(a, flat.shape[axis]).to(x.device))
+    return flat.index_select(axis, on_device(repeated_places(a, flat.shape[axis]), x.device))
 
 
 def repeated_places(a: Any, length: int) -> torch.Tensor:
