@@ -8,6 +8,8 @@ Source: MXNet 2.0 ``src/serialization/cnpy.cc``.
 
 from __future__ import annotations
 
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -33,11 +35,25 @@ _SMALL = 2**26
 """Unpacked bytes that are always read."""
 
 
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+"""Errors of Python's reader, and of what it calls, for archives with changed bytes."""
+
+
 def open_archive(file: IO[bytes]) -> zipfile.ZipFile | None:
     """Return the archive in a file that begins like an archive, or None if it has no arrays, such as one of torch."""
     try:
         archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+    except _DAMAGED:
         return None
     return archive if any(name.endswith(_ENDING) for name in archive.namelist()) else None
 
@@ -66,14 +82,9 @@ def read(archive: zipfile.ZipFile, size: int, name: str, make: Make) -> dict[str
         where = f"{name}: array {entry!r}"
         try:
             arrays[entry] = _array(archive, group, where, make)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-            OSError,
-        ) as error:
+        except MXNetError:
+            raise
+        except _DAMAGED as error:
             raise FileFormatError(f"{where}: {error}; the file is truncated or damaged") from None
     return arrays
 
@@ -117,7 +128,7 @@ def _values(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> np
             version = npy.read_magic(file)
             header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, is_fortran, dtype = header(file)
-        except (ValueError, SyntaxError, TypeError) as error:
+        except (ValueError, SyntaxError, TypeError, tokenize.TokenError) as error:
             raise FileFormatError(f"{where}: not an .npy file: {error}") from None
         count = 1
         for dim in shape:

@@ -23,7 +23,19 @@ from dpmodule.hogwild import data_files
 from helpers.programs import run_file
 
 HERE = Path(__file__).parent
-KINDS = ("symbol.json", "params", "safetensors", "states", "rec", "idx", "csv", "libsvm", "mnist", "onnx")
+KINDS = (
+    "symbol.json",
+    "params",
+    "npz",
+    "safetensors",
+    "states",
+    "rec",
+    "idx",
+    "csv",
+    "libsvm",
+    "mnist",
+    "onnx",
+)
 
 
 LONG = [pytest.mark.slow, pytest.mark.timeout(3600)]
