@@ -174,6 +174,7 @@ LATER = (
     "numpy.create",
     "numpy.linalg",
     "numpy.random",
+    "numpy.extension",
 )
 """Modules of `dpmodule.ops` that declare operators; modules that others import come first."""
 

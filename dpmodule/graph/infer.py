@@ -13,7 +13,7 @@ from typing import Any
 from .._core import mode
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
-from ..ops.shapes import infer_shape, infer_type, known, same_types, unify
+from ..ops.shapes import infer_on_meta, infer_shape, infer_type, known, same_types, unify
 from ..ops.spec import LABEL, Op
 from .node import Graph, Node
 
@@ -61,8 +61,10 @@ def infer_node_shapes(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tu
         return ins, [s if s is None else read_shape(s) for s in new_outs]
     if not any(s is not None and EMPTY in s for s in (*ins, *outs)):
         return infer_shape(op, a, ins, outs)
-    if op.infer is None and all(s is not None and 0 not in s for s in ins):  # runs on empty arrays
-        _, new_outs = infer_shape(op, a, [tuple(max(d, 0) for d in s or ()) for s in ins], [None] * len(outs))
+    if (op.infer is None or op.view) and all(
+        s is not None and 0 not in s for s in ins
+    ):  # runs on empty arrays
+        new_outs = infer_on_meta(op, a, [tuple(max(d, 0) for d in s or ()) for s in ins], [None] * len(outs))
         return ins, [s if s is None else tuple(d or EMPTY for d in s) for s in new_outs]
     one, two = (infer_shape(op, a, _with(ins, probe), _with(outs, probe)) for probe in _PROBES)
     return _at_zero(one[0], two[0]), _at_zero(one[1], two[1])

@@ -176,6 +176,7 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
     op = get_op(name)
     attributes = _upgrade_values(op, _attributes(row, where), version)
     inputs = _references(_field(row, "inputs", list, where), before, where)
+    inputs = _order_states(op, attributes, inputs, where)
     params, rest = _split_attributes(op, attributes, where)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
         params[op.variadic.count] = str(op.variadic.units(len(inputs)))
@@ -197,6 +198,26 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
             if child.op is None and one.init and "__init__" not in child.attrs:
                 child.attrs["__init__"] = one.init
     return Node(op, str(row["name"]), params, rest, tuple(inputs), subgraphs=graphs)
+
+
+def _order_states(op: Op, attributes: dict[str, str], inputs: list[Entry], where: str) -> list[Entry]:
+    """Return the inputs of a loop of MXNet 2.0 with the states in the order in which the body returns them.
+
+    The attribute ``in_state_index``, the number of the returned state for each state among the inputs, is removed.
+    """
+    if op.name != "_foreach" or "in_state_index" not in attributes:
+        return inputs
+    order = attributes.pop("in_state_index")
+    try:
+        texts = (order, attributes["in_state_locs"], attributes["in_data_locs"])
+        numbers, locs, data = map(shape_type.parse, texts)
+        first = len(data)
+        picked = [numbers.index(i) for i in range(len(locs))]
+        states = [inputs[first + i] for i in picked]
+    except (ValueError, TypeError, KeyError, SyntaxError, IndexError, RecursionError, MemoryError):
+        raise _format_error(f"{where} has in_state_index={order}, which does not fit its states") from None
+    attributes["in_state_locs"] = to_text(tuple(locs[i] for i in picked))
+    return [*inputs[:first], *states, *inputs[first + len(states) :]]
 
 
 def _check_count(op: Op, a: Any, inputs: int, where: str) -> None:
@@ -250,9 +271,14 @@ def _refuse_unknown(root: dict[str, Any]) -> None:
             f"{_origin(op)})"
             for op, nodes in missing.items()
         )
+        why = "".join(
+            f"; the shape that {op} returns depends on the values of its data"
+            for op in missing
+            if op in _SHAPELESS
+        )
         raise OpError(
-            f"the graph uses operators that this package does not have: {listed}. Write each as a CustomOp and change "
-            "the file, or request it"
+            f"the graph uses operators that this package does not have: {listed}{why}. Write each as a CustomOp and "
+            "change the file, or request it"
         )
 
 
@@ -268,8 +294,28 @@ def _operator_rows(rows: Any) -> Iterator[dict[str, Any]]:
                 yield from _operator_rows(inner)
 
 
-_SCALAR_FORMS = {"_linalg_det": "_npi_det", "_linalg_slogdet": "_npi_slogdet"}
-"""Operators that give a scalar for one matrix in NumPy's meaning of shapes, by the name in files."""
+_SHAPELESS = ("_npi_nonzero", "_npx_nonzero")
+
+_ACTIVATIONS_OF_2 = ("log_sigmoid", "mish")
+
+_NUMPY_FORMS = {
+    "_linalg_det": "_npi_det",
+    "_linalg_slogdet": "_npi_slogdet",
+    **{name: f"_npx_{name}" for name in (*_ACTIVATIONS_OF_2, "masked_log_softmax", "masked_softmax")},
+}
+"""Operators of files in NumPy's meaning of shapes: those that give a scalar for one matrix, and names of MXNet 2.0."""
+
+
+def _rename_numpy(row: dict[str, Any]) -> None:
+    """Change a node of a file in NumPy's meaning of shapes to the operator that computes it here."""
+    row["op"] = _NUMPY_FORMS.get(row["op"], row["op"])
+    attributes = row.get("attrs")
+    if isinstance(attributes, dict):
+        kind = attributes.get("act_type")
+        if row["op"] == "LeakyReLU" and kind == "gelu_erf":
+            attributes["act_type"] = "gelu"
+        elif row["op"] == "Activation" and kind in _ACTIVATIONS_OF_2:
+            row["op"] = f"_npx_{attributes.pop('act_type')}"
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
@@ -290,7 +336,7 @@ def from_json(text: str) -> tuple[Entry, ...]:
     try:
         if _in_np_shape(root):
             for row in _operator_rows(root):
-                row["op"] = _SCALAR_FORMS.get(row["op"], row["op"])
+                _rename_numpy(row)
         _refuse_unknown(root)
         heads = _from_rows(root, _version(root))
     except RecursionError:
@@ -304,9 +350,9 @@ def from_json(text: str) -> tuple[Entry, ...]:
 
 
 def _in_np_shape(root: dict[str, Any]) -> bool:
-    """Return True if a file was written inside `np_shape`."""
+    """Return True if a file was written inside `np_shape`, which MXNet 2.0 is for all exports."""
     about = root.get("attrs")
-    return isinstance(about, dict) and "is_np_shape" in about
+    return _version(root) >= 20000 or (isinstance(about, dict) and "is_np_shape" in about)
 
 
 def _rewrite_unknown(heads: tuple[Entry, ...]) -> None:

@@ -12,6 +12,8 @@ MXNet's format is little-endian without padding::
     sparse  V2 with storage type 1 or 2: the shape of the stored part before the shape, and after the type
             number the type number and shape of each index array (1 or 2); the index arrays follow the data
 
+MXNet 2.0 writes archives, see `npz`.
+
 Source: the layouts of MXNet 0.8 to 1.9.1, checked against files it wrote.
 """
 
@@ -56,6 +58,7 @@ _FOREIGN = {
 """Extensions of other systems' formats, and how to write them."""
 
 _HEAD_BYTES = 64
+_ZIP = b"PK\x03\x04"
 _CPU = struct.pack("<ii", 1, 0)
 """Device in every record: files do not depend on the machine that wrote them."""
 
@@ -175,6 +178,18 @@ def read(file: IO[bytes], size: int, name: str) -> Arrays:
     return found
 
 
+def _read_file(file: IO[bytes], size: int, name: str, head: bytes) -> Arrays:
+    """Read a whole file of MXNet, from its beginning."""
+    if head.startswith(_ZIP):
+        from . import npz  # few files are archives
+
+        if (archive := npz.open_archive(file)) is not None:
+            with archive:
+                return npz.read(archive, size, name, _array)
+        file.seek(0)
+    return read(file, size, name)
+
+
 def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> NDArray:
     """Return the array of a record after a bounds check of its indices."""
     if not indices:
@@ -189,7 +204,7 @@ def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, 
 
 
 def load(fname: str | os.PathLike[str]) -> Arrays:
-    """Load the arrays of a file written by any version of MXNet or by `save`, or of any safetensors file.
+    """Load the arrays of a file written by any version of MXNet or by `save`, or of any safetensors or .npz file.
 
     The content determines the format. The arrays are on cpu(0), wherever they were saved. Nothing in the file is
     executed. A safetensors file of 16 MB or more is memory-mapped, see `safetensors.read`.
@@ -215,7 +230,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
             file.seek(0)
             if _is_safetensors(head, path):
                 return safetensors.read_file(file, path)[0]
-            return read(file, os.fstat(file.fileno()).st_size, path)
+            return _read_file(file, os.fstat(file.fileno()).st_size, path, head)
     except FileError:
         raise
     except OSError as error:
@@ -240,6 +255,7 @@ def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise DTypeError(f"load_frombuffer takes bytes, got {type(buf).__name__}")
     view = memoryview(buf).cast("B")
-    if safetensors.looks_like(bytes(view[:_HEAD_BYTES])):
+    head = bytes(view[:_HEAD_BYTES])
+    if safetensors.looks_like(head):
         return safetensors.read_bytes(view, "<buffer>")
-    return read(io.BytesIO(buf), view.nbytes, "<buffer>")
+    return _read_file(io.BytesIO(buf), view.nbytes, "<buffer>", head)

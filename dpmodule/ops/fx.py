@@ -19,7 +19,7 @@ from torch.fx import Proxy
 from torch.nn import functional as F
 
 from ..base import ArgumentError, StateError
-from .array.reshape_codes import resolve
+from .array.reshape_codes import resolve, resolve_numpy
 from .attrs import literal
 from .dtypes import name_of, torch_dtype
 from .registry import find, get
@@ -60,6 +60,11 @@ def _reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return data.reshape(resolve.__wrapped__(tuple(data.shape), codes, reverse))
 
 
+def _npx_reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+    """Reshape by codes of the NumPy interface, resolved on sizes that may be symbolic."""
+    return data.reshape(resolve_numpy.__wrapped__(tuple(data.shape), a.newshape, a.reverse))
+
+
 def _run_cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
     """Run one of two branches."""
     _refuse_export("_cond")
@@ -97,6 +102,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "FullyConnected": _fully_connected,
     "Reshape": _reshape,
     "_cond": _run_cond,
+    "_npx_reshape": _npx_reshape,
     "_while_loop": _run_while_loop,
 }
 """Functions ``(a, env, *tensors)`` that replace operators, by name."""

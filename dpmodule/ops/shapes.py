@@ -166,8 +166,8 @@ def typed(output: Callable[[Any], str | None], first: str | None = None) -> Infe
 _META = torch.device("meta")
 
 
-def _infer_on_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]:
-    """Run the operator on meta tensors; only for operators without a rule."""
+def infer_on_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]:
+    """Run the operator on meta tensors of known shapes, which may be empty."""
     tensors = [torch.empty(s or (), device=_META) for s in ins]
     try:
         with torch.no_grad():
@@ -188,7 +188,7 @@ def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
                 raise
             raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     if all(known(s) for s in ins):
-        return ins, _infer_on_meta(op, a, ins, outs)
+        return ins, infer_on_meta(op, a, ins, outs)
     return ins, outs
 
 

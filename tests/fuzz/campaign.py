@@ -54,6 +54,19 @@ def arrays(folder):
     return [(DATA / "formats" / name).read_bytes() for name in (*names, "v3_npshape.params")]
 
 
+def archives(folder):
+    found = []
+    for save in (np.savez, np.savez_compressed):
+        path = folder / "seed.npz"
+        sparse = {"data": np.ones(2, "f4"), "indices": np.array([1, 0]), "indptr": np.array([0, 1, 1, 2])}
+        sparse |= {"shape": np.array([3, 2]), "format": np.array(b"csr")}
+        save(path, **{"arg:w.0": np.ones((3, 2), "f4"), "aux:n": np.array(3, "i8")})
+        found.append(path.read_bytes())
+        save(path, **{f"arg:s/{key}": values for key, values in sparse.items()})
+        found.append(path.read_bytes())
+    return found
+
+
 def safetensors(folder):
     chosen = {
         "arg:weight": mx.nd.ones((3, 2)), "aux:mean": mx.nd.array([1, 2], dtype="float64"),
@@ -181,6 +194,7 @@ def read_libsvm(path):
 
 KINDS = {
     "symbol.json": (graphs, read_graph), "params": (arrays, read_arrays),
+    "npz": (archives, read_arrays),
     "safetensors": (safetensors, read_safetensors), "states": (states, read_states), "rec": (records, read_records),
     "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index), "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", read_csv),
     "libsvm": (b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n", read_libsvm), "mnist": (digits, read_digits),

@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 KINDS = (
     "symbol.json",
     "params",
+    "npz",
     "safetensors",
     "states",
     "rec",

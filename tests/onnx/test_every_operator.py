@@ -122,7 +122,7 @@ broadcast_axis broadcast_like broadcast_to reshape_like softmax_cross_entropy
 _np_diag _np_diagflat _np_diagonal _np_reshape _np_roll _np_squeeze _np_trace _npi_array_split
 _npi_broadcast_to _npi_delete _npi_det _npi_einsum _npi_equal _npi_greater _npi_greater_equal _npi_hsplit
 _npi_insert_scalar _npi_insert_slice _npi_kron _npi_less _npi_less_equal _npi_not_equal _npi_pad _npi_polyval
-_npi_repeats _npi_rot90 _npi_slogdet _npi_tensordot _npi_var"""
+_npi_repeats _npi_rot90 _npi_slogdet _npi_tensordot _npi_var _npx_index_add _npx_index_update"""
 """Operators that refuse, in some rows, an axis 0 of any length, or need other inputs to grow as well."""
 
 

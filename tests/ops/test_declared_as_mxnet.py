@@ -24,7 +24,7 @@ ANY_KEYWORD = json.loads((DATA / "any_keyword.json").read_text())
 KEPT = json.loads((DATA / "mxnet_ops.json").read_text())
 LEFT_OUT = json.loads((DATA / "operators_left_out.json").read_text())
 REGISTERED = 611
-RUN_BY = {"Convolution_v1": "Convolution"}
+RUN_BY = {"Convolution_v1": "Convolution", "_npx_relu": "relu", "_npx_sigmoid": "sigmoid"}
 """Operators that another one stands for: the same computation, saved under the other's name."""
 
 NAMES_OF_2 = """
@@ -40,6 +40,10 @@ _npi_matrix_rank_none_tol _npi_max _npi_min _npi_moveaxis _npi_prod _npi_qr _npi
 _npi_rbitwise_left_shift_scalar _npi_rbitwise_right_shift_scalar _npi_repeats _npi_rfloor_divide_scalar
 _npi_rfmod_scalar _npi_roll _npi_rollaxis _npi_squeeze _npi_sum _npi_trace _npi_transpose _npi_tri
 _npi_tril_indices _npi_triu
+_npx_cond _npx_foreach _npx_group_norm _npx_index_add _npx_index_update _npx_instance_norm
+_npx_interleaved_matmul_encdec_qk _npx_interleaved_matmul_encdec_valatt
+_npx_interleaved_matmul_selfatt_qk _npx_interleaved_matmul_selfatt_valatt _npx_log_sigmoid
+_npx_masked_log_softmax _npx_masked_softmax _npx_mish _npx_norm _npx_while_loop
 """
 """Operators and names of MXNet 1.6 and 2.0 that 1.9.1 lacks."""
 

@@ -647,3 +647,46 @@ TABLE: dict[str, Builder] = {
     "np_argmax": lambda c: _place(c, "ArgMax"),
     "np_argmin": lambda c: _place(c, "ArgMin"),
 }
+
+
+# the extension
+
+
+def npx_constraint_check(c: OperatorCall) -> Value:
+    """ReduceMin of 0 and 1."""
+    return result(c.inputs[0].cast("int32").reshape(-1).then("ReduceMin", keepdims=0)).cast("bool")
+
+
+def npx_masked_softmax(c: OperatorCall) -> Value:
+    """Softmax or LogSoftmax of the kept elements."""
+    dtype = working_type(c.dtypes[0])
+    x, mask = c.inputs[0].cast(dtype), c.inputs[1].cast("bool")
+    if c.a.temperature is not None:
+        x = x / c.a.temperature
+    lowest = float(np.finfo("float32").min)  # a row without kept elements has no NaN
+    output = c.emit(c.type, mask.choose(x, c.const(lowest, dtype)), axis=c.a.axis)
+    return result(mask.choose(output, c.const(0.0 if c.type == "Softmax" else -np.inf, dtype)))
+
+
+def npx_index_put(c: OperatorCall) -> Value:
+    """ScatterND of the broadcast values."""
+    whole, indices, value = c.inputs
+    rows, dims = c.shapes[1], c.shapes[0]
+    value = c.emit(
+        "Expand", value.cast(whole.dtype), shape_value(c, (rows[1], *dims[c.numbers(rows[:1])[0] :]))
+    )
+    places = indices.cast("int64").transpose(1, 0)
+    name = c.node.op.name if c.node.op is not None else ""
+    if name == "_npx_index_update":
+        return c.emit("ScatterND", whole, places, value)
+    return c.emit("ScatterND", whole, places, value, reduction="add")
+
+
+def npx_log_sigmoid(c: OperatorCall) -> Value:
+    """Softplus."""
+    return -c.emit("Softplus", -c.inputs[0])
+
+
+def npx_mish(c: OperatorCall) -> Value:
+    """Softplus and Tanh."""
+    return c.inputs[0] * c.emit("Tanh", c.emit("Softplus", c.inputs[0]))

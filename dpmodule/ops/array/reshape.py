@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, optional, shape
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, output_shape, prod
-from ..spec import ROWS, Attr, Onnx, Shapes, arg
+from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .reshape_codes import resolve, resolve_target
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
@@ -27,16 +27,21 @@ def _missing_dim(shape: Shape, total: int) -> Shape:
     return tuple(d or total // rest for d in shape)
 
 
-def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data, out = ins[0], outs[0]
-    if data is None:
-        return ins, outs
-    out = output_shape(out, _target_shape(a, data))
-    if out is not None and known(out):
-        data = _missing_dim(data, prod(out))
-    if data is not None and known(data):
-        out = _missing_dim(out, prod(data))
-    return [data], [out]
+def infers_reshape(target: Callable[[Any, tuple[int, ...]], tuple[int, ...]]) -> Infer:
+    """Return the shape rule of an operator that reshapes its input to ``target(a, dims)``."""
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        data, out = ins[0], outs[0]
+        if data is None:
+            return ins, outs
+        out = output_shape(out, target(a, data))
+        if out is not None and known(out):
+            data = _missing_dim(data, prod(out))
+        if data is not None and known(data):
+            out = _missing_dim(out, prod(data))
+        return [data], [out]
+
+    return infer
 
 
 def _target_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -61,7 +66,7 @@ def _target_shape(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
         "keep_highest": Attr(boolean, "with target_shape: keep the first dimension", False),
     },
     aliases=("reshape",),
-    infer=_infer_reshape,
+    infer=infers_reshape(_target_shape),
     view=True,
     onnx=Onnx(builder="reshape"),
 )

@@ -9,6 +9,12 @@ from ..shapes import prod
 
 Dims = tuple[int, ...]
 
+_SKIP, _NONE = -5, -6
+"""Further codes of `resolve_numpy`: leave out an axis of size 1; an axis without elements."""
+
+_NUMPY_CODES = {0: _NONE, -2: 0, -3: _SKIP, -4: -2, -5: -3, -6: -4}
+"""Codes of `resolve` by those of `resolve_numpy`."""
+
 
 class _CodeReader:
     """Reader of the codes and the data's dimensions in parallel; 0 is an unknown dimension."""
@@ -19,7 +25,7 @@ class _CodeReader:
         self.out: list[int] = []
         self.inferred: int | None = None
         self.lost = 0
-        """Number of unknown dimensions that enter the result only as a factor of a product."""
+        """Number of unknown dimensions that the result has only as a factor of a product, and of empty axes."""
 
     def fail(self, why: str) -> ShapeError:
         return ShapeError(f"reshape codes {self.codes} do not fit data of shape {self.dims}: {why}")
@@ -55,28 +61,36 @@ class _CodeReader:
         """Apply all codes."""
         codes = iter(self.codes)
         for code in codes:
-            if code > 0:
-                self.out.append(code)
-                self.at += 1
-            elif code == 0:
-                self.out.append(self.take())
-            elif code == -1:
-                self.infer_next()
-                self.at += 1
-            elif code == -2:
-                self.out += self.dims[self.at :]
-                self.at = max(self.at, len(self.dims))
-            elif code == -3:
-                pair = self.take(), self.take()
-                self.lost += pair.count(0)
-                self.out.append(pair[0] * pair[1])
-            elif code == -4:
+            if code == -4:
                 try:
                     self.split(next(codes), next(codes))
                 except StopIteration:
                     raise self.fail("-4 needs two sizes") from None
             else:
-                raise self.fail(f"there is no code {code}")
+                self.apply(code)
+
+    def apply(self, code: int) -> None:
+        """Apply a code that stands alone."""
+        if code > 0 or code == _NONE:
+            self.out.append(max(code, 0))
+            self.at += 1
+            self.lost += code == _NONE
+        elif code == 0:
+            self.out.append(self.take())
+        elif code == -1:
+            self.infer_next()
+            self.at += 1
+        elif code == -2:
+            self.out += self.dims[self.at :]
+            self.at = max(self.at, len(self.dims))
+        elif code == -3:
+            pair = self.take(), self.take()
+            self.lost += pair.count(0)
+            self.out.append(pair[0] * pair[1])
+        elif code != _SKIP:
+            raise self.fail(f"there is no code {code}")
+        elif self.take() > 1:
+            raise self.fail("only an axis of size 1 can be left out")
 
 
 @lru_cache(maxsize=4096)
@@ -111,6 +125,32 @@ def resolve(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
         elif known_in != known_out:
             raise reader.fail(f"{known_in} elements do not fill {tuple(out)}")
     return tuple(out[::-1] if reverse else out)
+
+
+@lru_cache(maxsize=4096)
+def resolve_numpy(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
+    """Return the shape described by the reshape codes of the NumPy interface.
+
+    A number from 0 is a size, -1 is inferred, -2 copies the data's next dimension, -3 leaves it out if it is 1, -4
+    copies all remaining dimensions, -5 merges two, -6 splits one into the two numbers that follow.
+
+    Args:
+        dims: shape of the data; 0 = unknown, or no elements.
+        codes: one or more codes for each dimension of the result.
+        reverse: match data and codes from the right; -6 then follows its two numbers.
+
+    Raises:
+        ShapeError: the codes do not fit the shape.
+
+    Source: MXNet 1.9.1 `_npx_reshape`.
+    """
+    try:
+        if min(codes, default=0) < min(_NUMPY_CODES):
+            raise ShapeError(f"there is no code {min(codes)}")
+        return resolve.__wrapped__(dims, tuple(_NUMPY_CODES.get(code, code) for code in codes), reverse)
+    except ShapeError as error:
+        why = str(error).rpartition(": ")[2]
+        raise ShapeError(f"newshape {codes} does not fit data of shape {dims}: {why}") from None
 
 
 def resolve_target(dims: Dims, target: Dims, keep_highest: bool) -> Dims:

@@ -9,6 +9,8 @@ import torch
 from ..._devices.device_transfer import on_device
 from ...base import OpError
 from ..array.axis import permutation
+from ..array.reshape import infers_reshape
+from ..array.reshape_codes import resolve_numpy
 from ..attrs import boolean, choice, integer, ints, optional, shape
 from ..registry import pure
 from ..shapes import normal_axes, normal_axis, same
@@ -25,6 +27,7 @@ COUNT = Attr(integer(low=0), "number of inputs; set by the call", 0)
         "newshape": Attr(shape, "new sizes; one of them may be -1, which is inferred"),
         "order": Attr(choice("C"), "order of the elements", "C"),
     },
+    infer=infers_reshape(lambda a, dims: resolve_numpy(dims, a.newshape)),
     view=True,
     onnx=Onnx("Reshape", builder="np_reshape"),
 )
