@@ -28,9 +28,14 @@ lazy.publish(__name__, __all__)
 
 SYSTEMS: dict[str, dict[str, str]] = {
     "mxnet": {"mxnet": "dpmodule"},
-    "dynet": {"dynet": "dpmodule.autobatch", "_dynet": "dpmodule.autobatch"},
+    "dynet": {
+        "dynet": "dpmodule.autobatch",
+        "_dynet": "dpmodule.autobatch",
+        "dynet_config": "",
+        "dynet_viz": "",
+    },
 }
-"""Top-level modules of each system, and the packages that answer them."""
+"""Top-level modules of each system, and the packages that answer them; "" for modules that are left out."""
 
 _VERSIONS = {"mxnet": "1.9.1", "mxnet.libinfo": "1.9.1", "dynet": "2.1", "_dynet": "2.1"}
 """Versions that programs read; these modules are objects of their own, all others are this package's."""
@@ -72,6 +77,8 @@ class _OldImports(MetaPathFinder, Loader):
         root, dot, rest = fullname.partition(".")
         if root not in self.roots:
             return None
+        if not self.roots[root]:
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {_advice(fullname)}", name=fullname)
         new = f"{self.roots[root]}{dot}{rest}"
         if fullname in _VERSIONS:
             answer: ModuleType = _OldModule(fullname, import_module(new))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
@@ -60,7 +61,7 @@ def run(words: Sequence[str]) -> int:
         if isinstance(found, str):
             print(f"{sys.executable}: {found}", file=sys.stderr)
             return 1 if rest[0] == "-m" else 2
-        sys.argv[:] = [main.__file__ or rest[0], *rest[2 if rest[0] == "-m" else 1 :]]
+        sys.argv[:] = [main.__file__ or "", *rest[2:]] if rest[0] == "-m" else rest
         sys.modules["__main__"] = main
         exec(found, vars(main))
     except SystemExit:
@@ -97,9 +98,10 @@ def _from_file(main: ModuleType, path: str) -> CodeType | str:
             source = file.read()
     except OSError as error:
         return f"can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}"
-    main.__file__ = path
+    main.__file__ = os.path.abspath(path)
+    main.__loader__ = SourceFileLoader("__main__", main.__file__)
     vars(main)["__cached__"] = None
-    return compile(source, path, "exec", dont_inherit=True)
+    return compile(source, main.__file__, "exec", dont_inherit=True)
 
 
 def _from_module(main: ModuleType, name: str) -> CodeType | str:
