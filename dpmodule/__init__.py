@@ -104,7 +104,11 @@ _MOVED = {
 }
 """Modules that are shown under short names."""
 
-_FROM_LATER = {"as_mxnet": "install_as_mxnet", "hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset", "monitor": "Monitor"}
+_FROM_LATER = {
+    "as_mxnet": "install_as_mxnet",
+    "hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset",
+    "monitor": "Monitor",
+}
 """Space-separated names of the package that its modules define."""
 
 ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")

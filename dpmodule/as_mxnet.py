@@ -22,7 +22,7 @@ from ._core import lazy
 from .base import ArgumentError, StateError
 from .context import Context
 
-__all__ = ["install", "install_as_mxnet", "install_from_words"]
+__all__ = ["install", "install_as_mxnet", "install_from_words", "pytest_addoption"]
 
 lazy.publish(__name__, __all__)
 
@@ -59,7 +59,9 @@ class _OldModule(ModuleType):
             return getattr(self._target, name)
         except AttributeError as error:
             text = _advice(f"{self.__name__}.{name}")
-            raise AttributeError(f"{self.__name__}.{name}: {text}" if text else str(error)) from None
+            raise AttributeError(
+                f"{self.__name__}.{name} is missing: {text}" if text else str(error)
+            ) from None
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._target), *(name for name in vars(self) if name.startswith("__"))})
@@ -194,7 +196,7 @@ def _check_absent(roots: dict[str, str]) -> None:
             state, place = "already imported", getattr(module, "__file__", None)
         else:
             spec = PathFinder.find_spec(name)
-            if spec is None or spec.loader is None or spec.origin is None:  # a folder of this name is no package
+            if spec is None or spec.loader is None or spec.origin is None:  # a folder without __init__.py
                 continue
             state, place = "installed", spec.origin
         raise StateError(
@@ -248,9 +250,10 @@ def _add_old_numpy() -> None:
             if not hasattr(np, name):
                 setattr(np, name, value)
         try:
-            np.fromstring(b"\0", np.uint8)
+            of_text: Any = np.fromstring
+            of_text(b"\0", np.uint8)
         except ValueError:
-            np.fromstring = _fromstring_of(np.fromstring)
+            vars(np).update(fromstring=_fromstring_of(of_text))
 
 
 def _fromstring_of(of_text: Any) -> Any:

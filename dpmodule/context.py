@@ -132,6 +132,16 @@ class Context(metaclass=_Default):
     def __reduce__(self) -> tuple[Any, ...]:
         return Context, (self.device_type, self.device_id)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a context pickled by MXNet.
+
+        Args:
+            state: numbers of the device type and of the device.
+        """
+        made = Context(self.devtype2str[state["device_typeid"]], state["device_id"])
+        self.device_typeid, self.device_id = made.device_typeid, made.device_id
+        self.torch_device, self._outer = made.torch_device, []
+
     def __enter__(self) -> Context:
         self._outer.append(current_context())
         self._scope.current = self

@@ -52,14 +52,14 @@ def run(words: Sequence[str]) -> int:
         sys.path[0] = os.getcwd() if rest[0] == "-m" else os.path.dirname(os.path.realpath(rest[0]))
         install(system, **{name[2:].replace("-", "_"): True for name in switches})
     except MXNetError as error:
-        print(f"dpmodule: error: {error}", file=sys.stderr)
+        sys.stderr.write(f"dpmodule: error: {error}\n")
         return 2
     main = ModuleType("__main__")
     vars(main)["__builtins__"] = __builtins__
     try:
         found = _from_module(main, rest[1]) if rest[0] == "-m" else _from_file(main, rest[0])
         if isinstance(found, str):
-            print(f"{sys.executable}: {found}", file=sys.stderr)
+            sys.stderr.write(f"{sys.executable}: {found}\n")
             return 1 if rest[0] == "-m" else 2
         sys.argv[:] = [main.__file__ or "", *rest[2:]] if rest[0] == "-m" else rest
         sys.modules["__main__"] = main
@@ -132,9 +132,7 @@ def _hide_our_frames(program: dict[str, Any]) -> None:
     """Make the interpreter print the error that it receives next as that of a program that it runs itself."""
     hook = sys.excepthook
 
-    def print_error(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.excepthook = hook
         while trace is not None and trace.tb_frame.f_globals is not program:
             trace = trace.tb_next
