@@ -71,7 +71,12 @@ _PARLAI_HOME = "Folder of a program with agents; stored in `opt['parlai_home']`.
 _PARLAI_DATA = "Folder of task files unless `--datapath` is passed; stored in `opt['datapath']`."
 _APPDATA = "Parent folder of the default MXNET_HOME on Windows."
 
+_AS = "Set by `mx.install_as_mxnet` and `python -m dpmodule program.py`: children answer `import mxnet` too."
+_PATH = "Python's folders of modules; with `DPMODULE_AS`, it begins with one whose `sitecustomize.py` answers imports."
+
 VARIABLES = (
+    EnvironmentVariable("DPMODULE_AS", "system, options, modules and prefix", "none", IMPORT, _AS),
+    EnvironmentVariable("PYTHONPATH", "folders", "none", IMPORT, _PATH, owner="Python"),
     EnvironmentVariable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),
     EnvironmentVariable("DPMODULE_GPU_TYPE", "a type of torch's devices", "cuda", IMPORT, _GPU),
     EnvironmentVariable("DPMODULE_ISA", "plain, avx2 or avx512", "the best there is", FIRST_USE, _ISA),

@@ -35,7 +35,12 @@ _numbered: WeakValueDictionary[int, Handle] = WeakValueDictionary()
 
 
 def _of_number(number: object) -> Handle:
-    """Return the array of a number from `Handle._as_parameter_`."""
+    """Return the array of a number from `Handle._as_parameter_`.
+
+    None, with which arrays in MXNet's pickles begin, makes an empty one.
+    """
+    if number is None:
+        return Handle(torch.empty(0), Context("cpu", 0))
     found = _numbered.get(number.value or 0) if isinstance(number, ctypes.c_void_p) else None
     if found is None:
         raise ArgumentError(f"NDArray takes a tensor and a context, got {number!r} alone; use nd.array(x)")

@@ -1,0 +1,207 @@
+"""Programs that import mxnet or dynet, run as they are."""
+
+import signal
+import sys
+
+import pytest
+
+from helpers.programs import Program, run_program
+
+CHILDREN = """
+import multiprocessing, pickle, sys, mxnet as mx
+class Own: pass
+def total(n):
+    import mxnet
+    return float(mxnet.nd.ones(n).sum().asscalar()), mxnet.__version__, str(mxnet.gpu(0))
+if __name__ == "__main__":
+    assert type(pickle.loads(pickle.dumps(Own()))) is Own
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.map(total, [2, 3]))
+"""
+
+
+def run(tmp_path, source, *words, before=(), name="program.py", **changes):
+    """Run a program by ``python -m dpmodule``."""
+    (tmp_path / name).write_text(source)
+    command = [sys.executable, "-m", "dpmodule", *before, name, *words]
+    code = f"import subprocess, sys; sys.exit(subprocess.run({command!r}).returncode)"
+    return run_program(code, cwd=tmp_path, **changes)
+
+
+def test_imports_of_mxnet_are_this_package(tmp_path):
+    done = run(
+        tmp_path,
+        "import importlib.util, mxnet as mx, mxnet.ndarray as nd, dpmodule\n"
+        "from mxnet import gluon\nfrom mxnet.io import DataBatch\nimport mxnet.module.module, mxnet.contrib.io\n"
+        "assert mx.nd is nd is dpmodule.nd and DataBatch is dpmodule.io.DataBatch\n"
+        "assert mx.__version__ == mx.libinfo.__version__ == '1.9.1' != dpmodule.__version__\n"
+        "assert importlib.util.find_spec('mxnet') and importlib.util.find_spec('mxnet.symbol')\n"
+        "assert nd.__spec__.name == 'dpmodule.ndarray'\n"
+        "import sys; print(sys.argv, __name__, __spec__)",
+        "--cpu",
+        "a b",
+    )
+    assert done.stdout == "['program.py', '--cpu', 'a b'] __main__ None\n", done.stderr
+
+
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_children_answer_the_same(tmp_path, how):
+    done = run(tmp_path, CHILDREN, how, before=["--cpu"])
+    assert done.stdout == "[(2.0, '1.9.1', 'cpu(0)'), (3.0, '1.9.1', 'cpu(0)')]\n", done.stderr
+
+
+def test_module_is_run_with_its_spec(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "other.py").write_text("import mxnet")
+    (tmp_path / "package" / "module.py").write_text(
+        "from . import other\nimport sys; print(__spec__.name, __package__, sys.argv[1:])"
+    )
+    command = [sys.executable, "-m", "dpmodule", "-m", "package.module", "x"]
+    done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
+    assert done.stdout == "package.module package ['x']\n", done.stderr
+
+
+def test_traceback_shows_the_program_only(tmp_path):
+    done = run(tmp_path, "import mxnet\ndef f():\n    raise KeyError('x')\nf()\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f'Traceback (most recent call last):\n  File "{tmp_path}/program.py", line 4'
+    )
+    assert "dpmodule" not in done.stderr
+    assert "runpy" not in done.stderr
+
+
+def test_invalid_program_ends_as_in_python(tmp_path):
+    done = run(tmp_path, "x = = 1\n")
+    assert done.returncode == 1
+    assert "SyntaxError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("source", "code"), [("sys.exit(3)", 3), ("sys.exit('no')", 1), ("pass", 0)])
+def test_exit_code_is_the_programs(tmp_path, source, code):
+    assert run(tmp_path, f"import sys\n{source}\n").returncode == code
+
+
+def test_interrupt_ends_as_in_python(tmp_path):
+    (tmp_path / "program.py").write_text("import time\nprint('on', flush=True)\ntime.sleep(60)\n")
+    with Program("module", "dpmodule", "program.py", cwd=tmp_path, fresh=True) as program:
+        program.read(1)
+        program.send_signal(signal.SIGINT)
+        assert program.wait() == -signal.SIGINT
+        assert "KeyboardInterrupt" in program.output()[1]
+        assert "runpy" not in program.output()[1]
+
+
+@pytest.mark.parametrize("name", ["fit.py", "convert.py"])
+def test_help_and_name_are_the_programs(tmp_path, name):
+    done = run(tmp_path, "import argparse; argparse.ArgumentParser().parse_args()", "-h", name=name)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: {name} [-h]")
+
+
+def test_missing_names_say_why(tmp_path):
+    done = run(
+        tmp_path,
+        "import mxnet as mx\n"
+        "for line in ['mx.np', 'mx.rtc', 'import mxnet.numpy', 'import mxnet.contrib.text',\n"
+        "             'mx.nd.ones(1, ctx=mx.gpu(0))']:\n"
+        "    try: exec(line)\n"
+        "    except Exception as error: print(error)\n",
+    )
+    lines = done.stdout.splitlines()
+    assert "use mx.nd" in lines[0]
+    assert "CustomOp" in lines[1]
+    assert "use mx.nd" in lines[2]
+    assert "collections.Counter" in lines[3]
+    assert "--cpu" in lines[4]
+
+
+def test_old_names_of_numpy(tmp_path):
+    source = (
+        "import numpy as np\nassert np.int is int and np.float is float and np.object is object\n"
+        "assert np.fromstring(b'ab', dtype=np.uint8).tolist() == [97, 98]\n"
+        "assert np.fromstring('1 2', sep=' ').tolist() == [1, 2]\n"
+        "assert np.__version__ < '2' or np.bool is np.bool_\nprint('done')"
+    )
+    assert run(tmp_path, source, before=["--old-numpy"]).stdout == "done\n"
+    assert run(tmp_path, source).returncode == 1
+
+
+def test_installed_mxnet_is_replaced_only_if_asked(tmp_path):
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text("raise SystemExit('the other')")
+    source = "import mxnet; print(mxnet.__version__)"
+    done = run(tmp_path, source)
+    assert done.returncode == 2
+    assert "mxnet/__init__.py" in done.stderr
+    assert "--replace" in done.stderr
+    assert run(tmp_path, source, before=["--replace"]).stdout == "1.9.1\n"
+
+
+def test_dynet(tmp_path):
+    done = run(
+        tmp_path,
+        "import dynet as dy, _dynet, sys, dpmodule.autobatch as ours\nassert dy.Model is _dynet.Model is ours.Model\n"
+        "print(sys.argv[1:], dy.settings()['autobatch'])\n"
+        "try: import dynet_config\nexcept ImportError as error: print(error)\n",
+        "--dynet-autobatch",
+        "1",
+        "x",
+        before=["--as", "dynet"],
+    )
+    first, second = done.stdout.splitlines()
+    assert first == "['x'] True"
+    assert "dy.configure" in second
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [
+        (["--as", "other"], "expected one of mxnet, dynet"),
+        (["--cpu", "--nosuch"], "--nosuch: expected a program"),
+    ],
+)
+def test_wrong_options(tmp_path, before, text):
+    done = run(tmp_path, "", before=before)
+    assert done.returncode == 2
+    assert text in done.stderr
+
+
+def test_pickles_of_mxnet_load(tmp_path):
+    from helpers.programs import TESTS
+
+    source = (
+        "import pickle, sys\nwith open(sys.argv[1], 'rb') as file:\n    arrays = pickle.load(file)\n"
+        "import mxnet as mx\nassert isinstance(arrays[0], mx.nd.NDArray) and arrays[2] == mx.cpu()\n"
+        "print(arrays[0].asnumpy().tolist(), arrays[1].dtype.__name__, arrays[3].shape)"
+    )
+    done = run(tmp_path, source, str(TESTS / "data" / "formats" / "pickled.pkl"))
+    assert done.stdout == "[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]] int64 (2, 3)\n", done.stderr
+
+
+def test_threads_and_subprocesses(tmp_path):
+    source = (
+        "import subprocess, sys, threading\n"
+        "def other():\n    import mxnet; print(mxnet.nd.ones(2).sum().asscalar(), flush=True)\n"
+        "thread = threading.Thread(target=other); thread.start(); thread.join()\n"
+        "subprocess.run([sys.executable, '-c', 'import mxnet; print(mxnet.__version__)'])\n"
+    )
+    assert run(tmp_path, source).stdout == "2.0\n1.9.1\n"
+
+
+def test_running_process_notebook_and_pytest(tmp_path):
+    code = "import dpmodule\ndpmodule.install_as_mxnet()\nimport mxnet\nassert mxnet.sym is dpmodule.sym\nprint('yes')"
+    assert run_program(code).stdout == "yes\n"
+    shell = pytest.importorskip("IPython.core.interactiveshell")
+    code = (
+        f"from {shell.__name__} import InteractiveShell\nshell = InteractiveShell.instance()\n"
+        "shell.run_cell('%load_ext dpmodule\\nimport mxnet; print(mxnet.__version__)')"
+    )
+    assert "1.9.1" in run_program(code, IPYTHONDIR=str(tmp_path), HOME=str(tmp_path)).stdout
+    (tmp_path / "conftest.py").write_text("import mxnet")
+    (tmp_path / "test_it.py").write_text("def test_it():\n    import mxnet.symbol")
+    options = ["-q", "-p", "dpmodule.as_mxnet", "-p", "no:cacheprovider", "-c", "/dev/null", "test_it.py"]
+    done = run_program(f"import pytest, sys; sys.exit(pytest.main({options!r}))", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
