@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from . import optimizer as opt
     from . import random as rnd
     from . import visualization as viz
+    from .as_mxnet import install_as_mxnet
     from .executor import engine
     from .hogwild import AsyncExecutor, DataFeedDesc, InMemoryDataset, QueueDataset
     from .module import executor_manager
@@ -103,7 +104,7 @@ _MOVED = {
 }
 """Modules that are shown under short names."""
 
-_FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset", "monitor": "Monitor"}
+_FROM_LATER = {"as_mxnet": "install_as_mxnet", "hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset", "monitor": "Monitor"}
 """Space-separated names of the package that its modules define."""
 
 ops.add_lazy_operators("dpmodule.operator", "Custom _NDArray _Native")
@@ -143,6 +144,7 @@ __all__ = [
     "img",
     "init",
     "initializer",
+    "install_as_mxnet",
     "interop",
     "io",
     "is_np_array",
@@ -195,6 +197,15 @@ __all__ = [
 def get_include() -> str:
     """Return the folder of the C++ headers, for extensions that define functors (see `dpmodule.streams`)."""
     return str(importlib.import_module(".native", __name__).include())
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Answer ``import mxnet`` by this package in a notebook; ``%load_ext dpmodule`` calls it.
+
+    Args:
+        shell: IPython's.
+    """
+    importlib.import_module(".as_mxnet", __name__).install_as_mxnet()
 
 
 def __getattr__(name: str) -> Any:

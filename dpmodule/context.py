@@ -66,6 +66,7 @@ class Context(metaclass=_Default):
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
     _scope: ClassVar[threading.local] = threading.local()
+    _cpu_without_gpu: ClassVar[bool] = False
 
     def __init__(self, device_type: str | Context | torch.device, device_id: int = 0) -> None:
         if isinstance(device_type, Context):
@@ -78,6 +79,8 @@ class Context(metaclass=_Default):
             raise ArgumentError(
                 f"unknown device type {device_type!r}; expected one of {', '.join(self.devstr2type)}"
             )
+        if device_type == "gpu" and self._cpu_without_gpu and not num_gpus():
+            device_type = "cpu"
         if int(device_id) < 0:
             raise ArgumentError(f"device_id is {device_id}, expected a number from 0")
         self.device_typeid = self.devstr2type[device_type]
@@ -98,9 +101,15 @@ class Context(metaclass=_Default):
         """
         if self.device_type == "gpu" and self.device_id >= num_gpus():
             raise DeviceError(
-                f"{self} does not exist: torch sees {num_gpus()} GPUs here; use cpu() or a smaller device_id"
+                f"{self} does not exist: torch sees {num_gpus()} GPUs here; use cpu() or a smaller device_id, or run "
+                "the program by python -m dpmodule --cpu"
             )
         return self
+
+    @classmethod
+    def use_cpu_without_gpu(cls) -> None:
+        """Make "gpu" contexts of this process CPU contexts if the machine has no GPU."""
+        cls._cpu_without_gpu = True
 
     def empty_cache(self) -> None:
         """Release cached GPU memory that is unused."""
