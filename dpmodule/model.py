@@ -277,7 +277,8 @@ class FeedForward:
                 for n in net.list_arguments()
                 if n not in names and (n in inputs or n not in self.arg_params)
             ]
-            self._predictor = Module(net, names, labels, context=self.ctx)
+            # on the first context only, as MXNet does: batches of any size, and the same values as a loaded model
+            self._predictor = Module(net, names, labels, context=self.ctx[0])
         module = self._predictor
         shapes = [tuple(d)[:2] for d in data.provide_data]
         if not module.binded:

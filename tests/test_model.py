@@ -50,6 +50,29 @@ def test_predict_cuts_padding_and_returns_what_was_read(caplog, tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), model.predict(X))
 
 
+class Rows(mx.operator.CustomOp):
+    """Identity that records the shapes of its inputs."""
+
+    seen: list = []
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.seen.append(in_data[0].shape)
+        self.assign(out_data[0], req[0], in_data[0])
+
+
+@mx.operator.register("rows_of_predictions")
+class RowsProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Rows()
+
+
+def test_predictions_of_several_contexts_run_on_the_first():
+    net = mx.sym.Custom(mx.sym.var("data"), op_type="rows_of_predictions")
+    model = FeedForward(net, ctx=[mx.cpu(0), mx.cpu(1)], arg_params={}, aux_params={})
+    np.testing.assert_array_equal(model.predict(mx.io.NDArrayIter(X, batch_size=20)), X)
+    assert Rows.seen == [(20, X.shape[1])] * 3
+
+
 def test_buckets_from_a_function():
     class Batches(mx.io.NDArrayIter):
         default_bucket_key = 1
