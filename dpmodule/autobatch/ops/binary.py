@@ -276,19 +276,8 @@ def _average(call: BatchCall, x: Tensor) -> Tensor:
     return _sum_many(call, x) / _weights(call, x)
 
 
-def _average_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    return _sum_many_grad(call, g / _weights(call, g), x)
-
-
 def _max(call: BatchCall, x: Tensor) -> Tensor:
-    found, call.saved = x.reshape(call.count, -1, *x.shape[1:]).max(1)
-    return found
-
-
-def _max_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    found = torch.zeros(call.count, x.shape[0] // call.count, *x.shape[1:], dtype=g.dtype, device=g.device)
-    found.scatter_(1, call.saved.unsqueeze(1), g.unsqueeze(1))
-    return [found.reshape(x.shape)]
+    return x.reshape(call.count, -1, *x.shape[1:]).max(1)[0]
 
 
 def _average_kernel(engine: NodeEngine, attrs: Attrs, args: Nodes, aux: Any) -> int:
@@ -301,7 +290,5 @@ _SCALED = unary("scale")
 SUM_MANY = declare(
     "sum_many", same_shape, _sum_many, _sum_many_grad, many=True, ragged=True, kernel=plain("sum")
 )
-AVERAGE_MANY = declare(
-    "average", same_shape, _average, _average_grad, many=True, ragged=True, kernel=_average_kernel
-)
-MAX_MANY = declare("max_many", same_shape, _max, _max_grad, many=True, kernel=max_kernel)
+AVERAGE_MANY = declare("average", same_shape, _average, many=True, ragged=True, kernel=_average_kernel)
+MAX_MANY = declare("max_many", same_shape, _max, many=True, kernel=max_kernel)

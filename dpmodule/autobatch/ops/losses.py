@@ -298,11 +298,6 @@ def _rank(call: BatchCall, x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(call.attrs[0] - x + y)
 
 
-def _rank_grad(call: BatchCall, g: Tensor, x: Tensor, y: Tensor) -> Grads:
-    part = g * (call.attrs[0] - x + y > 0)
-    return [reduced(-part, x), reduced(part, y)]
-
-
 def _poisson_shape(attrs: Attrs, dims: Dims) -> Dim:
     if dims[0].size != 1:
         fail("poisson_loss", dims, "one number is needed")
@@ -358,7 +353,7 @@ BINARY_LOG = declare(
     _log_grad,
     kernel=_log_kernel,
 )
-RANK = declare("pairwise_rank_loss", _rank_shape, _rank, _rank_grad, kernel=_rank_kernel)
+RANK = declare("pairwise_rank_loss", _rank_shape, _rank, kernel=_rank_kernel)
 POISSON = declare(
     "poisson_loss", _poisson_shape, _poisson, aux="int", expand=True, kernel=unary("poisson_loss")
 )

@@ -186,11 +186,6 @@ def _cumsum(call: BatchCall, x: Tensor) -> Tensor:
     return x.cumsum(call.attrs[0] + 2)
 
 
-def _cumsum_grad(call: BatchCall, g: Tensor, x: Tensor) -> Grads:
-    axis = call.attrs[0] + 2
-    return [g.flip(axis).cumsum(axis).flip(axis)]
-
-
 def _norm(call: BatchCall, x: Tensor) -> Tensor:
     return x.flatten(2).square().sum(2, keepdim=True)
 
@@ -270,4 +265,4 @@ STD = declare("std_dim", _over("std_dim"), _std, _std_grad, kernel=_std_kernel)
 MAX_DIM = _along("max_dim", _extreme(torch.max), _extreme_grad)
 MIN_DIM = _along("min_dim", _extreme(torch.min), _extreme_grad)
 LOGSUMEXP_DIM = _along("logsumexp_dim", _logsumexp, _logsumexp_grad, is_flat=True)
-CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad, kernel=along("cumsum"))
+CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, kernel=along("cumsum"))
