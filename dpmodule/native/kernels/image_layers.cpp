@@ -144,8 +144,9 @@ DPMODULE_INLINE void shuffle(const float *from, std::ptrdiff_t parts, std::ptrdi
     std::ptrdiff_t i = 0;
     for (; parts == 2 && i + 4 <= size; i += 4) {
         const Four one = four(from + i), two = four(from + size + i);
-        const Four pairs[2] = {DPMODULE_MIX(one, two, 0, 4, 1, 5), DPMODULE_MIX(one, two, 2, 6, 3, 7)};
-        std::memcpy(to + 2 * i, pairs, sizeof pairs);
+        const Four low = DPMODULE_MIX(one, two, 0, 4, 1, 5), high = DPMODULE_MIX(one, two, 2, 6, 3, 7);
+        std::memcpy(to + 2 * i, &low, sizeof low);
+        std::memcpy(to + 2 * i + 4, &high, sizeof high);
     }
     for (; i < size; ++i) {
         for (std::ptrdiff_t part = 0; part < parts; ++part) to[i * parts + part] = from[part * size + i];

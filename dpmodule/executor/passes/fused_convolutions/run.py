@@ -253,7 +253,7 @@ class _Planner:
     def _row(self, layer: Layer, kind: str, images: list[int], channel: int = 0) -> bytes:
         data, result = (_image(self._shapes[n]) for n in (images[0], layer.result))
         axes = self._dense_sizes(layer).axes if layer.kind == "dense" else layer.windows(data, result)
-        channels, groups, block = data[1], 1, 0
+        channels, groups, block = result[1] if layer.kind == "part" else data[1], 1, 0
         if kind == "pooling":
             kind, block = (
                 ("max", 0) if layer.a.pool_type == "max" else ("mean", layer.a.count_include_pad is not False)
@@ -302,7 +302,9 @@ class ImageRun:
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
         self._positions = {n: at for at, n in enumerate(self.inputs)}
         self._read = [self._positions[n] for n in dict.fromkeys(n for layer in layers for n in layer.read())]
-        self._gammas = {layer.gamma: layer for layer in layers if layer.gamma is not None}
+        self._results = [(at, n) for at, n in enumerate(outputs) if n in made]
+        gammas = {layer.gamma: layer.sources[-4] for layer in layers if layer.gamma is not None}
+        self._gammas = [(at, self._positions[gammas[n]]) for at, n in enumerate(outputs) if n in gammas]
         self._single = layers[0].fused if len(layers) == 1 else None
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
@@ -336,7 +338,13 @@ class ImageRun:
                     found[n] = value.narrow(0, call * count, count)
             self._compute(plan, env, found, inputs, [*addresses, arena.data_ptr()])
         del parameters  # kept alive during the calls
-        return [self._output(n, found | own, inputs) for n in self.outputs]
+        found |= own
+        outputs: list[Tensor | None] = [None] * len(self.outputs)  # as are states that are not written
+        for at, n in self._results:
+            outputs[at] = found[n]
+        for at, position in self._gammas:
+            outputs[at] = torch.ones_like(inputs[position])
+        return outputs
 
     def _compute(
         self,
@@ -364,13 +372,6 @@ class ImageRun:
     ) -> Tensor:
         operands = [tensors[n] if n in tensors else inputs[self._positions[n]] for n in layer.step.inputs]
         return layer(env, operands)
-
-    def _output(self, n: int, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> Tensor | None:
-        """Return an output; None for a state that is not written."""
-        if n in tensors:
-            return tensors[n]
-        layer = self._gammas.get(n)
-        return None if layer is None else torch.ones_like(inputs[self._positions[layer.sources[-4]]])
 
     def _weights(self, inputs: Sequence[Tensor], plan: _Plan) -> tuple[list[Tensor], list[int]] | None:
         """Return the packed parameters, and their addresses; None if some are unsuitable."""
