@@ -218,8 +218,10 @@ class TiledConvolution:
         lacking = -self._filters % self._block
 
         def padded(x: Tensor) -> Tensor:
-            rows = x.view(self._groups, self._filters, -1)
-            return F.pad(rows, (0, 0, 0, lacking)).reshape(-1, *x.shape[1:]) if lacking else x
+            if not lacking:
+                return x
+            rows = x.reshape(self._groups, self._filters, -1)
+            return F.pad(rows, (0, 0, 0, lacking)).view(-1, *x.shape[1:])
 
         weight, bias = padded(weight), padded(bias)
         blocks = weight.reshape(-1, self._block, *shape[1:])
