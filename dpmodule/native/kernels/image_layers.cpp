@@ -61,11 +61,13 @@ struct Channels {
     DPMODULE_INLINE Channels(const ImageLayer &l, std::ptrdiff_t filter) : first(filter), count(1) {
         if constexpr (Groups) {
             count = l.channels;
+            const int power = __builtin_ctzll(static_cast<unsigned long long>(l.filters));
             // no filter reads a channel before it or `Width` behind it, nor does the vector exceed the pixel
-            first = std::min(filter / l.filters * count, l.groups * count - Width);
-            for (int i = 0; i < Width; ++i) places[i] = static_cast<std::int32_t>(filter + i);
-            places = places / static_cast<std::int32_t>(l.filters) * static_cast<std::int32_t>(count) -
-                     static_cast<std::int32_t>(first);
+            first = std::min((filter >> power) * count, l.groups * count - Width);
+            typename V::Ints lanes{};
+            for (int i = 0; i < Width; ++i) lanes[i] = i;
+            places = (lanes + static_cast<std::int32_t>(filter)) >> power;
+            places = places * static_cast<std::int32_t>(count) - static_cast<std::int32_t>(first);
         }
     }
 
@@ -261,8 +263,10 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
             all_vectors<Width>(l.channels, OneWindow<false>{first});
             return 1;
         case LayerKind::Grouped:
+            if (l.x.kernel == 1 && l.x.stride == 1) done = inner_pixels<Width, 1, 1, true>(first, count);
             if (l.x.kernel == 3 && l.x.stride == 1) done = inner_pixels<Width, 3, 1, true>(first, count);
             if (l.x.kernel == 3 && l.x.stride == 2) done = inner_pixels<Width, 3, 2, true>(first, count);
+            if (l.x.kernel == 5 && l.x.stride == 1) done = inner_pixels<Width, 5, 1, true>(first, count);
             if (done) return done;
             all_vectors<Width>(l.groups * l.filters, OneWindow<true>{first});
             return 1;

@@ -119,6 +119,8 @@ _MAX_CHANNELS = 64
 """Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
 _GROUP_FILTERS = frozenset({1, 2, 4, 8})
 """Filters per group with which a vector of filters has whole groups."""
+_ONEDNN_GROUP = 8
+"""Channels and filters of a group from which oneDNN has kernels for groups."""
 _MIN_GROUPED = 16
 """Channels of an image that fill every vector."""
 _SHORT_ROW = 16
@@ -163,14 +165,16 @@ class TiledConvolution:
             in_run: True among other layers of one call, which another kernel would divide.
         """
         channels, columns = sizes.data[1] // self._groups, self._axes[1][0]
-        if self.kind(sizes.data[1]) != "convolution":
-            return True
         run_length = channels * columns
         if not self._block:
             return False
         images, _, height, width = sizes.result
         window = prod(axis[0] for axis in self._axes)
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
+        products = prod(sizes.result) * channels * window
+        if self.kind(sizes.data[1]) != "convolution":
+            most = _SHORT_IN_RUN if in_run and has_wide_vectors else _SHORT
+            return products <= most or not channels == self._filters == _ONEDNN_GROUP
         reads_pixels = (
             window == 1 and {axis[1] for axis in self._axes} == {1} and self._filters >= _MIN_FILTERS
         )
@@ -178,7 +182,6 @@ class TiledConvolution:
             reads_pixels or (in_run and channels <= _COLOURS and not self._filters % _FULL_TILE)
         ):
             return True
-        products = prod(sizes.result) * channels * window
         filled = self._filters / (-(-self._filters // self._block) * self._block)
         if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
             return True
@@ -190,7 +193,7 @@ class TiledConvolution:
         if products <= _SHORT:
             return True
         if self._filters <= _FEW_FILTERS:
-            return in_run and products <= _SHORT_IN_RUN
+            return in_run and self._groups == 1 and products <= _SHORT_IN_RUN
         if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
             return True
         small_window = window == 1 or (channels <= _MAX_CHANNELS and width <= _SHORT_ROW)

@@ -338,10 +338,13 @@ class ImageRun:
                     found[n] = value.narrow(0, call * count, count)
             self._compute(plan, env, found, inputs, [*addresses, arena.data_ptr()])
         del parameters  # kept alive during the calls
-        found |= own
-        outputs: list[Tensor | None] = [None] * len(self.outputs)  # as are states that are not written
+        return self._found_outputs(found | own, inputs)
+
+    def _found_outputs(self, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the outputs; None for states that are not written."""
+        outputs: list[Tensor | None] = [None] * len(self.outputs)
         for at, n in self._results:
-            outputs[at] = found[n]
+            outputs[at] = tensors[n]
         for at, position in self._gammas:
             outputs[at] = torch.ones_like(inputs[position])
         return outputs
