@@ -56,13 +56,13 @@ template <int Width, bool Groups>
 struct Channels {
     using V = Vector<Width>;
     std::ptrdiff_t first, count;  // the channels of each filter are read one after the other
-    typename V::Ints places{};    // for each filter, the place of its next channel behind the first one
+    typename V::Ints places{};    // for each filter, its next channel, counted from the first one
 
     DPMODULE_INLINE Channels(const ImageLayer &l, std::ptrdiff_t filter) : first(filter), count(1) {
         if constexpr (Groups) {
             count = l.channels;
             const int power = __builtin_ctzll(static_cast<unsigned long long>(l.filters));
-            // no filter reads a channel before it or `Width` behind it, nor does the vector exceed the pixel
+            // all filters read the `Width` channels from here on, which are in the pixel
             first = std::min((filter >> power) * count, l.groups * count - Width);
             typename V::Ints lanes{};
             for (int i = 0; i < Width; ++i) lanes[i] = i;

@@ -31,7 +31,7 @@ class ChannelShuffle:
         return self._join(self._exchange(self._split(x)))
 
     def groups(self, shape: Shape) -> int:
-        """Return the number of groups of an image's channels that are shuffled; 0 if it is no shuffle."""
+        """Return the number of groups of an image's channels that are shuffled; 0 for other functions."""
         x = torch.empty(shape, device="meta")
         views = self._exchange(self._split(x))
         if x.dim() != 4 or views.dim() != 5 or views._base is not x or self(x).shape != shape:
