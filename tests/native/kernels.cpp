@@ -420,20 +420,34 @@ void run_layers(const Core &core) {
     enum {
         Convolution,
         Depthwise,
+        Grouped,
         MaxPool,
         MeanPool,
-        Sum = 6,
+        Sum = 7,
         Scale,
         Affine,
-        Copy
+        Copy,
+        Shuffle
     };  // tests of pooling have the others
     Round round;
-    const ptrdiff_t drawn = maybe() ? ptrdiff_t{Convolution} : between(1, 7), function = between(0, 8);
+    const ptrdiff_t drawn = maybe() ? ptrdiff_t{Convolution} : between(1, 9), function = between(0, 8);
     const ptrdiff_t kind = drawn > MeanPool ? drawn + 2 : drawn;
-    const bool convolves = kind == Convolution, has_windows = kind <= MeanPool;
-    const ptrdiff_t images = between(1, 3), channels = maybe() ? between(1, 40) : between(100, 300),
-                    filters = convolves ? between(1, 100) : channels,
-                    unit = convolves ? core("convolution_block", {filters}) : 1;
+    const bool convolves = kind == Convolution, has_windows = kind <= MeanPool,
+               sums_channels = convolves || kind == Grouped;
+    const bool one_group = kind != Grouped && kind != Shuffle && (!convolves || maybe());
+    const ptrdiff_t images = between(1, 3),
+                    groups = one_group         ? 1
+                             : kind == Grouped ? between(16, 40)
+                                               : between(2, 5),
+                    most = one_group ? 300 : 40, power = ptrdiff_t{1} << between(0, 3),
+                    size = kind == Grouped ? between(1, power)
+                           : maybe()       ? between(1, 40)
+                                           : between(most / 3, most),
+                    own = kind == Grouped ? power
+                          : convolves     ? between(1, 100)
+                                          : size,
+                    unit = convolves ? core("convolution_block", {own}) : 1;
+    const ptrdiff_t channels = groups * size, filters = groups * own;
     const bool pools = kind == MaxPool || kind == MeanPool;
     const auto windows = [&](ptrdiff_t most) {
         for (;;) {  // every window of a pooling has a number
@@ -444,18 +458,19 @@ void run_layers(const Core &core) {
     const Axis y = windows(6), x = windows(30);
     const ptrdiff_t rows = has_windows ? y.result : y.size, columns = has_windows ? x.result : x.size;
     const double low = function == 2 ? -0.5 : 0.25, high = 0.75;
-    describe(kind, function, images, channels, filters, y.size, x.size, y.kernel, x.kernel);
-    const ptrdiff_t blocks = (filters + unit - 1) / unit, pixels = images * rows * columns;
+    describe(kind, function, images, size, own, groups, y.size, x.size, y.kernel, x.kernel);
+    const ptrdiff_t blocks = groups * ((own + unit - 1) / unit), pixels = images * rows * columns;
     const ptrdiff_t gap = channels + 3 * maybe(), result_gap = filters + 5 * maybe(), other_gap = filters + 2 * maybe();
     const Buffer &data = round.filled(images * y.size * x.size * gap), &bias = round.filled(blocks * unit);
-    const Buffer &weight = round.filled(blocks * y.kernel * x.kernel * (convolves ? channels : 1) * unit);
-    const bool sums = kind == Sum || kind == Scale || (kind <= Depthwise && maybe());
+    const Buffer &weight = round.filled(blocks * y.kernel * x.kernel * (sums_channels ? size : 1) * unit);
+    const bool sums = kind == Sum || kind == Scale || (kind <= Grouped && maybe());
     const Buffer *other = sums ? &round.filled((kind == Scale ? images : pixels) * other_gap) : nullptr;
     if (between(0, 3) == 0) data.spoil();
     const auto tap = [&](ptrdiff_t f, ptrdiff_t k, ptrdiff_t l, ptrdiff_t c) {
         const ptrdiff_t place = k * x.kernel + l;
-        if (!convolves) return weight[place * channels + f];
-        return weight[((f / unit * y.kernel * x.kernel + place) * channels + c) * unit + f % unit];
+        if (!convolves) return weight[(c * y.kernel * x.kernel + place) * filters + f];
+        const ptrdiff_t block = f / own * (blocks / groups) + f % own / unit;
+        return weight[((block * y.kernel * x.kernel + place) * size + c) * unit + f % own % unit];
     };
     const bool with_pad = maybe();
     Doubles wanted;
@@ -463,7 +478,8 @@ void run_layers(const Core &core) {
         for (ptrdiff_t i = 0; i < rows; ++i)
             for (ptrdiff_t j = 0; j < columns; ++j, ++pixel)
                 for (ptrdiff_t f = 0; f < filters; ++f) {
-                    double sum = kind == MaxPool ? -kInfinity : kind <= Depthwise ? bias[f] : 0.0;
+                    double sum = kind == MaxPool ? -kInfinity : 0.0;
+                    if (kind <= Grouped) sum = bias[convolves ? f / own * (blocks / groups) * unit + f % own : f];
                     ptrdiff_t count = 0;
                     for (ptrdiff_t k = 0; k < y.kernel; ++k)
                         for (ptrdiff_t l = 0; l < x.kernel; ++l) {
@@ -472,12 +488,15 @@ void run_layers(const Core &core) {
                             if (!y.has(row) || !x.has(column)) continue;
                             ++count;
                             const ptrdiff_t at = ((n * y.size + row) * x.size + column) * gap;
-                            for (ptrdiff_t c = convolves ? 0 : f; c < (convolves ? channels : f + 1); ++c) {
-                                const double now = data[at + c];
+                            const ptrdiff_t first = sums_channels     ? f / own * size
+                                                    : kind == Shuffle ? f % groups * size + f / groups
+                                                                      : f;
+                            for (ptrdiff_t c = 0; c < (sums_channels ? size : 1); ++c) {
+                                const double now = data[at + first + c];
                                 if (kind == MaxPool) {
                                     sum = std::isnan(sum) || sum > now ? sum : now;
                                 } else {
-                                    sum += kind <= Depthwise ? now * tap(f, k, l, c) : now;
+                                    sum += kind <= Grouped ? now * tap(f, k, l, c) : now;
                                 }
                             }
                         }
@@ -485,15 +504,15 @@ void run_layers(const Core &core) {
                     if (kind == Affine) sum = sum * weight[f] + bias[f];
                     if (kind == Scale) sum *= (*other)[n * other_gap + f];
                     if (kind != Scale && other) sum += (*other)[pixel * other_gap + f];
-                    wanted.push_back(applied(function, low, high, sum));
+                    wanted.push_back(kind == Shuffle ? sum : applied(function, low, high, sum));
                 }
-    std::vector<std::int64_t> numbers = {kind, images, channels, filters};
+    std::vector<std::int64_t> numbers = {kind, images, size, own, groups};
     numbers.insert(numbers.end(), {y.size, rows, y.kernel, y.stride, y.dilate, y.pad});
     numbers.insert(numbers.end(), {x.size, columns, x.kernel, x.stride, x.dilate, x.pad});
     numbers.insert(numbers.end(),
                    {convolves ? unit : with_pad, function, 0, 0, gap, other_gap, result_gap, 0, 1, 2, 3, 4});
-    std::memcpy(&numbers[18], &low, sizeof low);
-    std::memcpy(&numbers[19], &high, sizeof high);
+    std::memcpy(&numbers[19], &low, sizeof low);
+    std::memcpy(&numbers[20], &high, sizeof high);
     const std::string row(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(std::int64_t));
     const Buffer &one = round.empty(pixels * result_gap), &two = round.empty(pixels * result_gap),
                  &dense = round.empty(pixels * filters);
@@ -507,7 +526,7 @@ void run_layers(const Core &core) {
             throw std::runtime_error("memory between pixels was written");
         }
     }
-    expect("result", dense, wanted, near_sum((convolves ? channels : 1) * y.kernel * x.kernel));
+    expect("result", dense, wanted, near_sum((sums_channels ? size : 1) * y.kernel * x.kernel));
     if (convolves && other && other_gap == filters && result_gap == filters) {
         core("run_layers", {row, 1, data, weight, bias, other, other});
         same_bits("result over the other summand", one, *other);

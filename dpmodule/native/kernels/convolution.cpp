@@ -43,10 +43,10 @@ struct Part {
 struct Share {
     const std::vector<Part> &parts;
     const float *zeros;  // for pixels outside the image
-    std::ptrdiff_t pixel, pixel_end, filter, filter_end;
+    std::ptrdiff_t pixel, pixel_end, block, block_end;
     Window *windows;      // null if they are the pixels of the data
     std::ptrdiff_t near;  // pixels at a time, the capacity of the list of windows
-    const float *weight;  // start of the filters
+    const float *weight;  // of the first block
     const float *next;    // data read next, which is prefetched; or null
 };
 
@@ -102,7 +102,10 @@ struct Tiles {
 
     const ImageLayer &c;
     const Share &share;
-    std::ptrdiff_t filter, first_pixel;
+    const float *data, *bias, *other;  // of a group, of a block, and for a block or null
+    float *result;                     // of a block
+    std::ptrdiff_t columns;            // filters of the group from this block on
+    std::ptrdiff_t first_pixel;
     bool begins, ends;
 
     // Index of the first number of a pixel's window.
@@ -123,7 +126,7 @@ struct Tiles {
         const std::ptrdiff_t shift = (down * c.x.size + right) * c.data_gap + channel;
         if (all_inside) {
 #pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r) from[r] = c.data + windows[r].begin + shift;
+            for (int r = 0; r < Rows; ++r) from[r] = data + windows[r].begin + shift;
             return true;
         }
         bool any = false;
@@ -131,7 +134,7 @@ struct Tiles {
         for (int r = 0; r < Rows; ++r) {
             const std::ptrdiff_t y = windows[r].y + down, x = windows[r].x + right;
             const bool inside = y >= 0 && y < c.y.size && x >= 0 && x < c.x.size;
-            from[r] = inside ? c.data + windows[r].begin + shift : share.zeros;
+            from[r] = inside ? data + windows[r].begin + shift : share.zeros;
             any |= inside;
         }
         return any;
@@ -161,26 +164,30 @@ struct Tiles {
                                  std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
         constexpr int kThirds = (Rows + 2) / 3;
         const std::ptrdiff_t pitch = c.x.stride * c.data_gap, down = c.y.dilate * c.x.size * c.data_gap;
-        const std::ptrdiff_t count = (part.column_end - part.column - 1) * c.channels + part.channels;
-        row += part.row * down + part.column * c.data_gap + part.channel;
+        const std::ptrdiff_t right = c.x.dilate * c.data_gap, columns = part.column_end - part.column;
+        const std::ptrdiff_t together = rows_are_dense() ? columns : 1;  // columns with consecutive addresses
+        const std::ptrdiff_t count = (together - 1) * c.channels + part.channels;
+        row += part.row * down + part.column * right + part.channel;
         for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows) {
-            const float *from[kThirds];
+            for (std::ptrdiff_t column = 0; column < columns; column += together) {
+                const float *from[kThirds];
 #pragma GCC unroll 4
-            for (int third = 0; third < kThirds; ++third) from[third] = row + 3 * third * pitch;
-            for (const float *end = weight + count * kBlock; weight != end; weight += kBlock) {
-                Floats factors[Vectors];
+                for (int third = 0; third < kThirds; ++third) from[third] = row + column * right + 3 * third * pitch;
+                for (const float *end = weight + count * kBlock; weight != end; weight += kBlock) {
+                    Floats factors[Vectors];
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + v * Width);
-                __builtin_prefetch(ahead, 0, 2);
-                ahead += step;
+                    for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + v * Width);
+                    __builtin_prefetch(ahead, 0, 2);
+                    ahead += step;
 #pragma GCC unroll 16
-                for (int r = 0; r < Rows; ++r) {
-                    const float number = from[r / 3][r % 3 * pitch];
+                    for (int r = 0; r < Rows; ++r) {
+                        const float number = from[r / 3][r % 3 * pitch];
 #pragma GCC unroll 4
-                    for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+                        for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+                    }
+#pragma GCC unroll 4
+                    for (int third = 0; third < kThirds; ++third) ++from[third];
                 }
-#pragma GCC unroll 4
-                for (int third = 0; third < kThirds; ++third) ++from[third];
             }
             row += down;
         }
@@ -205,13 +212,12 @@ struct Tiles {
         }
     }
 
-    // Initial sums of some pixels; `before` has `gap` elements for each, of which `columns` belong to this block.
+    // Initial sums of some pixels; `before` has `gap` elements for each, of which `columns` belong to this group.
     template <int Rows>
-    DPMODULE_INLINE void begin(const float *before, std::ptrdiff_t gap, std::ptrdiff_t columns,
-                               Floats (&sums)[Rows][Vectors]) const {
+    DPMODULE_INLINE void begin(const float *before, std::ptrdiff_t gap, Floats (&sums)[Rows][Vectors]) const {
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) {
-            const Floats first = begins ? V::load(c.bias + filter + v * Width) : Floats{};
+            const Floats first = begins ? V::load(bias + v * Width) : Floats{};
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) sums[r][v] = first;
         }
@@ -233,8 +239,7 @@ struct Tiles {
     }
 
     template <int Rows>
-    DPMODULE_INLINE void end(float *result, std::ptrdiff_t gap, std::ptrdiff_t columns,
-                             Floats (&sums)[Rows][Vectors]) const {
+    DPMODULE_INLINE void end(float *to, std::ptrdiff_t gap, Floats (&sums)[Rows][Vectors]) const {
         const bool relu = ends && c.function == LayerFunction::Relu;
         const bool clamp = ends && c.function == LayerFunction::Clamp;
         if (relu || clamp) {
@@ -252,22 +257,20 @@ struct Tiles {
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v)
-                    std::memcpy(result + r * gap + v * Width, &sums[r][v], sizeof(Floats));
+                for (int v = 0; v < Vectors; ++v) std::memcpy(to + r * gap + v * Width, &sums[r][v], sizeof(Floats));
             }
         } else {
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v)
-                    V::store(result + r * gap + v * Width, sums[r][v], columns - v * Width);
+                for (int v = 0; v < Vectors; ++v) V::store(to + r * gap + v * Width, sums[r][v], columns - v * Width);
             }
         }
         if (!ends || relu || clamp || c.function == LayerFunction::None) return;
-        for (int r = 0; r < Rows; ++r, result += gap) {  // still in the cache
+        for (int r = 0; r < Rows; ++r, to += gap) {  // still in the cache
             for (std::ptrdiff_t v = 0; v < std::min(columns, kBlock); v += Width) {
-                const Floats value = applied<Width>(c, V::load(result + v, columns - v));
-                V::store(result + v, value, columns - v);
+                const Floats value = applied<Width>(c, V::load(to + v, columns - v));
+                V::store(to + v, value, columns - v);
             }
         }
     }
@@ -275,25 +278,25 @@ struct Tiles {
     template <int Rows>
     DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
                               std::ptrdiff_t pace) const {
-        const std::ptrdiff_t columns = c.filters - filter, place = first_pixel + pixel;
-        float *result = c.result + place * c.result_gap + filter;
-        const float *before = result;
-        const std::ptrdiff_t gap = begins && c.other ? c.other_gap : c.result_gap;
-        if (begins) before = c.other ? c.other + place * gap + filter : nullptr;
+        const std::ptrdiff_t place = first_pixel + pixel;
+        float *to = result + place * c.result_gap;
+        const float *before = to;
+        const std::ptrdiff_t gap = begins && other ? c.other_gap : c.result_gap;
+        if (begins) before = other ? other + place * gap : nullptr;
         Floats sums[Rows][Vectors];
-        begin<Rows>(before, gap, columns, sums);
-        const float *soon = before ? before + Rows * gap : result + Rows * gap;
+        begin<Rows>(before, gap, sums);
+        const float *soon = before ? before + Rows * gap : to + Rows * gap;
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
-        if (!share.windows || (share.windows[pixel].run >= Rows && rows_are_dense())) {
-            sum_run<Rows>(c.data + start(pixel), part, weight, ahead, pace, sums);
-            end<Rows>(result, c.result_gap, columns, sums);
+        if (!share.windows || share.windows[pixel].run >= Rows) {
+            sum_run<Rows>(data + start(pixel), part, weight, ahead, pace, sums);
+            end<Rows>(to, c.result_gap, sums);
         } else {
             sum<Rows>(share.windows + pixel, part, weight, ahead, pace, sums);
-            end<Rows>(result, c.result_gap, columns, sums);
+            end<Rows>(to, c.result_gap, sums);
         }
     }
 
@@ -301,9 +304,9 @@ struct Tiles {
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
                              const float *next, const float *next_end, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
-            const float *data = c.data + start(std::min(pixel + Rows, end - 1)) + part.channel;
+            const float *soon = data + start(std::min(pixel + Rows, end - 1)) + part.channel;
             const bool more = next < next_end;
-            tile<Rows>(pixel, part, weight, more ? next : data, more ? kLine : Rows);
+            tile<Rows>(pixel, part, weight, more ? next : soon, more ? kLine : Rows);
             if (more) next += depth * kLine;
         }
         if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, next_end, depth);
@@ -313,18 +316,30 @@ struct Tiles {
 template <int Width, int Vectors, int Rows>
 DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
+    const std::ptrdiff_t blocks = (c.filters - 1) / kBlock + 1;
     for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
         const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
         if (share.windows) place(c, first, share.windows, count);
         const float *weight = share.weight;
-        for (std::ptrdiff_t filter = share.filter; filter < share.filter_end; filter += kBlock) {
+        for (std::ptrdiff_t block = share.block; block < share.block_end; ++block) {
+            const std::ptrdiff_t group = block / blocks, filter = block % blocks * kBlock;
+            const std::ptrdiff_t place = group * c.filters + filter;
             for (const Part &part : share.parts) {
                 const bool begins = &part == &share.parts.front(), ends = &part == &share.parts.back();
-                const Tiles<Width, Vectors> tiles{c, share, filter, first, begins, ends};
+                const Tiles<Width, Vectors> tiles{c,
+                                                  share,
+                                                  c.data + group * c.channels,
+                                                  c.bias + block * kBlock,
+                                                  c.other ? c.other + place : nullptr,
+                                                  c.result + place,
+                                                  c.filters - filter,
+                                                  first,
+                                                  begins,
+                                                  ends};
                 const std::ptrdiff_t depth =
                     (part.row_end - part.row) * (part.column_end - part.column) * part.channels;
                 const float *part_end = weight + depth * kBlock;
-                const bool is_last = ends && filter + kBlock >= share.filter_end;
+                const bool is_last = ends && block + 1 == share.block_end;
                 const float *next = !is_last                               ? part_end
                                     : first + share.near < share.pixel_end ? share.weight
                                                                            : share.next;
@@ -365,33 +380,35 @@ struct Step {
             return;
         }
         const bool by_row = c.kind == LayerKind::MaxRows || c.kind == LayerKind::MeanRows;
-        const std::ptrdiff_t work =
-            by_row ? c.images * c.y.size * c.x.size : pixels * c.channels * c.y.kernel * c.x.kernel;
+        const std::ptrdiff_t work = by_row ? c.images * c.y.size * c.x.size
+                                           : pixels * c.groups * c.channels * c.y.kernel * c.x.kernel *
+                                                 (c.kind == LayerKind::Grouped ? c.filters : 1);
         threads = std::clamp<std::ptrdiff_t>(work / kMinWork, 1, threads);
         for (std::ptrdiff_t i = 0; i < threads; ++i)
-            shares.push_back({parts, nullptr, pixels * i / threads, pixels * (i + 1) / threads, 0, c.filters, nullptr,
-                              0, nullptr, nullptr});
+            shares.push_back(
+                {parts, nullptr, pixels * i / threads, pixels * (i + 1) / threads, 0, 0, nullptr, 0, nullptr, nullptr});
     }
 
     void share_convolution(std::ptrdiff_t pixels, std::ptrdiff_t threads) {
         parts = cut(c);
         zeros.resize(c.channels);
-        const std::ptrdiff_t blocks = (c.filters - 1) / c.block + 1, depth = c.y.kernel * c.x.kernel * c.channels;
-        threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.filters / kMinWork, 1, threads);
+        const std::ptrdiff_t blocks = c.groups * ((c.filters - 1) / c.block + 1);
+        const std::ptrdiff_t depth = c.y.kernel * c.x.kernel * c.channels;
+        threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.groups * c.filters / kMinWork, 1, threads);
         // every thread reads the whole of the smaller one of data and weight
         const bool is_wide = depth * c.filters > c.images * c.y.size * c.x.size * c.channels;
         const std::ptrdiff_t across = is_wide ? std::gcd(blocks, threads) : 1;
         const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kMinPixels, 1, threads / across);
-        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.channels + c.filters));
+        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.groups * (c.channels + c.filters)));
         const std::ptrdiff_t room = std::min(near, pixels / down + 1);
         const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
         const bool is_flat = is_plain(c.y) && is_plain(c.x);
         if (!is_flat) windows.resize(room * across * down);
         for (std::ptrdiff_t i = 0; i < across * down; ++i) {
-            const std::ptrdiff_t x = i / down, y = i % down, filter = blocks * x / across * c.block;
-            shares.push_back({parts, zeros.data(), pixels * y / down, pixels * (y + 1) / down, filter,
-                              std::min(c.filters, blocks * (x + 1) / across * c.block),
-                              is_flat ? nullptr : windows.data() + i * room, room, c.weight + filter * depth, nullptr});
+            const std::ptrdiff_t x = i / down, y = i % down, block = blocks * x / across;
+            shares.push_back({parts, zeros.data(), pixels * y / down, pixels * (y + 1) / down, block,
+                              blocks * (x + 1) / across, is_flat ? nullptr : windows.data() + i * room, room,
+                              c.weight + block * c.block * depth, nullptr});
         }
     }
 };

@@ -152,6 +152,7 @@ bool depthwise(const Depthwise &run) {
                                size.images,
                                size.channels,
                                size.channels,
+                               1,
                                size.y,
                                size.x,
                                0,

@@ -51,8 +51,35 @@ struct Pixels {
     }
 };
 
-// Windows of a depthwise convolution that are inside along x: they share the numbers that they read.
-template <int Kernel, int Stride, int Count>
+// The channels that a vector of filters of a depthwise or grouped convolution reads.
+template <int Width, bool Groups>
+struct Channels {
+    using V = Vector<Width>;
+    std::ptrdiff_t first, count;  // the channels of each filter are read one after the other
+    typename V::Ints places{};    // for each filter, its next channel, counted from the first one
+
+    DPMODULE_INLINE Channels(const ImageLayer &l, std::ptrdiff_t filter) : first(filter), count(1) {
+        if constexpr (Groups) {
+            count = l.channels;
+            const int power = __builtin_ctzll(static_cast<unsigned long long>(l.filters));
+            // all filters read the `Width` channels from here on, which are in the pixel
+            first = std::min((filter >> power) * count, l.groups * count - Width);
+            typename V::Ints lanes{};
+            for (int i = 0; i < Width; ++i) lanes[i] = i;
+            places = (lanes + static_cast<std::int32_t>(filter)) >> power;
+            places = places * static_cast<std::int32_t>(count) - static_cast<std::int32_t>(first);
+        }
+    }
+
+    DPMODULE_INLINE typename V::Floats load(const float *from) const {
+        const typename V::Floats found = V::load(from);
+        if constexpr (Groups && Width > 1) return chosen(found, places);
+        return found;
+    }
+};
+
+// Windows of a depthwise or grouped convolution that are inside along x: they share the numbers that they read.
+template <int Kernel, int Stride, bool Groups, int Count>
 struct WholeWindows : Pixels {
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
@@ -60,18 +87,23 @@ struct WholeWindows : Pixels {
         typename V::Floats sums[Count];
 #pragma GCC unroll 8
         for (int n = 0; n < Count; ++n) sums[n] = bias<Width>(n, c);
-        const float *from = data(rows.begin, 0, c), *weight = l.weight + rows.begin * Kernel * l.channels + c;
-        for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i, from += pitch, weight += Kernel * l.channels) {
-            typename V::Floats factors[Kernel];
+        const std::ptrdiff_t filters = l.groups * l.filters;
+        Channels<Width, Groups> channels(l, c);
+        for (std::ptrdiff_t k = 0; k < channels.count; ++k, channels.places += 1) {
+            const float *from = data(rows.begin, 0, channels.first);
+            const float *weight = l.weight + (k * l.y.kernel + rows.begin) * Kernel * filters + c;
+            for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i, from += pitch, weight += Kernel * filters) {
+                typename V::Floats factors[Kernel];
 #pragma GCC unroll 8
-            for (int tap = 0; tap < Kernel; ++tap) factors[tap] = V::load(weight + tap * l.channels);
+                for (int tap = 0; tap < Kernel; ++tap) factors[tap] = V::load(weight + tap * filters);
 #pragma GCC unroll 24
-            for (int j = 0; j < (Count - 1) * Stride + Kernel; ++j) {
-                const typename V::Floats now = V::load(from + j * step);
+                for (int j = 0; j < (Count - 1) * Stride + Kernel; ++j) {
+                    const typename V::Floats now = channels.load(from + j * step);
 #pragma GCC unroll 8
-                for (int n = 0; n < Count; ++n) {
-                    const int tap = j - n * Stride;
-                    if (tap >= 0 && tap < Kernel) sums[n] += factors[tap] * now;
+                    for (int n = 0; n < Count; ++n) {
+                        const int tap = j - n * Stride;
+                        if (tap >= 0 && tap < Kernel) sums[n] += factors[tap] * now;
+                    }
                 }
             }
         }
@@ -90,19 +122,38 @@ struct WholeWindows : Pixels {
     }
 };
 
-struct Depthwise : Pixels {
+template <bool Groups>
+struct OneWindow : Pixels {
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         using V = Vector<Width>;
         typename V::Floats sum = bias<Width>(0, c);
-        for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i) {
-            const float *weight = l.weight + i * l.x.kernel * l.channels + c;
-            for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j)
-                sum += V::load(weight + j * l.channels) * V::load(data(i, j, c));
+        const std::ptrdiff_t filters = l.groups * l.filters;
+        Channels<Width, Groups> channels(l, c);
+        for (std::ptrdiff_t k = 0; k < channels.count; ++k, channels.places += 1) {
+            for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i) {
+                const float *weight = l.weight + (k * l.y.kernel + i) * l.x.kernel * filters + c;
+                for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j)
+                    sum += V::load(weight + j * filters) * channels.load(data(i, j, channels.first));
+            }
         }
         put<Width>(0, c, sum);
     }
 };
+
+// Writes the first number of all parts, then their second one.
+DPMODULE_INLINE void shuffle(const float *from, std::ptrdiff_t parts, std::ptrdiff_t size, float *to) {
+    std::ptrdiff_t i = 0;
+    for (; parts == 2 && i + 4 <= size; i += 4) {
+        const Four one = four(from + i), two = four(from + size + i);
+        const Four low = DPMODULE_MIX(one, two, 0, 4, 1, 5), high = DPMODULE_MIX(one, two, 2, 6, 3, 7);
+        std::memcpy(to + 2 * i, &low, sizeof low);
+        std::memcpy(to + 2 * i + 4, &high, sizeof high);
+    }
+    for (; i < size; ++i) {
+        for (std::ptrdiff_t part = 0; part < parts; ++part) to[i * parts + part] = from[part * size + i];
+    }
+}
 
 // The maximum of numbers, which is NaN if one of them is.
 template <int Width>
@@ -174,25 +225,26 @@ struct Elementwise : Pixels {
 };
 
 // Computes pixels of a row whose windows are inside along x, as many as `count`; returns how many.
-template <int Width, int Kernel, int Stride, int Count = 8>
+template <int Width, int Kernel, int Stride, bool Groups, int Count = 8>
 DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count) {
     const ImageLayer &l = next.l;
     std::ptrdiff_t done = 0;
     for (; done + Count <= count; done += Count) {
-        all_vectors<Width>(l.channels, WholeWindows<Kernel, Stride, Count>{next});
+        all_vectors<Width>(l.groups * l.filters, WholeWindows<Kernel, Stride, Groups, Count>{next});
         next.begin += Count * Stride * l.data_gap;
         next.result += Count * l.result_gap;
         if (next.other) next.other += Count * l.other_gap;
     }
-    if constexpr (Count > 1) done += whole_windows<Width, Kernel, Stride, Count / 2>(next, count - done);
+    if constexpr (Count > 1) done += whole_windows<Width, Kernel, Stride, Groups, Count / 2>(next, count - done);
     return done;
 }
 
-template <int Width, int Kernel, int Stride>
+template <int Width, int Kernel, int Stride, bool Groups = false>
 DPMODULE_INLINE std::ptrdiff_t inner_pixels(Pixels next, std::ptrdiff_t count) {
     const Axis &x = next.l.x;
     if (x.dilate != 1 || next.x * Stride < x.pad) return 0;
-    return whole_windows<Width, Kernel, Stride>(next, std::min(count, (x.size + x.pad - Kernel) / Stride + 1 - next.x));
+    return whole_windows<Width, Kernel, Stride, Groups>(
+        next, std::min(count, (x.size + x.pad - Kernel) / Stride + 1 - next.x));
 }
 
 // Computes the first of `count` pixels of a row, or some more; returns how many.
@@ -208,7 +260,15 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
             if (l.x.kernel == 5 && l.x.stride == 2) done = inner_pixels<Width, 5, 2>(first, count);
             if (l.x.kernel == 7 && l.x.stride == 1) done = inner_pixels<Width, 7, 1>(first, count);
             if (done) return done;
-            all_vectors<Width>(l.channels, Depthwise{first});
+            all_vectors<Width>(l.channels, OneWindow<false>{first});
+            return 1;
+        case LayerKind::Grouped:
+            if (l.x.kernel == 1 && l.x.stride == 1) done = inner_pixels<Width, 1, 1, true>(first, count);
+            if (l.x.kernel == 3 && l.x.stride == 1) done = inner_pixels<Width, 3, 1, true>(first, count);
+            if (l.x.kernel == 3 && l.x.stride == 2) done = inner_pixels<Width, 3, 2, true>(first, count);
+            if (l.x.kernel == 5 && l.x.stride == 1) done = inner_pixels<Width, 5, 1, true>(first, count);
+            if (done) return done;
+            all_vectors<Width>(l.groups * l.filters, OneWindow<true>{first});
             return 1;
         case LayerKind::MaxPool: all_vectors<Width>(l.channels, Pool<Largest>{first, 1}); return 1;
         case LayerKind::MeanPool: {
@@ -216,6 +276,7 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
             all_vectors<Width>(l.channels, Pool<Total>{first, static_cast<float>(divisor)});
             return 1;
         }
+        case LayerKind::Shuffle: shuffle(first.begin, l.groups, l.channels, first.result); return 1;
         default: break;
     }
     all_vectors<Width>(l.channels, Elementwise{first});

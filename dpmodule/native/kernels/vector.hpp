@@ -104,6 +104,18 @@ typedef int Places __attribute__((vector_size(16)));
 #define DPMODULE_MIX(first, second, ...) __builtin_shuffle(first, second, Places{__VA_ARGS__})
 #endif
 
+// The elements of a vector at some places.
+template <class Floats, class Ints>
+DPMODULE_INLINE Floats chosen(const Floats &x, const Ints &places) {
+#if defined(__clang__)
+    Floats found;
+    for (std::size_t i = 0; i < sizeof x / sizeof places[0]; ++i) found[i] = x[places[i]];
+    return found;
+#else
+    return __builtin_shuffle(x, places);
+#endif
+}
+
 DPMODULE_INLINE Four four(const float *from) {
     Four found;
     std::memcpy(&found, from, sizeof found);

@@ -28,6 +28,7 @@ Function = tuple[str, float, float]
 _KINDS = (
     "convolution",
     "depthwise",
+    "grouped",
     "max",
     "mean",
     "max_rows",
@@ -36,9 +37,10 @@ _KINDS = (
     "scale",
     "affine",
     "copy",
+    "shuffle",
 )
 _FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
-_ROW = Struct("=18q2d8q")
+_ROW = Struct("=19q2d8q")
 
 NO_FUNCTION: Function = ("none", 0.0, 0.0)
 
@@ -50,7 +52,7 @@ def has_kernels() -> bool:
 
 def layer_row(
     kind: str,
-    counts: tuple[int, int, int],
+    counts: tuple[int, int, int, int],
     axes: Axes,
     block: int,
     function: Function,
@@ -60,7 +62,7 @@ def layer_row(
     """Return the arguments of a layer for the extension's `run_layers`, as bytes.
 
     Args:
-        counts: images, channels, filters.
+        counts: images, channels and filters of each group, groups.
         block: filters per block of a convolution's weight; for averages 1 to count the padding.
         gaps: numbers from one pixel to the next, in data, other operand and result.
         addresses: indices, in the list of addresses, of data, weight, bias, other operand and result.
@@ -115,6 +117,12 @@ _FULL_TILE = 64
 """Filters of the largest tile."""
 _MAX_CHANNELS = 64
 """Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
+_GROUP_FILTERS = frozenset({1, 2, 4, 8})
+"""Filters per group with which a vector of filters has whole groups."""
+_ONEDNN_GROUP = 8
+"""Channels and filters of a group from which oneDNN has kernels for groups."""
+_MIN_GROUPED = 16
+"""Channels of an image that fill every vector."""
 _SHORT_ROW = 16
 """Windows per row up to which that holds: oneDNN's tiles, parts of a row, are partly empty."""
 
@@ -129,8 +137,10 @@ class TiledConvolution:
         stride: Sequence[int],
         dilate: Sequence[int],
         pad: Sequence[int],
+        groups: int = 1,
     ) -> None:
-        self._filters, self._axes = filters, list(zip(kernel, stride, dilate, pad, strict=True))
+        self._filters, self._groups = filters // groups, groups  # filters of each group
+        self._axes = list(zip(kernel, stride, dilate, pad, strict=True))
 
     @cached_property
     def _block(self) -> int:
@@ -138,19 +148,33 @@ class TiledConvolution:
         core = kernels()
         return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
 
+    def kind(self, channels: int) -> str:
+        """Return the kind of layer that computes it, for images of some channels."""
+        own = channels // self._groups
+        if self._groups == 1:
+            return "convolution"
+        if own == self._filters == 1:
+            return "depthwise"
+        fits = own == self._filters or (own < self._filters and channels >= _MIN_GROUPED)
+        return "grouped" if fits and self._filters in _GROUP_FILTERS else "convolution"
+
     def is_faster(self, sizes: ConvolutionSizes, in_run: bool = False) -> bool:
         """Return True if the kernel exists and is the fastest for these sizes.
 
         Args:
             in_run: True among other layers of one call, which another kernel would divide.
         """
-        channels, columns = sizes.data[1], self._axes[1][0]
+        channels, columns = sizes.data[1] // self._groups, self._axes[1][0]
         run_length = channels * columns
         if not self._block:
             return False
         images, _, height, width = sizes.result
         window = prod(axis[0] for axis in self._axes)
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
+        products = prod(sizes.result) * channels * window
+        if self.kind(sizes.data[1]) != "convolution":
+            most = _SHORT_IN_RUN if in_run and has_wide_vectors else _SHORT
+            return products <= most or not channels == self._filters == _ONEDNN_GROUP
         reads_pixels = (
             window == 1 and {axis[1] for axis in self._axes} == {1} and self._filters >= _MIN_FILTERS
         )
@@ -158,7 +182,6 @@ class TiledConvolution:
             reads_pixels or (in_run and channels <= _COLOURS and not self._filters % _FULL_TILE)
         ):
             return True
-        products = prod(sizes.result) * sizes.data[1] * window
         filled = self._filters / (-(-self._filters // self._block) * self._block)
         if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
             return True
@@ -170,7 +193,7 @@ class TiledConvolution:
         if products <= _SHORT:
             return True
         if self._filters <= _FEW_FILTERS:
-            return in_run and products <= _SHORT_IN_RUN
+            return in_run and self._groups == 1 and products <= _SHORT_IN_RUN
         if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
             return True
         small_window = window == 1 or (channels <= _MAX_CHANNELS and width <= _SHORT_ROW)
@@ -182,24 +205,35 @@ class TiledConvolution:
         """Return weight, times a factor for each filter, and bias in the kernel's layout; () if shapes do not fit.
 
         Shape:
-            weight: (F, C, kernel height, kernel width).
+            weight: (F, C / groups, kernel height, kernel width).
             bias, scale: (F,), or None.
-            returns: (blocks, kernel height, kernel width, C, filters in a block), and (filters of all blocks,).
+            returns: (blocks, kernel height, kernel width, C / groups, filters in a block), and (filters of all
+                blocks,); for kinds other than "convolution" (C / groups * kernel height * kernel width, F), and (F,).
         """
-        shape = (self._filters, channels, *(axis[0] for axis in self._axes))
+        filters = self._groups * self._filters
+        shape = (filters, channels // self._groups, *(axis[0] for axis in self._axes))
         if weight.shape != shape or not (bias is None or bias.shape == shape[:1]):
             return ()
+        bias = weight.new_zeros(filters) if bias is None else bias
+        if self.kind(channels) != "convolution":
+            columns = weight.flatten(1).t()
+            return (columns if scale is None else columns * scale).contiguous(), bias.contiguous()
         lacking = -self._filters % self._block
-        bias = weight.new_zeros(self._filters + lacking) if bias is None else F.pad(bias, (0, lacking))
-        if lacking:
-            weight = F.pad(weight, (0, 0) * 3 + (0, lacking))
+
+        def padded(x: Tensor) -> Tensor:
+            if not lacking:
+                return x
+            rows = x.reshape(self._groups, self._filters, -1)
+            return F.pad(rows, (0, 0, 0, lacking)).view(-1, *x.shape[1:])
+
+        weight, bias = padded(weight), padded(bias)
         blocks = weight.reshape(-1, self._block, *shape[1:])
-        result = weight.new_empty(len(blocks), *shape[2:], channels, self._block)
+        result = weight.new_empty(len(blocks), *shape[2:], shape[1], self._block)
         for block, to in zip(blocks, result):
             columns = block.flatten(1).t().contiguous()  # torch transposes matrices faster than other tensors
             to.copy_(columns.view(*block.shape[1:], self._block).permute(1, 2, 0, 3))
         if scale is not None:
-            result *= F.pad(scale, (0, lacking)).view(-1, 1, 1, 1, self._block)
+            result *= padded(scale).view(-1, 1, 1, 1, self._block)
         return result, bias.contiguous()
 
     def sizes(self, shape: Sequence[int]) -> ConvolutionSizes:
@@ -209,12 +243,5 @@ class TiledConvolution:
             (size, (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1, kernel, stride, dilate, pad)
             for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
         ]
-        result = images, self._filters, axes[0][1], axes[1][1]
+        result = images, self._groups * self._filters, axes[0][1], axes[1][1]
         return ConvolutionSizes(tuple(shape), result, axes)
-
-    def row(
-        self, sizes: ConvolutionSizes, function: Function, gaps: Iterable[int], addresses: Iterable[int]
-    ) -> bytes:
-        """Return the arguments of `run_layers` for this convolution; see `layer_row`."""
-        counts = sizes.data[0], sizes.data[1], self._filters
-        return layer_row("convolution", counts, sizes.axes, self._block, function, gaps, addresses)

@@ -374,13 +374,13 @@ def _native_pool(
         count = window_size(x, k, step, p, full)
         axes.append((x, count - (full and (count - 1) * step >= x + p), k, step, 1, p))
     rows, columns = axes[0][1], axes[1][1]
-    counts, gaps = (images, channels, channels), (channels, 0, channels)
+    counts, gaps = (images, channels, channels, 1), (channels, 0, channels)
     layout = torch.channels_last
     if channels < _MIN_CHANNELS or data.is_contiguous() or not data.is_contiguous(memory_format=layout):
         x, _, k, step, _, p = axes[1]
         if columns < _MIN_COLUMNS or max((columns + k // step + 9) * step, x + p + 16) > _MAX_LINE:
             return None
-        kind, counts, gaps = f"{kind}_rows", (images * channels, 1, 1), (1, 0, 1)
+        kind, counts, gaps = f"{kind}_rows", (images * channels, 1, 1, 1), (1, 0, 1)
         layout, data = torch.contiguous_format, data.contiguous()
     elif kind == "mean":
         return None

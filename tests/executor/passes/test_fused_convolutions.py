@@ -467,14 +467,38 @@ FUNCTIONS = [
     lambda x: S.clip(x, a_min=-0.3, a_max=0.4), lambda x: S.LeakyReLU(x, slope=0.1), lambda x: x * S.sigmoid(x),
     lambda x: x * S.hard_sigmoid(x, alpha=1 / 6, beta=0.5), lambda x: S.LeakyReLU(x, act_type="gelu"),
 ]  # fmt: skip
+EXCHANGES = [
+    lambda x: S.swapaxes(x, dim1=1, dim2=2), lambda x: S.transpose(x, axes=(0, 2, 1, 3, 4)),
+    lambda x: S.transpose(x, axes=(0, 2, 1, 4, 3)), lambda x: S.transpose(x, axes=(0, 1, 2, 3, 4)),
+]  # fmt: skip
 FLAT = [S.Flatten, lambda x: S.reshape(x, shape=(0, -1)), lambda x: S.reshape(x, shape=(-1, 0))]
+
+
+def drawn_parts(pick, x, shape):
+    """Return random parts of an image, most of them of whole channels."""
+    channels = shape[1]
+    count, at = pick([n for n in (1, 2, 3, 4) if channels % n == 0]), pick(range(channels))
+    return pick((
+        lambda: list(S.SliceChannel(x, num_outputs=count)),
+        lambda: [S.slice_axis(x, axis=pick((1, 1, 2)), begin=0, end=1), S.slice_axis(x, axis=1, begin=at, end=None)],
+        lambda: [S.slice(x, begin=(None, at), end=(None, channels)), S.slice(x, begin=(None, 0), end=(None, at + 1))],
+        lambda: [S.slice(x, begin=(None, None, None), end=(None, None, None), step=(None, None, pick((-1, 1))))],
+        lambda: list(mx.sym.split_v2(x, (at,), axis=1)) if at else [x],
+    ))()  # fmt: skip
+
+
+def shuffled(pick, x, shape):
+    """Return an image with shuffled channels, or another image that is made by such functions."""
+    groups = pick([n for n in (1, 2, 3, 4, 5, 8) if shape[1] % n == 0])
+    return S.reshape(pick(EXCHANGES)(S.reshape(x, shape=(0, -4, groups, -1, 0, 0))), shape=(0, -3, 0, 0))
 
 
 def drawn_layer(pick, x, shape, like):
     """Return a random layer on an image; `like` returns an earlier value for which a condition on its shape holds."""
     channels, pads = shape[1], pick(((0, 0), (1, 1), (2, 1)))
-    groups = pick((1, 1, 1, channels, *(n for n in (2, 4) if channels % n == 0)))
-    filters = channels if groups == channels else groups * pick((1, 2, 8, 17))
+    groups = pick((1, 1, 1, channels, *(n for n in (2, 4, 8) if channels % n == 0)))
+    filters = groups * pick((1, 1, 2) if groups == channels else (1, 2, 4, 8, 16, 17))
+    parts = drawn_parts(pick, x, shape)
     steps = {"stride": pick(((1, 1), (2, 2), (2, 1))), "pad": pads}
     gate = S.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg")
     windows = {"kernel": (pick((2, 3)), 3), "global_pool": pick((False, False, True))} | steps
@@ -488,6 +512,7 @@ def drawn_layer(pick, x, shape, like):
         lambda: x + same, lambda: S.broadcast_add(same, x), lambda: S.Dropout(x), lambda: pick(FLAT)(x),
         lambda: S.broadcast_mul(*pick(((x, gate), (gate, x)))), lambda: S.FullyConnected(x, num_hidden=pick((1, 16))),
         lambda: S.Concat(like(lambda other: other[2:] == shape[2:]), x, same, dim=1),
+        lambda: pick(parts), lambda: S.Concat(pick(parts), pick(parts), dim=1), lambda: shuffled(pick, x, shape),
     ))()  # fmt: skip
 
 
@@ -500,7 +525,7 @@ def drawn_net(seed):
     """Return a random network of up to 14 layers, and the shape of its data."""
     draw = random.Random(seed)
     pick, values = draw.choice, [S.Variable("data")]
-    size = pick((1, 2, 5)), pick((1, 3, 8, 20)), draw.randint(5, 20), draw.randint(5, 20)
+    size = pick((1, 2, 5)), pick((1, 3, 8, 20, 32)), draw.randint(5, 20), draw.randint(5, 20)
 
     def shape(value):
         return value.infer_shape(data=size)[1][0]

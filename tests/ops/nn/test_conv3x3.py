@@ -113,8 +113,8 @@ needs_tiles = pytest.mark.skipif(
 )
 
 
-def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1)):
-    return TiledConvolution(filters, kernel, stride, dilate, pad)
+def made(filters, kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), groups=1):
+    return TiledConvolution(filters, kernel, stride, dilate, pad, groups)
 
 
 @needs_tiles
@@ -127,17 +127,33 @@ def test_weights_that_do_not_fit_are_refused():
     ):
         assert made(16).pack(numbers(*shape), bias, channels) == ()
     assert made(16).pack(numbers(16, 8, 3, 3), numbers(1), 8) == ()
+    for groups, channels in ((2, 34), (4, 16), (16, 16)):
+        weight = numbers(16, channels // groups, 3, 3)
+        assert made(16, groups=groups).pack(weight, None, channels)
+        assert made(16, groups=groups).pack(weight, None, channels + groups) == ()
+
+
+@pytest.mark.parametrize(
+    ("groups", "filters", "channels", "kind"),
+    [(1, 8, 8, "convolution"), (8, 8, 8, "depthwise"), (8, 16, 8, "convolution"), (16, 64, 16, "grouped"),
+     (8, 32, 16, "grouped"), (2, 8, 8, "grouped"), (2, 8, 16, "convolution"), (2, 32, 8, "convolution")],
+)  # fmt: skip
+def test_groups_of_few_filters_have_a_kernel_of_their_own(groups, filters, channels, kind):
+    assert made(filters, groups=groups).kind(channels) == kind
 
 
 WIDE, EVEN, ONE = (
     {"kernel": (side, last), "pad": (pad, pad)} for side, last, pad in ((5, 5, 2), (5, 4, 2), (1, 1, 0))
 )
+FOUR, EIGHT, HALVES = ({"groups": groups} for groups in (128, 64, 2))
 
 
 @walks(
     (16, True, [(8, 6), (16, 16), (17, 16, 50), (17, 16, 64), (32, 16, 128), (64, 65, 17), (64, 6, 50, 1, WIDE)]),
+    (16, True, [(512, 512, 17, 8, FOUR), (512, 512, 8, 1, EIGHT)]),
     (16, False, [(7, 6), (16, 16, 50), (17, 15, 55), (32, 16, 129), (32, 6, 50, 1, WIDE), (64, 6, 50, 1, EVEN)]),
-    (8, True, [(64, 64, 16, 8), (64, 65, 8), (32, 6, 50, 1, WIDE), (512, 512, 17, 8, ONE)]),
+    (16, False, [(512, 512, 17, 8, EIGHT), (32, 32, 17, 8, HALVES)]),
+    (8, True, [(64, 64, 16, 8), (64, 65, 8), (32, 6, 50, 1, WIDE), (512, 512, 17, 8, ONE), (512, 512, 17, 8, FOUR)]),
     (8, False, [(64, 65, 16, 8), (64, 64, 17, 8)]),
 )  # fmt: skip
 def test_sizes_and_vectors_decide_on_tiles(width, wanted, cases):

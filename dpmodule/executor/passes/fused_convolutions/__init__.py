@@ -6,7 +6,8 @@ convolutions reorder the weights in every call and use a slower library for smal
 batch of 1, ResNet-50 takes half the time.
 
 The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings,
-sums, gates, concatenations, which are written in place, and dense layers. torch runs a convolution for which its kernel
+sums, gates, concatenations, which are written in place, parts of channels, which are read in place, channel shuffles,
+and dense layers. torch runs a convolution for which its kernel
 is not the fastest (see `ops/nn/image_layers.py`), by oneDNN.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
@@ -33,6 +34,7 @@ from ...lowering import Lowered, Step
 from .. import converts_layout
 from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
+from .channels import channel_shuffles
 from .layers import activation as activation_of
 from .run import ImageRun, runs
 
@@ -156,6 +158,7 @@ def fused_convolutions(low: Lowered) -> int:
         steps = readers.get(value, [])
         return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
 
+    channel_shuffles(low, only_reader)
     convolutions = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
     # if a sum reads two convolutions, fuse it with the later one with the smaller strides: strided 1x1 convolutions use
     # a slower kernel if there is a summand

@@ -117,7 +117,9 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
-        self.tiled = TiledConvolution(a.num_filter, a.kernel, self._stride, self._dilate, self._pad)
+        self.tiled = TiledConvolution(
+            a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._groups
+        )
         self.native = NO_FUNCTION if activation is None else activation.native
         self._known: dict[Any, ConvolutionSizes] = {}
         self.sums = adds is not None
@@ -171,11 +173,6 @@ class FusedConvolution:
                 known = self._known[data, other] = sizes
         return known
 
-    @property
-    def is_depthwise(self) -> bool:
-        """True if each channel is convolved with one filter."""
-        return bool(self._groups == self._filters > 1)
-
     def trains(self, env: Env) -> bool:
         """Return True if the normalisation uses the batch's statistics."""
         return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
@@ -185,13 +182,7 @@ class FusedConvolution:
         if not all(map(is_plain, sources)):
             return ()
         weight, bias, scale = self._parameters(sources)
-        if not self.is_depthwise:
-            return self.tiled.pack(weight, bias, shape[1], scale)
-        if weight.shape != (shape[1], 1, *self._kernel):
-            return ()
-        bias = weight.new_zeros(self._filters) if bias is None else bias
-        columns = weight.flatten(1).t()
-        return (columns if scale is None else columns * scale).contiguous(), bias.contiguous()
+        return self.tiled.pack(weight, bias, shape[1], scale)
 
     def gamma(self, sources: Tensors) -> Tensor | None:
         """Return the value that the normalisation writes to its gamma; None if it does not write it."""

@@ -18,6 +18,7 @@ from ...packed_weights import packed
 from ..gated_activations import GatedActivation
 from ..pooling_first import PoolingFirst
 from .call import Activation, BatchNorm, FusedConvolution
+from .channels import ChannelShuffle, first_channel
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
@@ -29,6 +30,7 @@ _KEEPS_NAN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
     "clip": lambda a: lambda x: x.clamp_(a.a_min, a.a_max),
     "relu": lambda a: torch.relu_,
 }
+_PARTS = frozenset({"SliceChannel", "_split_v2", "slice", "slice_axis"})
 _GATED = {"hardswish": "hardswish", "silu": "swish"}
 _KINDS = {
     "BatchNorm": "affine",
@@ -70,7 +72,7 @@ class Layer(NamedTuple):
     """A step of a run.
 
     Attributes:
-        kind: kind of the extension's layer, or "concat", "dense", "flat" and "pooling", which become one.
+        kind: kind of the extension's layer, or "concat", "dense", "flat", "part" and "pooling", which become one.
         images: numbers of the values that it reads, other than parameters.
         sources: numbers of its parameters.
         gamma: number of the value that a normalisation writes to its gamma; None if it does not write it.
@@ -97,7 +99,8 @@ class Layer(NamedTuple):
     @property
     def takes_function(self) -> bool:
         """True if it may apply the function of an activation that follows it."""
-        return self.fused is None and self.function == NO_FUNCTION and self.kind not in ("concat", "flat")
+        moves = self.kind in ("concat", "flat", "part", "shuffle")
+        return self.fused is None and self.function == NO_FUNCTION and not moves
 
     def trains(self, env: Env) -> bool:
         """Return True if a normalisation uses the batch's statistics."""
@@ -118,9 +121,26 @@ class Layer(NamedTuple):
             return None if sizes is None else sizes.result
         given = [shapes.get(n) for n in self.step.inputs]
         try:
+            if self.kind in ("part", "shuffle"):
+                return tuple(self.move(torch.empty(shapes[self.images[0]], device="meta")).shape)
             return infer_shape(self.op, self.a, given, [None] * len(self.step.outputs))[1][0]
-        except MXNetError:
+        except (MXNetError, RuntimeError):
             return None
+
+    def move(self, x: Tensor) -> Tensor:
+        """Run the step of a part or a shuffle, and return the layer's result."""
+        return self._own(self.step.function(x))
+
+    def _own(self, results: Any) -> Tensor:
+        found: Tensor = results
+        if isinstance(results, tuple):
+            found = results[self.step.outputs.index(self.result) if self.kind == "part" else 0]
+        return found
+
+    def shuffled_groups(self, data: Shape) -> int:
+        """Return the number of groups of channels that a shuffle exchanges; 0 for other layers."""
+        call = self.step.function
+        return call.groups(data) if isinstance(call, ChannelShuffle) else 0
 
     def shapes_read(self, shapes: Shapes) -> tuple[Shape, Shape | None]:
         """Return the shapes of the data and of the other summand."""
@@ -146,26 +166,23 @@ class Layer(NamedTuple):
             return False
         if self.fused is not None:
             sizes = self.fused.sizes(data, other)
-            return self.is_depthwise or (
-                sizes is not None and self.a.num_group == 1 and self.fused.tiled.is_faster(sizes, in_run)
-            )
+            return sizes is not None and self.fused.tiled.is_faster(sizes, in_run)
         if self.kind == "pooling":
             axes = self.windows(data, result)  # every window has a number
             return all(
                 pad < kernel and (count - 1) * stride - pad < size
                 for size, count, kernel, stride, _, pad in axes
             )
+        if self.kind == "part":
+            return first_channel(self.move, data) is not None
+        if self.kind == "shuffle":
+            return self.shuffled_groups(data) > 0
         if self.kind == "sum":
             return data == other
         if self.kind == "scale":
             pixel = (*data[:2], 1, 1)
             return len(data) == 4 and (other == pixel or data == (*(other or ())[:2], 1, 1))
         return True
-
-    @property
-    def is_depthwise(self) -> bool:
-        """True for a convolution of each channel with one filter."""
-        return self.fused is not None and self.fused.is_depthwise
 
     def packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
         """Return weight and bias for the extension, cached from their second use; () if they are unsuitable.
@@ -177,7 +194,7 @@ class Layer(NamedTuple):
         detail: Any = shape[1:]
         if fused is not None:
             kind: Any = fused.kind
-            detail, sources = "depthwise" if fused.is_depthwise else shape[1], fused.read(sources)
+            detail, sources = shape[1], fused.read(sources)
         else:
             kind = self.kind, getattr(self.a, "eps", None), self.gamma is None
             if self.gamma is not None:  # written in every forward, and not read
@@ -200,7 +217,7 @@ class Layer(NamedTuple):
         """Run the step itself."""
         step = self.step
         result = step.function(step.fixed, env, *operands) if step.takes_env else step.function(*operands)
-        found: Tensor = result[0] if isinstance(result, tuple) else result
+        found = self._own(result)
         if self.then is not None:
             found = self.then.function(found)
         if found.dim() == 4:
@@ -214,8 +231,18 @@ def dense(units: int, size: tuple[int, int]) -> TiledConvolution:
     return TiledConvolution(units, size, (1, 1), (1, 1), (0, 0))
 
 
-def layer_of(low: Lowered, step: Step) -> Layer | None:
-    """Return a step as a layer; None for other steps."""
+def layers_of(low: Lowered, step: Step) -> list[Layer]:
+    """Return a step as a layer, or as one for each of its results; an empty list for other steps."""
+    op, a = low.operator(step)
+    is_shuffle = isinstance(step.function, ChannelShuffle)
+    if is_shuffle or (op is not None and op.name in _PARTS and not (step.takes_env or step.covers)):
+        kind = "shuffle" if is_shuffle else "part"
+        return [Layer(step, op, a, kind, step.inputs, [], n, NO_FUNCTION) for n in step.outputs]
+    layer = _layer_of(low, step)
+    return [] if layer is None else [layer]
+
+
+def _layer_of(low: Lowered, step: Step) -> Layer | None:
     op, a = low.operator(step)
     call = step.function
     if op is None or step.needs_shapes or step.own_env or step.detach_first or step.keeps:

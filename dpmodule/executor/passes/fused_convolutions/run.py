@@ -18,7 +18,8 @@ from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
 from .call import is_plain
-from .layers import Layer, Shape, Shapes, dense, layer_of, with_activations
+from .channels import first_channel
+from .layers import Layer, Shape, Shapes, dense, layers_of, with_activations
 
 Tensor = torch.Tensor
 
@@ -87,8 +88,8 @@ class _Packs(NamedTuple):
 class _Planner:
     """Makes the plan of a run for given shapes.
 
-    Results that only the extension reads and writes share an arena. The operands of a concatenation are computed in its
-    memory.
+    Results that only the extension reads and writes share an arena. Parts of an image's channels are read where they
+    are, and the operands of a concatenation are computed in its memory.
     """
 
     def __init__(self, layers: list[Layer], images: list[int], outputs: list[int], shapes: Shapes) -> None:
@@ -101,7 +102,8 @@ class _Planner:
         self._native = [self._is_native(layer, outputs) for layer in layers]
         by_torch = [layer for layer, native in zip(layers, self._native) if not native]
         self._own = {*images, *outputs, *(n for layer in by_torch for n in (*layer.images, layer.result))}
-        self._places = self._concatenations()
+        self._places = self._parts()
+        self._concatenate()
         self._offsets: dict[int, int] = {}
         self._slots: dict[tuple[int, int], int] = {}
         self._packs: list[tuple[Layer, Shape]] = []
@@ -161,9 +163,21 @@ class _Planner:
     def _dense_sizes(self, layer: Layer) -> Any:
         return dense(layer.a.num_hidden, self._window(layer)).sizes(_image(self._shapes[self._source(layer)]))
 
-    def _concatenations(self) -> dict[int, tuple[int, int]]:
-        """Return the concatenation, and the first channel in it, of each value that is computed in its memory."""
+    def _parts(self) -> dict[int, tuple[int, int]]:
+        """Return the image, and the first channel in it, of each value that is a part of its channels."""
         places: dict[int, tuple[int, int]] = {}
+        for layer, native in zip(self._layers, self._native):
+            if native and layer.kind == "part" and layer.result not in self._own:
+                places[layer.result] = layer.images[0], self._first_channel(layer)
+        return places
+
+    def _first_channel(self, layer: Layer) -> int:
+        """Return the first channel of the data that a layer reads."""
+        return (layer.kind == "part" and first_channel(layer.move, self._shapes[layer.images[0]])) or 0
+
+    def _concatenate(self) -> None:
+        """Add the concatenation, and the first channel in it, of each value that is computed in its memory."""
+        places = self._places
         made = {layer.result for layer, native in zip(self._layers, self._native) if native}
         for layer, native in zip(self._layers, self._native):
             if native and layer.kind == "concat":
@@ -172,7 +186,6 @@ class _Planner:
                     if n in made and n not in self._own and n not in places:
                         places[n] = layer.result, first
                     first += self._shapes[n][1]
-        return places
 
     def _place(self, value: int) -> tuple[int, int]:
         """Return the value that owns a value's memory, and the first channel in it."""
@@ -224,6 +237,9 @@ class _Planner:
                 if self._places.get(n) != (layer.result, channel):
                     yield self._row(layer, "copy", [n], channel)
                 channel += shapes[n][1]
+        elif kind == "part":
+            if layer.result in self._own:
+                yield self._row(layer, "copy", images)
         elif kind == "flat":
             if prod(shapes[images[0]][2:]) == 1:
                 yield self._row(layer, "copy", images)
@@ -237,23 +253,31 @@ class _Planner:
     def _row(self, layer: Layer, kind: str, images: list[int], channel: int = 0) -> bytes:
         data, result = (_image(self._shapes[n]) for n in (images[0], layer.result))
         axes = self._dense_sizes(layer).axes if layer.kind == "dense" else layer.windows(data, result)
-        filters, block = data[1], 0
+        channels, groups, block = result[1] if layer.kind == "part" else data[1], 1, 0
         if kind == "pooling":
             kind, block = (
                 ("max", 0) if layer.a.pool_type == "max" else ("mean", layer.a.count_include_pad is not False)
             )
-        elif layer.is_depthwise:
-            kind = "depthwise"
-        elif kind == "convolution":
-            filters, block = result[1], kernels().convolution_block(result[1])
+        elif kind == "shuffle":
+            groups = layer.shuffled_groups(data)
+        elif layer.fused is not None:
+            kind = layer.fused.tiled.kind(channels)
+            groups = 1 if kind == "depthwise" else layer.a.num_group
+        channels //= groups
+        filters = result[1] // groups if kind in ("convolution", "grouped") else channels
+        if kind == "convolution":
+            block = kernels().convolution_block(filters)
         weight = bias = other = other_gap = 0
         if layer.sources:
             self._packs.append((layer, data))
             weight, bias = 2 * len(self._packs) - 1, 2 * len(self._packs)
-        (at, gap), (to, result_gap) = self._slot(images[0]), self._slot(layer.result, channel)
+        (at, gap), (to, result_gap) = (
+            self._slot(images[0], self._first_channel(layer)),
+            self._slot(layer.result, channel),
+        )
         if len(images) > 1:
             other, other_gap = self._slot(images[1])
-        counts, gaps = (data[0], data[1], filters), (gap, other_gap, result_gap)
+        counts, gaps = (data[0], channels, filters, groups), (gap, other_gap, result_gap)
         function = layer.function or NO_FUNCTION
         return layer_row(kind, counts, axes, int(block), function, gaps, (at, weight, bias, other, to))
 
@@ -278,7 +302,9 @@ class ImageRun:
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
         self._positions = {n: at for at, n in enumerate(self.inputs)}
         self._read = [self._positions[n] for n in dict.fromkeys(n for layer in layers for n in layer.read())]
-        self._gammas = {layer.gamma: layer for layer in layers if layer.gamma is not None}
+        self._results = [(at, n) for at, n in enumerate(outputs) if n in made]
+        gammas = {layer.gamma: layer.sources[-4] for layer in layers if layer.gamma is not None}
+        self._gammas = [(at, self._positions[gammas[n]]) for at, n in enumerate(outputs) if n in gammas]
         self._single = layers[0].fused if len(layers) == 1 else None
         self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
         self._packs: _Packs | None = None
@@ -312,7 +338,16 @@ class ImageRun:
                     found[n] = value.narrow(0, call * count, count)
             self._compute(plan, env, found, inputs, [*addresses, arena.data_ptr()])
         del parameters  # kept alive during the calls
-        return [self._output(n, found | own, inputs) for n in self.outputs]
+        return self._found_outputs(found | own, inputs)
+
+    def _found_outputs(self, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the outputs; None for states that are not written."""
+        outputs: list[Tensor | None] = [None] * len(self.outputs)
+        for at, n in self._results:
+            outputs[at] = tensors[n]
+        for at, position in self._gammas:
+            outputs[at] = torch.ones_like(inputs[position])
+        return outputs
 
     def _compute(
         self,
@@ -340,13 +375,6 @@ class ImageRun:
     ) -> Tensor:
         operands = [tensors[n] if n in tensors else inputs[self._positions[n]] for n in layer.step.inputs]
         return layer(env, operands)
-
-    def _output(self, n: int, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> Tensor | None:
-        """Return an output; None for a state that is not written."""
-        if n in tensors:
-            return tensors[n]
-        layer = self._gammas.get(n)
-        return None if layer is None else torch.ones_like(inputs[self._positions[layer.sources[-4]]])
 
     def _weights(self, inputs: Sequence[Tensor], plan: _Plan) -> tuple[list[Tensor], list[int]] | None:
         """Return the packed parameters, and their addresses; None if some are unsuitable."""
@@ -418,13 +446,13 @@ def runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | 
     """
     readers = Counter(number for step in low.steps for number in step.inputs)
     readers.update(kept)
-    layers = {id(step): layer_of(low, step) for step in low.steps} if has_kernels() else {}
+    layers = {id(step): layers_of(low, step) for step in low.steps} if has_kernels() else {}
     last = {number: at for at, step in enumerate(low.steps) for number in step.inputs}
     end = 0
-    for joined, group in groupby(low.steps, lambda step: layers.get(id(step)) is not None):
+    for joined, group in groupby(low.steps, lambda step: bool(layers.get(id(step)))):
         members = list(group)
         end += len(members)
         outputs = [n for step in members for n in step.outputs if n in kept or last.get(n, -1) >= end]
-        found = [layer for step in members if (layer := layers.get(id(step))) is not None]
+        found = [layer for step in members for layer in layers.get(id(step), [])]
         runs_at_once = joined and any(layer.fused for layer in found)
         yield members, ImageRun(with_activations(found, readers), outputs) if runs_at_once else None
