@@ -54,7 +54,7 @@ def arrays(folder):
     return [(DATA / "formats" / name).read_bytes() for name in (*names, "v3_npshape.params")]
 
 
-def archives(folder):
+def npz_files(folder):
     found = []
     for save in (np.savez, np.savez_compressed):
         path = folder / "seed.npz"
@@ -194,7 +194,7 @@ def read_libsvm(path):
 
 KINDS = {
     "symbol.json": (graphs, read_graph), "params": (arrays, read_arrays),
-    "npz": (archives, read_arrays),
+    "npz": (npz_files, read_arrays),
     "safetensors": (safetensors, read_safetensors), "states": (states, read_states), "rec": (records, read_records),
     "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index), "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", read_csv),
     "libsvm": (b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n", read_libsvm), "mnist": (digits, read_digits),
