@@ -112,8 +112,10 @@ def _module(path: str, old: str) -> ModuleType:
         if not f"{path}.".startswith(f"{error.name}."):
             raise
     text = _advice(old)
-    reason = f": {text}" if text else ""
-    raise ModuleNotFoundError(f"No module named {old!r}{reason}", name=old) from None
+    if text:
+        # without `name`, so that `from mxnet import np` does not replace the text by its own
+        raise ModuleNotFoundError(f"No module named {old!r}: {text}") from None
+    raise ModuleNotFoundError(f"No module named {old!r}", name=old) from None
 
 
 def _advice(path: str) -> str:

@@ -106,7 +106,7 @@ def test_missing_names_say_why(tmp_path):
         tmp_path,
         "import mxnet as mx\n"
         "for line in ['mx.np', 'mx.rtc', 'import mxnet.numpy', 'import mxnet.contrib.text',\n"
-        "             'mx.nd.ones(1, ctx=mx.gpu(0))']:\n"
+        "             'mx.nd.ones(1, ctx=mx.gpu(0))', 'from mxnet import np']:\n"
         "    try: exec(line)\n"
         "    except Exception as error: print(error)\n",
     )
@@ -116,6 +116,7 @@ def test_missing_names_say_why(tmp_path):
     assert "use mx.nd" in lines[2]
     assert "collections.Counter" in lines[3]
     assert "--cpu" in lines[4]
+    assert "use mx.nd" in lines[5]
 
 
 def test_old_names_of_numpy(tmp_path):
