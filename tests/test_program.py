@@ -10,13 +10,17 @@ from helpers.programs import Program, run_program
 CHILDREN = """
 import multiprocessing, pickle, sys, mxnet as mx
 class Own: pass
-def total(n):
+def total(n, end):
     import mxnet
-    return float(mxnet.nd.ones(n).sum().asscalar()), mxnet.__version__, str(mxnet.gpu(0))
+    end.send((float(mxnet.nd.ones(n).sum().asscalar()), mxnet.__version__, str(mxnet.gpu(0))))
 if __name__ == "__main__":
     assert type(pickle.loads(pickle.dumps(Own()))) is Own
-    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
-        print(pool.map(total, [2, 3]))
+    start = multiprocessing.get_context(sys.argv[1])
+    mine, others = start.Pipe()
+    child = start.Process(target=total, args=(2, others))
+    child.start()
+    print(mine.recv())
+    child.join()
 """
 
 
@@ -47,7 +51,7 @@ def test_imports_of_mxnet_are_this_package(tmp_path):
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_children_answer_the_same(tmp_path, how):
     done = run(tmp_path, CHILDREN, how, before=["--cpu"])
-    assert done.stdout == "[(2.0, '1.9.1', 'cpu(0)'), (3.0, '1.9.1', 'cpu(0)')]\n", done.stderr
+    assert done.stdout == "(2.0, '1.9.1', 'cpu(0)')\n", done.stderr
 
 
 def test_module_is_run_with_its_spec(tmp_path):

@@ -60,7 +60,7 @@ def _reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return data.reshape(resolve.__wrapped__(tuple(data.shape), codes, reverse))
 
 
-def _npx_reshape(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+def _reshape_numpy(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Reshape by codes of the NumPy interface, resolved on sizes that may be symbolic."""
     return data.reshape(resolve_numpy.__wrapped__(tuple(data.shape), a.newshape, a.reverse))
 
@@ -102,7 +102,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "FullyConnected": _fully_connected,
     "Reshape": _reshape,
     "_cond": _run_cond,
-    "_npx_reshape": _npx_reshape,
+    "_npx_reshape": _reshape_numpy,
     "_while_loop": _run_while_loop,
 }
 """Functions ``(a, env, *tensors)`` that replace operators, by name."""

@@ -324,7 +324,10 @@ class UpdatePlan:
         """Return True if tensors, states, multipliers and precision are unchanged."""
         if (
             optimizer is not self._optimizer
-            or self._current_multipliers() != self._multipliers
+            or (
+                (optimizer.param_dict or self._multipliers)
+                and self._current_multipliers() != self._multipliers
+            )
             or optimizer.multi_precision is not self._halves
             or optimizer.idx2name is not self._names
             or optimizer.lr_mult != self._lr_mult
