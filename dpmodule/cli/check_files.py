@@ -274,8 +274,9 @@ def _describe_arrays(file: _Candidate) -> tuple[bool, str]:
     producer = origins.describe_arrays(file.path, names)
     count = sum(array.size for array in rows.values())
     return False, (
-        f"{f'from {producer}; ' if producer else ''}opens: {shapes}, {count:,} numbers; does not predict: there is no "
-        "graph; write the network with mx.sym, or export it where it was made, and load these arrays with mx.nd.load"
+        f"{f'from {producer}; ' if producer else ''}opens: {shapes}, {count:,} numbers; does not predict: its graph "
+        "is missing; write the network with mx.sym, or export it where it was made, and load these arrays with "
+        "mx.nd.load"
     )
 
 

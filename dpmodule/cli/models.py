@@ -254,7 +254,7 @@ def check_complete(model: Model) -> None:
         shapes = inferred(model.net, model.values, model.shapes)[0]
         listed = ", ".join(f"{name} {shapes.get(name, '')}".rstrip() for name in missing[:_MAX_LISTED])
         more = f" and {len(missing) - _MAX_LISTED} more" if missing[_MAX_LISTED:] else ""
-        raise FileFormatError(f"there are no values for {listed}{more}, which the graph has as parameters")
+        raise FileFormatError(f"the arrays lack parameters of the graph: {listed}{more}")
 
 
 def _read_pair(location: ModelLocation, graph: str | None, params: str | None) -> Model:

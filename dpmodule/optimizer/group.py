@@ -340,7 +340,7 @@ class UpdatePlan:
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def _current_multipliers(self) -> list[tuple[float, float]] | None:
-        """Return the multipliers that objects of `param_dict` have now; None if there are no such objects."""
+        """Return the multipliers that objects of `param_dict` have now; None if it is empty."""
         optimizer = self._optimizer
         return list(map(optimizer.multipliers, self._indices)) if optimizer.param_dict else None
 

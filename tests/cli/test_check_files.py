@@ -71,7 +71,7 @@ def test_arrays_without_a_graph(run):
     for path in ("model-0000.params", "."):
         out = shown(run, path, code=1)
         assert (
-            "opens: arg:fc_weight (3, 5), aux:bn_moving_var (3,), 18 numbers; does not predict: there is no"
+            "opens: arg:fc_weight (3, 5), aux:bn_moving_var (3,), 18 numbers; does not predict: its graph is missing"
             in out
         )
         assert "export it where it was made, and load these arrays with mx.nd.load" in out
@@ -139,13 +139,13 @@ def test_parameters_that_do_not_fit(run):
         mx.model.save_checkpoint("net", 1, net, arrays, {})
         return shown(run, ".", code=1)
 
-    said = "opens; does not predict: there are no values for fc_bias (3,), which the graph has as parameters"
+    said = "opens; does not predict: the arrays lack parameters of the graph: fc_bias (3,)"
     assert said in line({"fc_weight": mx.nd.ones((3, 5))})
     assert "does not predict: FullyConnected 'fc': weight disagree: (4, 5) and (3, 0)" in line(
         {"fc_weight": mx.nd.ones((4, 5)), "fc_bias": mx.nd.ones(3)}
     )
     norm = mx.sym.BatchNorm(mx.sym.Variable("data"), name="bn")
-    said = "there are no values for bn_moving_mean, bn_moving_var"
+    said = "the arrays lack parameters of the graph: bn_moving_mean, bn_moving_var"
     assert said in line({"bn_gamma": mx.nd.ones(3), "bn_beta": mx.nd.ones(3)}, norm)
 
 

@@ -177,7 +177,7 @@ def test_refusals_that_leave_nothing(convert, run):
     assert run("convert", "two", "out", "--shape", "a=2,3").error.endswith("set them: --shape b=...")
     net, arg_params, aux_params = checkpoint.load_checkpoint("net", 7)
     checkpoint.save_checkpoint("half", 0, net, {"fc_weight": arg_params["fc_weight"]}, aux_params)
-    told = "there are no values for bn_beta, bn_gamma, fc_bias (3,), which the graph has as parameters"
+    told = "the arrays lack parameters of the graph: bn_beta, bn_gamma, fc_bias (3,)"
     assert told in run("convert", "half", "a.onnx").error
     checkpoint.save_checkpoint("wide", 0, net, {**arg_params, "fc_bias": mx.nd.ones(4)}, aux_params)
     assert "(4,)" in run("convert", "wide", "a.onnx").error

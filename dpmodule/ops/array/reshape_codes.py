@@ -88,7 +88,7 @@ class _CodeReader:
             self.lost += pair.count(0)
             self.out.append(pair[0] * pair[1])
         elif code != _SKIP:
-            raise self.fail(f"there is no code {code}")
+            raise self.fail(f"{code} is not a code")
         elif self.take() > 1:
             raise self.fail("only an axis of size 1 can be left out")
 
@@ -146,7 +146,7 @@ def resolve_numpy(dims: Dims, codes: Dims, reverse: bool = False) -> Dims:
     """
     try:
         if min(codes, default=0) < min(_NUMPY_CODES):
-            raise ShapeError(f"there is no code {min(codes)}")
+            raise ShapeError(f"{min(codes)} is not a code")
         return resolve.__wrapped__(dims, tuple(_NUMPY_CODES.get(code, code) for code in codes), reverse)
     except ShapeError as error:
         why = str(error).rpartition(": ")[2]

@@ -26,7 +26,7 @@ def common(*types: str) -> str:
             result = torch.promote_types(result, torch_dtype(each))
     except RuntimeError:  # torch has no rule for wide unsigned integers
         raise DTypeError(
-            f"there is no common type of {' and '.join(types)}; convert one of them with Cast"
+            f"{' and '.join(types)} have no common type; convert one of them with Cast"
         ) from None
     return name_of(result)
 

@@ -20,7 +20,9 @@ def test_common_types(given, found):
 
 
 def test_no_common_type():
-    with pytest.raises(DTypeError, match="no common type of uint32 and int8; convert one of them with Cast"):
+    with pytest.raises(
+        DTypeError, match="uint32 and int8 have no common type; convert one of them with Cast"
+    ):
         common("uint32", "int8")
 
 
