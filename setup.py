@@ -34,6 +34,7 @@ UNITS = {
     "kernels": ("kernels/*.cpp",),
     "hogwild": ("hogwild/*.cpp",),
     "autobatch": ("autobatch/*.cpp",),
+    "recording": ("recording/*.cpp",),
 }
 """Compilation units, which compile headers and templates once: for each unit, patterns of the sources that no earlier
 unit has. Names within a unit differ, even in anonymous namespaces. Kernels are separate units, since their pragmas

@@ -1,0 +1,1 @@
+"""Automatic batching of plain PyTorch programs: `batching` and `map`."""

@@ -1,0 +1,247 @@
+"""Calls of torch: how each is treated, what it returns, and which calls may run together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...native import core
+from .rules import DIMENSIONS, POINTWISE, RANDOM, ROWWISE, RULES, Group, Shape, Slot, along_dims, by_vmap, direct
+from .rules import from_end, nll, pointwise
+
+Tensor = torch.Tensor
+
+RECORD, EAGER, IN_PLACE = range(3)
+"""How the recorder treats a function: record it, call it at once, or as a change of its first argument."""
+
+_CALLED = frozenset(
+    """item tolist numpy backward grad register_hook retain_grad data_ptr storage untyped_storage is_shared pin_memory
+    record_stream __repr__ __str__ __format__ __reduce_ex__ __deepcopy__ __array__ __bool__ __float__ __int__ __index__
+    __contains__ __setstate__ __dlpack__ __dlpack_device__ equal allclose is_set_to _set_grad_enabled manual_seed
+    nonzero masked_select unique unique_consecutive bincount tensor as_tensor from_numpy __dir__ __hash__
+    register_post_accumulate_grad_hook _set_to_none""".split()
+)
+_CHANGES = frozenset(f"__{name}__" for name in "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift".split())
+_GETTERS = frozenset("T mT H mH real imag".split())
+_DESCRIBING = frozenset(
+    "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor".split()
+)
+_LIKE = frozenset(
+    """zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full
+    new_tensor""".split()
+)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function of torch, without underscores; of an attribute, its own name."""
+    name = getattr(function, "__name__", "")
+    if name == "__get__":
+        return str(getattr(getattr(function, "__self__", None), "__name__", ""))
+    return name if name in _CHANGES or not name.startswith("__") else name.strip("_")
+
+
+def classify(function: Callable[..., Any]) -> int:
+    """Return how the recorder treats a function."""
+    name = getattr(function, "__name__", "")
+    if name == "__get__":
+        return RECORD if name_of(function) in _GETTERS else EAGER
+    if name in ("__set__", "__delete__") or name in _CHANGES or (name.endswith("_") and not name.endswith("__")):
+        return IN_PLACE
+    return EAGER if name in _CALLED or name in _LIKE or name.startswith("_foreach") else RECORD
+
+
+def is_like(function: Callable[..., Any]) -> bool:
+    """Return True if a function reads only the shape, dtype and device of its operand."""
+    return getattr(function, "__name__", "") in _LIKE
+
+
+def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Return True if a call with these arguments changes one of them."""
+    if kwargs.get("out") is not None or kwargs.get("inplace"):
+        return True
+    place = {"dropout": 3, "relu": 1, "alpha_dropout": 3, "feature_alpha_dropout": 3, "leaky_relu": 2, "elu": 2}
+    at = place.get(getattr(function, "__name__", ""), 99)
+    is_running = name_of(function) in ("batch_norm", "instance_norm")
+    return (len(args) > at and args[at] is True) or is_running
+
+
+def autocast_state() -> tuple[tuple[str, torch.dtype], ...]:
+    """Return the devices with automatic casts and their dtypes."""
+    devices = ("cpu", "cuda")
+    return tuple((each, torch.get_autocast_dtype(each)) for each in devices if torch.is_autocast_enabled(each))
+
+
+def is_autocast_enabled() -> bool:
+    """Return True if any device has automatic casts."""
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+
+
+GROUPS: list[Group] = []
+REPEATED: dict[int, tuple[int, ...]] = {}
+_numbers: dict[Any, int] = {}
+
+
+def describe(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, operands: Sequence[Any]
+) -> Any:
+    """Describe a call for the recorder.
+
+    Args:
+        operands: the tensors and values among the arguments, in order.
+
+    Returns:
+        None if the call must run at once; else (True if it returns a constant, the constant, number of the group or -1
+        if all results are ranges of operands, results, True if it returns one tensor, a function that makes the result
+        from a tuple or None). A result is (spec, operand that it is a range of or -1, offset).
+    """
+    kwargs = kwargs or {}
+    if changes_argument(function, args, kwargs):
+        return None
+    autocast = autocast_state() if is_autocast_enabled() else ()
+    device = "meta" if not autocast else None
+    dummies = [
+        torch.zeros(tuple(x.shape), dtype=x.dtype, device=device or x.device).requires_grad_(x.requires_grad)
+        for x in operands
+    ]
+    found = iter(range(len(operands)))
+    slots = [_with_slots(each, found) for each in args]
+    named = {name: _with_slots(each, found) for name, each in kwargs.items()}
+    group = Group(
+        name_of(function), function, tuple(slots), named, [tuple(x.shape) for x in operands], 0, by_vmap,
+        torch.is_grad_enabled(), autocast, name_of(function) in RANDOM,
+    )  # fmt: skip
+    try:
+        result = group.call(dummies)
+    except Exception:  # the call itself will raise the error, or needs the numbers
+        return None
+    if getattr(function, "__name__", "") in _DESCRIBING and not isinstance(result, torch.Tensor):
+        return True, result, -1, (), True, None
+    is_single = isinstance(result, torch.Tensor)
+    outs = [result] if is_single else list(result) if isinstance(result, (tuple, list)) else []
+    if not outs or not all(isinstance(each, torch.Tensor) and each.layout == torch.strided for each in outs):
+        return None
+    where = operands[0].device
+    specs = [core.recording_spec(each.shape, each.dtype, where, each.requires_grad) for each in outs]
+    sources = [_source(each, dummies) for each in outs]
+    pack = None if is_single or type(result) is tuple else _packer(type(result))
+    if all(source is not None for source in sources):
+        results = tuple((spec, *source) for spec, source in zip(specs, sources) if source is not None)
+        return False, None, -1, results, is_single, pack
+    number = _group_number(group, operands, outs)
+    return False, None, number, tuple((spec, -1, 0) for spec in specs), is_single, pack
+
+
+def _packer(kind: type) -> Callable[[tuple[Any, ...]], Any]:
+    return (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind  # type: ignore[call-arg]
+
+
+def _with_slots(item: Any, numbers: Any) -> Any:
+    """Return arguments with slots in place of operands, in the recorder's order."""
+    if isinstance(item, torch.Tensor):
+        return Slot(next(numbers))
+    if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
+        found = [_with_slots(each, numbers) for each in item]
+        return type(item)(*found) if hasattr(item, "_fields") else type(item)(found)
+    return item
+
+
+def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
+    """Return the operand whose contiguous range a result is, and its offset in elements."""
+    for number, each in enumerate(dummies):
+        if out is each:
+            return number, 0
+        if (
+            out._is_view()
+            and out._base is each
+            and out.dtype == each.dtype
+            and out.is_contiguous()
+            and out.requires_grad == each.requires_grad
+        ):
+            return number, out.storage_offset()
+    return None
+
+
+def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:
+    """Choose the rule of a call; return the number of its group."""
+    name, shapes, out = group.name, group.shapes, outs[0]
+    group.dims = out.dim()
+    shape_key: tuple[Any, ...] = tuple(shapes)
+    if name in POINTWISE and len(outs) == 1:
+        group.rule = pointwise
+        if out.dim() > 0:
+            shape_key = _rows(group, tuple(out.shape))
+    elif name in ROWWISE and len(outs) == 1 and _is_first(group):
+        group.rule = direct
+        if out.dim() > ROWWISE[name] and len(shapes[0]) > ROWWISE[name]:
+            group.repeated, group.tails = (), [shapes[0][1:], *shapes[1:]]
+            shape_key = ("rows", len(shapes[0]), *group.tails)
+    elif name in DIMENSIONS:
+        _count_from_end(group, shapes)
+    elif name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
+        group.rule = nll
+    elif name in RULES:
+        group.rule = RULES[name]
+    key = (
+        group.function, repr(group.args), repr(group.kwargs), shape_key, tuple(x.dtype for x in operands),
+        tuple(x.requires_grad for x in operands), group.needs_grad, group.autocast, str(operands[0].device),
+    )  # fmt: skip
+    number = _numbers.setdefault(key, len(GROUPS))
+    if number == len(GROUPS):
+        GROUPS.append(group)
+        if group.repeated is not None:
+            REPEATED[number] = group.repeated
+    return number
+
+
+def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
+    """Let calls share a batch whose results differ only in their first dimension."""
+    repeated, tails = [], []
+    for number, shape in enumerate(group.shapes):
+        padded = (1,) * (len(out) - len(shape)) + shape
+        if padded[0] == 1 and out[0] != 1 or len(shape) < len(out):
+            repeated.append(number)
+        tails.append(padded[1:])
+    group.repeated, group.tails = tuple(repeated), tails
+    return ("rows", len(out), group.repeated, *tails)
+
+
+def _is_first(group: Group) -> bool:
+    return bool(group.args) and isinstance(group.args[0], Slot)
+
+
+def _is_plain_loss(group: Group) -> bool:
+    shapes = group.shapes
+    return (
+        len(group.args) == 2
+        and len(shapes) == 2
+        and len(shapes[0]) in (1, 2)
+        and shapes[0][:-1] == shapes[1]
+        and all(
+            value is None or (name, value) in (("reduction", "mean"), ("label_smoothing", 0.0), ("ignore_index", -100))
+            for name, value in group.kwargs.items()
+        )
+    )
+
+
+def _count_from_end(group: Group, shapes: Sequence[Shape]) -> None:
+    """Count the dims of a call from the end, so that an axis of examples may stand in front."""
+    position, name = DIMENSIONS[group.name]
+    dims = len(shapes[0])
+    extra = 1 if group.name in ("stack", "unsqueeze") else 0
+    given = group.args[position] if len(group.args) > position else group.kwargs.get(name)
+    if given is None and group.name in ("cat", "stack", "concat", "concatenate"):
+        given = 0
+    is_dim = isinstance(given, int) or (isinstance(given, (tuple, list)) and all(isinstance(each, int) for each in given))
+    if not is_dim or dims == 0 or len({len(shape) for shape in shapes}) > 1 or isinstance(given, bool):
+        if given is None and group.name in ("sum", "mean") and dims > 0 and len(shapes) == 1:
+            given = tuple(range(dims))
+        else:
+            return
+    counted = from_end(given, dims + extra)
+    if len(group.args) > position:
+        group.args = (*group.args[:position], counted, *group.args[position + 1 :])
+    else:
+        group.kwargs = {**group.kwargs, name: counted}
+    group.rule = along_dims

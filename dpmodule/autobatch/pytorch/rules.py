@@ -1,0 +1,220 @@
+"""How functions of torch run for many examples at once.
+
+A rule takes a batch and its operands, and returns the results of all examples, (examples, *shape) each. Operands that
+all examples share have no axis of examples. Functions without a rule run by `torch.vmap`, and those that it does not
+support run example by example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+Tensor = torch.Tensor
+Shape = tuple[int, ...]
+
+
+class Slot:
+    """Place of an operand in the arguments of a call."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"<{self.number}>"
+
+
+def filled(item: Any, operands: Sequence[Tensor]) -> Any:
+    """Return arguments with operands in place of slots."""
+    if isinstance(item, Slot):
+        return operands[item.number]
+    if isinstance(item, tuple):
+        found = [filled(each, operands) for each in item]
+        return type(item)(*found) if hasattr(item, "_fields") else tuple(found)
+    if isinstance(item, list):
+        return [filled(each, operands) for each in item]
+    return item
+
+
+@dataclass(eq=False)
+class Group:
+    """Calls that may run together.
+
+    Args:
+        function: the function of torch.
+        args, kwargs: its arguments, with slots for operands.
+        shapes: of each operand, without an axis of examples.
+        dims: number of dimensions of the result of one example.
+        rule: how it runs for many.
+        needs_grad: the grad mode of the calls.
+        autocast: dtype, by type of device, of automatic casts that are on.
+        repeated: for calls whose results differ in their first dimension: the operands that are equal for all rows of
+            an example. None if all shapes agree.
+        tails: for such calls, the shape of a row of each operand.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    shapes: list[Shape]
+    dims: int
+    rule: Callable[[Group, list[Tensor], list[bool], int], Any]
+    needs_grad: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+    is_random: bool
+    repeated: tuple[int, ...] | None = None
+    tails: list[Shape] = field(default_factory=list)
+    calls: int = 0
+    nodes: int = 0
+
+    def call(self, operands: Sequence[Tensor]) -> Any:
+        """Call the function."""
+        args = [filled(each, operands) for each in self.args]
+        if not self.kwargs:
+            return self.function(*args)
+        return self.function(*args, **{name: filled(each, operands) for name, each in self.kwargs.items()})
+
+
+def pointwise(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a function of numbers, with the operands' shapes aligned at the end."""
+    found = []
+    for operand, is_shared, shape in zip(operands, shared, group.shapes):
+        missing = group.dims - len(shape)
+        if missing and not is_shared and len(shape) + missing > 0:
+            operand = operand.reshape(count, *[1] * missing, *shape)
+        found.append(operand)
+    return group.call(found)
+
+
+def direct(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a function that treats the rows of its first operand alike, with further axes in front."""
+    if shared[0] or not all(shared[1:]):
+        return by_vmap(group, operands, shared, count)
+    return group.call(operands)
+
+
+def along_dims(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a function whose dims count from the end; every operand has the axis of examples."""
+    found = [
+        operand.expand(count, *operand.shape) if is_shared else operand
+        for operand, is_shared in zip(operands, shared)
+    ]
+    return group.call(found)
+
+
+def product(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Tensor:
+    """Multiply matrices or vectors."""
+    (left, right), (a, b) = operands, group.shapes
+    if shared[0] and len(a) == 1:
+        return right.mT @ left if len(b) == 2 else right @ left
+    if shared[0] and len(b) == 1:
+        return right @ left.mT if len(a) == 2 else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
+    if len(a) == 1 and len(b) == 1:
+        return (left * right).sum(-1) if not shared[1] else left @ right
+    if shared[1]:
+        return left @ right if len(b) <= 2 or len(a) >= len(b) else by_vmap(group, operands, shared, count)
+    if len(a) == 1:
+        return (left.unsqueeze(-2) @ right).squeeze(-2) if len(b) == 2 else by_vmap(group, operands, shared, count)
+    if len(b) == 1:
+        if shared[0]:
+            return by_vmap(group, operands, shared, count)
+        return (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
+    if len(a) != len(b) and not shared[0]:
+        return by_vmap(group, operands, shared, count)
+    return left @ right
+
+
+def cell(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a step of a recurrent network, whose rows are independent."""
+    rows = sum(not each for each in shared)
+    if any(shared[:rows]) or any(len(shape) != 2 for shape in group.shapes[:rows]):
+        return by_vmap(group, operands, shared, count)
+    flat = [x if is_shared else x.flatten(0, 1) for x, is_shared in zip(operands, shared)]
+    found = group.call(flat)
+    outs = found if isinstance(found, tuple) else (found,)
+    return tuple(each.unflatten(0, (count, -1)) for each in outs)
+
+
+def by_vmap(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a function by `torch.vmap`, or example by example."""
+    try:
+        axes = tuple(None if each else 0 for each in shared)
+        return torch.vmap(lambda *given: group.call(given), in_dims=axes, randomness="different")(*operands)
+    except Exception:  # any function of torch may refuse vmap in its own way
+        group.rule = one_by_one
+        return one_by_one(group, operands, shared, count)
+
+
+def one_by_one(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a function for one example after the other."""
+    columns = [
+        [operand] * count if is_shared else operand.unbind(0) for operand, is_shared in zip(operands, shared)
+    ]
+    found = [group.call(example) for example in zip(*columns)]
+    if isinstance(found[0], torch.Tensor):
+        return torch.stack(found)
+    return tuple(torch.stack(column) for column in zip(*found))
+
+
+POINTWISE = frozenset(
+    """abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or
+    bitwise_xor bool ceil celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad digamma div divide double elu eq
+    erf erfc erfinv exp exp2 expit expm1 fix float floor floor_divide floordiv fmod frac ge gelu greater greater_equal gt
+    half hardsigmoid hardswish hardtanh heaviside hypot int invert isfinite isinf isnan ldexp le leaky_relu lerp less
+    less_equal lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
+    logsigmoid long lt masked_fill maximum minimum mish mod mul multiply nan_to_num ne neg negative not_equal pos positive
+    pow radd rand rdiv reciprocal relu relu6 remainder rmul ror round rpow rsqrt rsub rtruediv rxor selu sgn sigmoid sign
+    silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold true_divide
+    truediv trunc where xlogy and or xor clone""".split()
+)
+"""Functions of numbers, by name without underscores."""
+
+ROWWISE = {"linear": 1, "embedding": 0, "layer_norm": 1, "rms_norm": 1, "dropout": 0, "alpha_dropout": 0}
+"""Functions of rows of their first operand, with the number of dimensions of a row."""
+
+DIMENSIONS: dict[str, tuple[int, str]] = {
+    **dict.fromkeys(
+        "sum mean softmax log_softmax logsumexp max min argmax argmin amax amin cumsum norm std var prod any all"
+        " cat stack concat concatenate flip sort argsort narrow gather index_select unsqueeze normalize softmin".split(),
+        (1, "dim"),
+    ),
+}
+"""Functions along dimensions: position and name of the argument."""
+
+RANDOM = frozenset("dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson".split())
+
+RULES: dict[str, Callable[[Group, list[Tensor], list[bool], int], Any]] = {
+    "matmul": product,
+    "mm": product,
+    "mv": product,
+    "dot": product,
+    "inner": by_vmap,
+    "lstm_cell": cell,
+    "gru_cell": cell,
+    "rnn_tanh_cell": cell,
+    "rnn_relu_cell": cell,
+}
+
+
+def from_end(dim: Any, dims: int) -> Any:
+    """Return dimensions counted from the end."""
+    if isinstance(dim, (tuple, list)):
+        return type(dim)(from_end(each, dims) for each in dim)
+    return dim - dims if isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 else dim
+
+
+def nll(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Compute the mean loss of every example from the losses of its rows."""
+    scores, labels = (
+        x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared)
+    )
+    rows = F.log_softmax(scores, -1) if group.name == "cross_entropy" else scores
+    found = -rows.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return found.mean(-1) if found.dim() > 1 else found

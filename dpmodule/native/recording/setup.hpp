@@ -1,0 +1,25 @@
+// Objects of torch and of Python that the recorder needs.
+#pragma once
+
+#include "../python.hpp"
+
+namespace dpmodule::recording {
+
+struct Setup {
+    PyTypeObject *tensor = nullptr, *parameter = nullptr;
+    PyObject *strided = nullptr;                              // torch.strided
+    PyObject *is_wrapped = nullptr;                           // True for tensors inside torch.func
+    PyObject *is_grad_enabled = nullptr, *is_autocast_enabled = nullptr;
+    PyObject *autocast_state = nullptr;                       // a hashable object
+    PyObject *classify = nullptr;                             // how a function is treated
+    PyObject *outside = nullptr;                              // a call with values of another or a former recording
+};
+
+extern Setup setup;
+
+// Number of a description of tensors; -1 with an exception.
+int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_grad);
+
+int spec_of_tensor(PyObject *tensor);
+
+}  // namespace dpmodule::recording
