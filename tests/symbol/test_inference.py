@@ -44,6 +44,10 @@ def test_partial_rules_to_the_letter():
     product = S.batch_dot(data, state)
     assert product.infer_shape_partial(data=(0, 3, 4), state=(0, 4, 5))[1] == [(0, 3, 5)]
     assert product.infer_shape_partial(data=(0, 3, 4), state=(0, 0, 5))[1] == [()]
+    chosen = S.where(data, state, S.Variable("other"))
+    assert chosen.infer_shape_partial(data=(0, 2), state=(0, 2), other=(0, 2))[1] == [()]
+    assert chosen.infer_shape_partial(data=(0,), state=(2, 2), other=(2, 2))[1] == [()]
+    assert chosen.infer_shape_partial(data=(2,), state=(2, 0), other=(0, 3))[1] == [(2, 3)]
     assert S.pick(data, state, axis=1).infer_shape(data=(2, 4)) == ([(2, 4), (2,)], [(2,)], [])
 
 

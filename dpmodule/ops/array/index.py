@@ -202,7 +202,8 @@ def _infer_where(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         condition = unify(condition, common, "condition and x of where")
     elif condition is not None and common is not None:
         unify(condition, common[:1], "one-dimensional condition and first axis of x in where")
-    return [condition, common, common], [common]
+    # as in MXNet, the result has no shape before the condition has one
+    return [condition, common, common], [common if known(condition) else outs[0]]
 
 
 def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:

@@ -59,7 +59,8 @@ test_shapes = rules_test(
     ("batch_take", [(5, 3), None], {}, [(5, 3), (5,)], None),
     ("one_hot", [(0, 3)], {"depth": 4}, None, [(0, 3, 4)]),
     ("one_hot", [None], {"depth": 4}, [(5, 3)], None, [(5, 3, 4)]),
-    ("where", [None, None, (6, 4)], {}, [None, (6, 4), (6, 4)], [(6, 4)]),
+    ("where", [None, None, (6, 4)], {}, [None, (6, 4), (6, 4)], [None]),
+    ("where", [(0, 4), (0, 4), (6, 0)], {}, [(6, 4), (6, 4), (6, 4)], [(6, 4)]),
 )
 test_types = rules_test(
     *[(n, ["float16", "int32"], {}, ["float16", "int32"], ["float16"]) for n in ("take", "pick", "gather_nd")],
