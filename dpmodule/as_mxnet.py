@@ -209,8 +209,12 @@ def _check_absent(roots: dict[str, str]) -> None:
 
 def _tell_children(system: str, **options: bool) -> None:
     """Set the environment by which children of this process answer the same; `_children` reads it."""
-    words = [system, *(f"--{name.replace('_', '-')}" for name, value in options.items() if value)]
-    os.environ["DPMODULE_AS"] = f"{' '.join(words)}|{' '.join(SYSTEMS[system])}|{sys.prefix}"
+    entries, _, prefix = os.environ.get("DPMODULE_AS", "").partition("|")
+    words = {entry.split()[0]: entry for entry in entries.split(";")} if prefix == sys.prefix else {}
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
+    before = words.get(system, "").partition("=")[0].split()[1:]
+    words[system] = f"{' '.join([system, *dict.fromkeys([*before, *given])])}={' '.join(SYSTEMS[system])}"
+    os.environ["DPMODULE_AS"] = f"{';'.join(words.values())}|{sys.prefix}"
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _CHILDREN not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])

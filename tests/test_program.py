@@ -54,6 +54,17 @@ def test_children_answer_the_same(tmp_path, how):
     assert done.stdout == "(2.0, '1.9.1', 'cpu(0)')\n", done.stderr
 
 
+def test_children_answer_every_installed_system(tmp_path):
+    code = "import mxnet as mx, dynet as dy, _dynet; print(mx.__version__, dy.Model is _dynet.Model, mx.gpu(0))"
+    done = run(
+        tmp_path,
+        "import subprocess, sys, dpmodule\nfrom dpmodule.as_mxnet import install\ninstall('dynet')\n"
+        f"dpmodule.install_as_mxnet()\nsubprocess.run([sys.executable, '-c', {code!r}])",
+        before=["--cpu"],
+    )
+    assert done.stdout == "1.9.1 True cpu(0)\n", done.stderr
+
+
 def test_module_is_run_with_its_spec(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
@@ -145,6 +156,34 @@ def test_installed_mxnet_is_replaced_only_if_asked(tmp_path):
     assert run(tmp_path, source, before=["--replace"]).stdout == "1.9.1\n"
 
 
+def test_imported_mxnet_is_replaced_only_if_asked(tmp_path):
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text("__version__ = '0'")
+    (tmp_path / "mxnet" / "ndarray.py").write_text("")
+    done = run_program(
+        "import sys, mxnet, mxnet.ndarray, dpmodule\nsys.path.pop(0)\n"
+        "try: dpmodule.install_as_mxnet()\nexcept dpmodule.base.StateError as error: print(error)\n"
+        "import mxnet as same\nassert same is mxnet\n"
+        "dpmodule.install_as_mxnet(replace=True)\n"
+        "import mxnet, mxnet.ndarray\nprint(mxnet.__version__, mxnet.ndarray is dpmodule.nd, same.__version__)",
+        cwd=tmp_path,
+    )
+    first, second = done.stdout.splitlines()
+    assert f"mxnet itself is already imported ({tmp_path}/mxnet/__init__.py)" in first
+    assert second == "1.9.1 True 0"
+
+
+def test_sitecustomize_of_the_user_runs_in_children(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("import builtins; builtins.own = __file__")
+    source = (
+        "import os, subprocess, sys\n"
+        f"os.environ['PYTHONPATH'] += os.pathsep + {str(tmp_path / 'own')!r}\n"
+        "subprocess.run([sys.executable, '-c', 'import mxnet; print(mxnet.__version__, own)'])\n"
+    )
+    assert run(tmp_path, source).stdout.startswith("1.9.1 ")
+
+
 def test_dynet(tmp_path):
     done = run(
         tmp_path,
@@ -196,7 +235,7 @@ def test_threads_and_subprocesses(tmp_path):
     assert run(tmp_path, source).stdout == "2.0\n1.9.1\n"
 
 
-def test_running_process_notebook_and_pytest(tmp_path):
+def test_running_process_and_notebook(tmp_path):
     code = "import dpmodule\ndpmodule.install_as_mxnet()\nimport mxnet\nassert mxnet.sym is dpmodule.sym\nprint('yes')"
     assert run_program(code).stdout == "yes\n"
     shell = pytest.importorskip("IPython.core.interactiveshell")
@@ -205,8 +244,21 @@ def test_running_process_notebook_and_pytest(tmp_path):
         "shell.run_cell('%load_ext dpmodule\\nimport mxnet; print(mxnet.__version__)')"
     )
     assert "1.9.1" in run_program(code, IPYTHONDIR=str(tmp_path), HOME=str(tmp_path)).stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_pytest_and_its_workers(tmp_path, workers):
+    (tmp_path / "pytest.ini").write_text("")
     (tmp_path / "conftest.py").write_text("import mxnet")
-    (tmp_path / "test_it.py").write_text("def test_it():\n    import mxnet.symbol")
-    options = ["-q", "-p", "dpmodule.as_mxnet", "-p", "no:cacheprovider", "-c", "/dev/null", "test_it.py"]
-    done = run_program(f"import pytest, sys; sys.exit(pytest.main({options!r}))", cwd=tmp_path)
+    (tmp_path / "test_it.py").write_text(
+        "import os\ndef test_it():\n    import mxnet.symbol\n"
+        f"    assert ('PYTEST_XDIST_WORKER' in os.environ) == ({workers} > 0)"
+    )
+    options = ["-q", "-p", "dpmodule.as_mxnet", "-p", "no:cacheprovider", "-n", workers, "test_it.py"]
+    code = (
+        "import os, subprocess, sys\n"
+        "for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]: del os.environ[name]\n"
+        f"sys.exit(subprocess.run([sys.executable, '-m', 'pytest', *{options!r}]).returncode)"
+    )
+    done = run_program(code, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
