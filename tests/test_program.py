@@ -1,5 +1,6 @@
 """Programs that import mxnet or dynet, run as they are."""
 
+import re
 import signal
 import sys
 
@@ -132,6 +133,31 @@ def test_missing_names_say_why(tmp_path):
     assert "collections.Counter" in lines[3]
     assert "--cpu" in lines[4]
     assert "use mx.nd" in lines[5]
+
+
+def test_missing_names_of_submodules_say_why(tmp_path):
+    expected = {
+        "from mxnet.base import check_call": "ImportError.*'mxnet.base': left out: belongs to MXNet's ctypes",
+        "mx.base.check_call": "AttributeError mxnet.base.check_call is missing: left out: belongs to",
+        "mx.engine.check_call": "AttributeError mxnet.engine.check_call is missing: left out: belongs to",
+        "from mxnet.contrib import text": "ImportError.*count words with collections.Counter",
+        "from mxnet.contrib.ndarray import dgl_subgraph": "ImportError.*Deep Graph Library",
+        "mx.nd.np": "AttributeError.*use mx.nd, NumPy",
+        "from mxnet import np": "ImportError.*use mx.nd, NumPy",
+        "from mxnet.ndarray import xyz": "ImportError.*'mxnet.ndarray': dpmodule.ndarray has no xyz",
+        "from mxnet.module import Modul": "ImportError.*has no Modul, the nearest name is Module",
+        "mx.gluon.nn.Dense(3)": "MXNetError.*gluon.SymbolBlock.imports",
+        "import mxnet.base; assert not hasattr(mxnet.base, 'check_call')": "None",
+    }
+    done = run(
+        tmp_path,
+        f"import mxnet as mx\nfor line in {list(expected)!r}:\n    try: exec(line); print(None)\n"
+        "    except Exception as error: print(type(error).__name__, error)\n",
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(expected)
+    for line, text in zip(lines, expected.values(), strict=True):
+        assert re.match(text, line), line
 
 
 def test_old_names_of_numpy(tmp_path):
