@@ -1,6 +1,8 @@
 """Programs that import mxnet or dynet, run as they are."""
 
+import py_compile
 import re
+import shutil
 import signal
 import sys
 
@@ -76,6 +78,38 @@ def test_module_is_run_with_its_spec(tmp_path):
     command = [sys.executable, "-m", "dpmodule", "-m", "package.module", "x"]
     done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
     assert done.stdout == "package.module package ['x']\n", done.stderr
+
+
+def test_folders_archives_and_compiled_programs(tmp_path):
+    source = "import sys, other, mxnet\nif __name__ == '__main__': print(sys.argv, __spec__ and __spec__.name, __package__)"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(source)
+    (tmp_path / "folder" / "other.py").write_text("")
+    shutil.make_archive(str(tmp_path / "archive"), "zip", tmp_path / "folder")
+    py_compile.compile(tmp_path / "folder" / "__main__.py", tmp_path / "folder" / "compiled.pyc")
+    for program, shown in [
+        ("folder", "['folder', 'x'] __main__ "),
+        ("archive.zip", "['archive.zip', 'x'] __main__ "),
+        ("folder/compiled.pyc", "['folder/compiled.pyc', 'x'] None None"),
+    ]:
+        command = [sys.executable, "-m", "dpmodule", program, "x"]
+        done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
+        assert done.stdout == f"{shown}\n", done.stderr
+    (tmp_path / "empty.zip").write_bytes(b"PK\5\6" + bytes(18))
+    command = [sys.executable, "-m", "dpmodule", "empty.zip"]
+    done = run_program(f"import subprocess; print(subprocess.run({command!r}).returncode)", cwd=tmp_path)
+    assert done.stdout == "1\n"
+    assert "can't find '__main__' module in 'empty.zip'" in done.stderr
+
+
+def test_error_before_the_main_module_shows_where(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("1 / 0")
+    (tmp_path / "package" / "module.py").write_text("")
+    command = [sys.executable, "-m", "dpmodule", "-m", "package.module"]
+    done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
+    assert "package/__init__.py" in done.stderr
+    assert "dpmodule" not in done.stderr
 
 
 def test_traceback_shows_the_program_only(tmp_path):
@@ -249,6 +283,20 @@ def test_pickles_of_mxnet_load(tmp_path):
     )
     done = run(tmp_path, source, str(TESTS / "data" / "formats" / "pickled.pkl"))
     assert done.stdout == "[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]] int64 (2, 3)\n", done.stderr
+
+
+def test_sparse_pickles_of_mxnet_load(tmp_path):
+    from helpers.programs import TESTS
+
+    source = (
+        "import pickle, sys\nwith open(sys.argv[1], 'rb') as file:\n    a, b = pickle.load(file)\n"
+        "print(a.stype, a.context, a.asnumpy().tolist())\nprint(b.stype, b.asnumpy().tolist(), b.indices.asnumpy())"
+    )
+    done = run(tmp_path, source, str(TESTS / "data" / "formats" / "pickled_sparse.pkl"))
+    assert done.stdout == (
+        "csr cpu(0) [[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]]\n"
+        "row_sparse [[1.0, 2.0], [0.0, 0.0], [3.0, 4.0], [0.0, 0.0]] [0 2]\n"
+    ), done.stderr
 
 
 def test_threads_and_subprocesses(tmp_path):
