@@ -131,7 +131,9 @@ def _explain_missing(module: ModuleType, name: str) -> None:
     frame = sys._getframe(2)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
-        raise ImportError(f"cannot import name {name!r} from {old.rpartition('.')[0]!r}: {text}", name=old) from None
+        raise ImportError(
+            f"cannot import name {name!r} from {old.rpartition('.')[0]!r}: {text}", name=old
+        ) from None
     raise AttributeError(f"{old} is missing: {text}", name=name, obj=module) from None
 
 

@@ -102,22 +102,23 @@ def _options(words: Sequence[str]) -> tuple[str, list[str], list[str]]:
 
 def _from_path(main: ModuleType, path: str) -> CodeType | str:
     """Prepare the main module for a file, or for a folder or archive; returns its code, or why there is none."""
-    spec = PathFinder.find_spec("__main__", [path])
+    place = os.path.abspath(path)
+    spec = PathFinder.find_spec("__main__", [place])
     if spec is not None:
         return _from_spec(main, spec) or f"No code object available for {path}"
-    if sys.path_importer_cache.get(path) is not None:
-        return f"can't find '__main__' module in {path!r}"
+    if sys.path_importer_cache.get(place) is not None:
+        return f"can't find '__main__' module in {place!r}"
     try:
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        return f"can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}"
-    main.__file__ = os.path.abspath(path)
+        return f"can't open file {place!r}: [Errno {error.errno}] {error.strerror}"
+    main.__file__ = place
     vars(main)["__cached__"] = None
     if path.endswith(".pyc") or source.startswith(MAGIC_NUMBER):
-        main.__loader__ = loader = SourcelessFileLoader("__main__", main.__file__)
+        main.__loader__ = loader = SourcelessFileLoader("__main__", place)
         return loader.get_code("__main__") or f"No code object available for {path}"
-    main.__loader__ = SourceFileLoader("__main__", main.__file__)
+    main.__loader__ = SourceFileLoader("__main__", place)
     return compile(source, main.__file__, "exec", dont_inherit=True)
 
 

@@ -58,7 +58,9 @@ def test_children_answer_the_same(tmp_path, how):
 
 
 def test_children_answer_every_installed_system(tmp_path):
-    code = "import mxnet as mx, dynet as dy, _dynet; print(mx.__version__, dy.Model is _dynet.Model, mx.gpu(0))"
+    code = (
+        "import mxnet as mx, dynet as dy, _dynet; print(mx.__version__, dy.Model is _dynet.Model, mx.gpu(0))"
+    )
     done = run(
         tmp_path,
         "import subprocess, sys, dpmodule\nfrom dpmodule.as_mxnet import install\ninstall('dynet')\n"
@@ -81,7 +83,7 @@ def test_module_is_run_with_its_spec(tmp_path):
 
 
 def test_folders_archives_and_compiled_programs(tmp_path):
-    source = "import sys, other, mxnet\nif __name__ == '__main__': print(sys.argv, __spec__ and __spec__.name, __package__)"
+    source = "import sys, other, mxnet\nprint(sys.argv, __spec__ and __spec__.name, __package__)"
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "__main__.py").write_text(source)
     (tmp_path / "folder" / "other.py").write_text("")
@@ -99,7 +101,7 @@ def test_folders_archives_and_compiled_programs(tmp_path):
     command = [sys.executable, "-m", "dpmodule", "empty.zip"]
     done = run_program(f"import subprocess; print(subprocess.run({command!r}).returncode)", cwd=tmp_path)
     assert done.stdout == "1\n"
-    assert "can't find '__main__' module in 'empty.zip'" in done.stderr
+    assert f"can't find '__main__' module in '{tmp_path}/empty.zip'" in done.stderr
 
 
 def test_error_before_the_main_module_shows_where(tmp_path):

@@ -86,14 +86,6 @@ def attributes(
     borrowed = paths(owner)
     vars(sys.modules[owner]).pop("__all__", None)  # so that `getattribute` is asked for it
 
-    def getattribute(name: str) -> Any:
-        try:
-            return found(name)
-        except AttributeError:
-            if _explain:
-                _explain[-1](sys.modules[owner], name)
-            raise
-
     def found(name: str) -> Any:
         if name == "__all__":
             return sorted({*shown, *operators(), *borrowed})
@@ -116,7 +108,21 @@ def attributes(
         marks = (name for name in vars(sys.modules[owner]) if name.startswith("__"))
         return sorted({*shown, *operators(), *marks})
 
-    return getattribute, names
+    return _explained(owner, found), names
+
+
+def _explained(owner: str, found: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return ``__getattr__`` of a module, whose errors are those of `explain_missing` if it was called."""
+
+    def getattribute(name: str) -> Any:
+        try:
+            return found(name)
+        except AttributeError:
+            if _explain:
+                _explain[-1](sys.modules[owner], name)
+            raise
+
+    return getattribute
 
 
 def publish(owner: str, shown: list[str]) -> None:

@@ -59,7 +59,7 @@ class CSRNDArray(BaseSparseNDArray):
         shape: Sequence[int] = (),
         ctx: Context | None = None,
     ) -> None:
-        if values is None:  # in pickles of MXNet, which go on with __setstate__
+        if values is None:  # in pickles of MXNet, before `__setstate__`
             return
         if columns is None or starts is None or ctx is None:
             raise ArgumentError("CSRNDArray: expected values, columns, starts, shape and ctx")

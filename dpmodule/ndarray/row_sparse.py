@@ -67,7 +67,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         ctx: Context | None = None,
         tidy: bool = False,
     ) -> None:
-        if values is None:  # in pickles of MXNet, which go on with __setstate__
+        if values is None:  # in pickles of MXNet, before `__setstate__`
             return
         if rows is None or ctx is None:
             raise ArgumentError("RowSparseNDArray: expected values, rows, shape and ctx")
