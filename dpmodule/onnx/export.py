@@ -62,7 +62,7 @@ def export_model(
         onnx_file_path: path of the new file.
         verbose: log a summary of the file.
         dynamic: dynamic lengths, as ``{"data": {0: "batch"}}``; True means those in `dynamic_input_shapes`, or else
-            axis 0 of every input, named "batch".
+            the batch axis of every input, named "batch": axis 0, or 1 for data and states of an RNN operator.
         dynamic_input_shapes: shapes like `in_shapes`, with names or None for dynamic lengths.
         run_shape_inference: check the model, and store the shapes of all values in it.
         input_type: old name of `in_types`.

@@ -216,7 +216,8 @@ def describe_inputs(
     if len(dtypes) != len(names):
         raise ArgumentError(f"in_types has {len(dtypes)} types, expected one for each of the inputs {names}")
     sizes: dict[str, int] = {}
-    marked = _dynamic_axes(names, shape_of, dynamic, dynamic_shapes)
+    axes = {name: _batch_axis(symbol, name, len(shape_of[name])) for name in names}
+    marked = _dynamic_axes(axes, shape_of, dynamic, dynamic_shapes)
     dims = {name: _dims(name, shape_of[name], marked[name], sizes) for name in names}
     return ModelInputs(dims, {name: dtype_name(each) for name, each in zip(names, dtypes)}, sizes)
 
@@ -226,6 +227,13 @@ def input_names(symbol: Symbol, params: Mapping[str, NDArray]) -> list[str]:
     graph = prediction_graph(symbol.graph)
     labels = set(graph.labels)
     return [name for name in graph.argument_names if name not in params and name not in labels]
+
+
+def _batch_axis(symbol: Symbol, name: str, axes: int) -> int:
+    """Return the batch axis of an input with some number of axes: 1 for data and states of an RNN operator, else 0."""
+    read = (node.inputs for node in symbol.graph.nodes if node.op is not None and node.op.name == "RNN")
+    is_rnn = axes == 3 and any(each.op is None and each.name == name for inputs in read for each, _ in inputs)
+    return int(is_rnn)
 
 
 def _by_name(what: str, names: Sequence[str], shapes: Any) -> dict[str, Sequence[Any]]:
@@ -251,9 +259,10 @@ DynamicAxes = dict[str, dict[int, str]]
 
 
 def _dynamic_axes(
-    names: Sequence[str], given: Mapping[str, Any], dynamic: Any, dynamic_shapes: Any
+    axes: Mapping[str, int], given: Mapping[str, Any], dynamic: Any, dynamic_shapes: Any
 ) -> DynamicAxes:
-    """Return the names of dynamic lengths, by input and axis."""
+    """Return the names of dynamic lengths, by input and axis; `axes` has the batch axes of all inputs."""
+    names = list(axes)
     if isinstance(dynamic, Mapping):
         return _dynamic_axes_by_name(names, given, dynamic)
     if dynamic not in (True, False, None):
@@ -264,8 +273,8 @@ def _dynamic_axes(
     for name in names:
         marked[name].update(_names_in(name, given[name]))
     if dynamic and dynamic_shapes is None:
-        for name in names:
-            marked[name].setdefault(0, "batch")
+        for name, axis in axes.items():
+            marked[name].setdefault(axis, "batch")
     elif dynamic:
         for name, shape in _by_name("dynamic_input_shapes", names, dynamic_shapes).items():
             pairs = list(zip(shape, given[name]))

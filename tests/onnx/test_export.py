@@ -80,6 +80,24 @@ def test_forms_of_dynamic_lengths():
             np.testing.assert_allclose(*results(found, rows=rows), rtol=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["TNC", "NTC"])
+def test_dynamic_batch_of_recurrent_layers(layout, tmp_path):
+    data, state, cell, weight = map(mx.sym.var, ("data", "state", "cell", "weight"))
+    found = mx.sym.RNN(
+        mx.sym.swapaxes(data, dim1=0, dim2=1) if layout == "NTC" else data,
+        *(weight, state, cell),
+        **{"state_size": 4, "num_layers": 1, "mode": "lstm", "state_outputs": True},
+    )
+    shapes = {"data": (2, 5, 3) if layout == "NTC" else (5, 2, 3), "state": (1, 2, 4), "cell": (1, 2, 4)}
+    params = {"weight": mx.nd.ones(144)}
+    path = str(tmp_path / "net.onnx")
+    mx.onnx.export_model(found, params, shapes, onnx_file_path=path, dynamic=True)
+    for each in onnx.load(path).graph.input:
+        axis = layout.index("N") if each.name == "data" else 1
+        assert dims(each)[axis] == "batch"
+        assert dims(each).count("batch") == 1
+
+
 def test_verbose_and_shapes_of_all_values(caplog):
     with caplog.at_level(logging.INFO):
         found = export(verbose=True, run_shape_inference=True, dynamic=True)
