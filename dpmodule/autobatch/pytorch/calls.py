@@ -8,8 +8,21 @@ from typing import Any
 import torch
 
 from ...native import core
-from .rules import DIMENSIONS, POINTWISE, RANDOM, ROWWISE, RULES, Group, Shape, Slot, along_dims, by_vmap, direct
-from .rules import from_end, nll, pointwise
+from .rules import (
+    DIMENSIONS,
+    JOINING,
+    POINTWISE,
+    RANDOM,
+    ROWWISE,
+    RULES,
+    Group,
+    Shape,
+    Slot,
+    along_dims,
+    by_vmap,
+    direct,
+)
+from .rules import from_end, join, nll, pointwise
 
 Tensor = torch.Tensor
 
@@ -23,7 +36,15 @@ _CALLED = frozenset(
     nonzero masked_select unique unique_consecutive bincount tensor as_tensor from_numpy __dir__ __hash__
     register_post_accumulate_grad_hook _set_to_none""".split()
 )
-_CHANGES = frozenset(f"__{name}__" for name in "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift".split())
+HOOKS = frozenset(
+    (torch.Tensor.register_hook, torch.Tensor.retain_grad, torch.Tensor.register_post_accumulate_grad_hook)
+)
+"""Functions that observe the gradient of a tensor."""
+
+_CHANGES = frozenset(
+    f"__{name}__"
+    for name in "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
+)
 _GETTERS = frozenset("T mT H mH real imag".split())
 _DESCRIBING = frozenset(
     "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor".split()
@@ -47,7 +68,11 @@ def classify(function: Callable[..., Any]) -> int:
     name = getattr(function, "__name__", "")
     if name == "__get__":
         return RECORD if name_of(function) in _GETTERS else EAGER
-    if name in ("__set__", "__delete__") or name in _CHANGES or (name.endswith("_") and not name.endswith("__")):
+    if (
+        name in ("__set__", "__delete__")
+        or name in _CHANGES
+        or (name.endswith("_") and not name.endswith("__"))
+    ):
         return IN_PLACE
     return EAGER if name in _CALLED or name in _LIKE or name.startswith("_foreach") else RECORD
 
@@ -61,7 +86,14 @@ def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: 
     """Return True if a call with these arguments changes one of them."""
     if kwargs.get("out") is not None or kwargs.get("inplace"):
         return True
-    place = {"dropout": 3, "relu": 1, "alpha_dropout": 3, "feature_alpha_dropout": 3, "leaky_relu": 2, "elu": 2}
+    place = {
+        "dropout": 3,
+        "relu": 1,
+        "alpha_dropout": 3,
+        "feature_alpha_dropout": 3,
+        "leaky_relu": 2,
+        "elu": 2,
+    }
     at = place.get(getattr(function, "__name__", ""), 99)
     is_running = name_of(function) in ("batch_norm", "instance_norm")
     return (len(args) > at and args[at] is True) or is_running
@@ -70,7 +102,9 @@ def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: 
 def autocast_state() -> tuple[tuple[str, torch.dtype], ...]:
     """Return the devices with automatic casts and their dtypes."""
     devices = ("cpu", "cuda")
-    return tuple((each, torch.get_autocast_dtype(each)) for each in devices if torch.is_autocast_enabled(each))
+    return tuple(
+        (each, torch.get_autocast_dtype(each)) for each in devices if torch.is_autocast_enabled(each)
+    )
 
 
 def is_autocast_enabled() -> bool:
@@ -84,7 +118,10 @@ _numbers: dict[Any, int] = {}
 
 
 def describe(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, operands: Sequence[Any]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    operands: Sequence[Any],
 ) -> Any:
     """Describe a call for the recorder.
 
@@ -179,6 +216,8 @@ def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor])
             shape_key = ("rows", len(shapes[0]), *group.tails)
     elif name in DIMENSIONS:
         _count_from_end(group, shapes)
+        if name in JOINING and _joins_rows(group, operands):
+            group.rule, group.repeated = join, (-1,)
     elif name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
         group.rule = nll
     elif name in RULES:
@@ -207,6 +246,13 @@ def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
     return ("rows", len(out), group.repeated, *tails)
 
 
+def _joins_rows(group: Group, operands: Sequence[Any]) -> bool:
+    """Return True if the result is the operands' memory, one after the other."""
+    position, name = DIMENSIONS[group.name]
+    dim = group.args[position] if len(group.args) > position else group.kwargs.get(name, 0)
+    return dim in (0, -group.dims) and len({x.dtype for x in operands}) == 1 and "out" not in group.kwargs
+
+
 def _is_first(group: Group) -> bool:
     return bool(group.args) and isinstance(group.args[0], Slot)
 
@@ -219,7 +265,8 @@ def _is_plain_loss(group: Group) -> bool:
         and len(shapes[0]) in (1, 2)
         and shapes[0][:-1] == shapes[1]
         and all(
-            value is None or (name, value) in (("reduction", "mean"), ("label_smoothing", 0.0), ("ignore_index", -100))
+            value is None
+            or (name, value) in (("reduction", "mean"), ("label_smoothing", 0.0), ("ignore_index", -100))
             for name, value in group.kwargs.items()
         )
     )
@@ -231,10 +278,17 @@ def _count_from_end(group: Group, shapes: Sequence[Shape]) -> None:
     dims = len(shapes[0])
     extra = 1 if group.name in ("stack", "unsqueeze") else 0
     given = group.args[position] if len(group.args) > position else group.kwargs.get(name)
-    if given is None and group.name in ("cat", "stack", "concat", "concatenate"):
+    if given is None and group.name in JOINING:
         given = 0
-    is_dim = isinstance(given, int) or (isinstance(given, (tuple, list)) and all(isinstance(each, int) for each in given))
-    if not is_dim or dims == 0 or len({len(shape) for shape in shapes}) > 1 or isinstance(given, bool):
+    is_dim = isinstance(given, int) or (
+        isinstance(given, (tuple, list)) and all(isinstance(each, int) for each in given)
+    )
+    if (
+        not is_dim
+        or dims + extra == 0
+        or len({len(shape) for shape in shapes}) > 1
+        or isinstance(given, bool)
+    ):
         if given is None and group.name in ("sum", "mean") and dims > 0 and len(shapes) == 1:
             given = tuple(range(dims))
         else:

@@ -51,7 +51,9 @@ class _Scatter(torch.autograd.Function):
         sources = [next(found) if wanted else zero for wanted in ctx.wants]
         if not all(ctx.wants[source] for source in needed):  # ranges of other sources have no gradient
             pieces = [
-                sources[source].reshape(-1)[offset : offset + size] if ctx.wants[source] else zero.expand(size)
+                sources[source].reshape(-1)[offset : offset + size]
+                if ctx.wants[source]
+                else zero.expand(size)
                 for source, offset, size in ctx.ranges.listed()
             ]
             return None, None, None, torch.cat(pieces)

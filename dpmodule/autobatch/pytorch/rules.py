@@ -109,19 +109,32 @@ def along_dims(group: Group, operands: list[Tensor], shared: list[bool], count: 
     return group.call(found)
 
 
+def join(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Return the operands of all examples, joined in memory, as the results."""
+    return operands[0]
+
+
 def product(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Tensor:
     """Multiply matrices or vectors."""
     (left, right), (a, b) = operands, group.shapes
     if shared[0] and len(a) == 1:
         return right.mT @ left if len(b) == 2 else right @ left
     if shared[0] and len(b) == 1:
-        return right @ left.mT if len(a) == 2 else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
+        return (
+            right @ left.mT
+            if len(a) == 2
+            else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
+        )
     if len(a) == 1 and len(b) == 1:
         return (left * right).sum(-1) if not shared[1] else left @ right
     if shared[1]:
         return left @ right if len(b) <= 2 or len(a) >= len(b) else by_vmap(group, operands, shared, count)
     if len(a) == 1:
-        return (left.unsqueeze(-2) @ right).squeeze(-2) if len(b) == 2 else by_vmap(group, operands, shared, count)
+        return (
+            (left.unsqueeze(-2) @ right).squeeze(-2)
+            if len(b) == 2
+            else by_vmap(group, operands, shared, count)
+        )
     if len(b) == 1:
         if shared[0]:
             return by_vmap(group, operands, shared, count)
@@ -188,7 +201,12 @@ DIMENSIONS: dict[str, tuple[int, str]] = {
 }
 """Functions along dimensions: position and name of the argument."""
 
-RANDOM = frozenset("dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson".split())
+JOINING = frozenset("cat stack concat concatenate".split())
+"""Functions that join their operands."""
+
+RANDOM = frozenset(
+    "dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson".split()
+)
 
 RULES: dict[str, Callable[[Group, list[Tensor], list[bool], int], Any]] = {
     "matmul": product,
@@ -212,9 +230,7 @@ def from_end(dim: Any, dims: int) -> Any:
 
 def nll(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Compute the mean loss of every example from the losses of its rows."""
-    scores, labels = (
-        x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared)
-    )
+    scores, labels = (x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared))
     rows = F.log_softmax(scores, -1) if group.name == "cross_entropy" else scores
     found = -rows.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     return found.mean(-1) if found.dim() > 1 else found
