@@ -239,7 +239,8 @@ def functions_prepared_by(prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]])
 def is_in_function() -> bool:
     """Return True if a caller is the body of an `autograd.Function`."""
     frame: FrameType | None = sys._getframe(1)
-    code = torch.autograd.Function.apply.__func__.__code__
+    apply: Any = torch.autograd.Function.apply
+    code = apply.__func__.__code__
     while frame is not None:
         if frame.f_code is code:
             return True

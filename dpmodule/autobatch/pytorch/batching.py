@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from ... import native
 from ..._core import torch_private
-from ...native import core
 from ..errors import StateError, user_line, wrong_type
 from .calls import GROUPS, HOOKS, REPEATED, changes_argument, describe, is_like, name_of
 from .driver import AwaitableTensors, Driver
@@ -61,6 +61,7 @@ class Run:
         self._is_used = True
         if _can_record():
             prepare()
+            core: Any = native.core
             self._recorder = core.Recorder(self)
             if "torch._dynamo" in sys.modules:
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
@@ -138,7 +139,7 @@ class Run:
     ) -> Any:
         """Run a call that changes a tensor."""
         kwargs = kwargs or {}
-        target = args[0] if args else None
+        target: Any = args[0] if args else None
         if not is_value(target) or kwargs.get("out") is not None:
             self._compute(None)  # recorded calls read the tensor as it was
             return self._call(function, args, kwargs)
@@ -316,7 +317,7 @@ def _replaced(item: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _can_record() -> bool:
-    return core is not None and torch_private.has_modes()
+    return native.core is not None and torch_private.has_modes()
 
 
 def _function_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from ...native import core
+from ... import native
 from .rules import (
     DIMENSIONS,
     JOINING,
@@ -21,8 +21,11 @@ from .rules import (
     along_dims,
     by_vmap,
     direct,
+    from_end,
+    join,
+    nll,
+    pointwise,
 )
-from .rules import from_end, join, nll, pointwise
 
 Tensor = torch.Tensor
 
@@ -159,7 +162,7 @@ def describe(
     outs = [result] if is_single else list(result) if isinstance(result, (tuple, list)) else []
     if not outs or not all(isinstance(each, torch.Tensor) and each.layout == torch.strided for each in outs):
         return None
-    where = operands[0].device
+    where, core = operands[0].device, cast(Any, native.core)
     specs = [core.recording_spec(each.shape, each.dtype, where, each.requires_grad) for each in outs]
     sources = [_source(each, dummies) for each in outs]
     pack = None if is_single or type(result) is tuple else _packer(type(result))
@@ -171,7 +174,7 @@ def describe(
 
 
 def _packer(kind: type) -> Callable[[tuple[Any, ...]], Any]:
-    return (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind  # type: ignore[call-arg]
+    return (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind
 
 
 def _with_slots(item: Any, numbers: Any) -> Any:
@@ -196,7 +199,7 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
             and out.is_contiguous()
             and out.requires_grad == each.requires_grad
         ):
-            return number, out.storage_offset()
+            return number, int(out.storage_offset())
     return None
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from typing import Any, cast
 
 import torch
 
 from ..errors import StateError
 
 _TOGETHER = (
-    "an asynchronous program of autobatch may wait for tensors and for other coroutines only; do input and output before"
-    " or after it"
+    "an asynchronous program of autobatch may wait for tensors and for other coroutines only; do input and output"
+    " before or after it"
 )
 
 
-class Driver(asyncio.AbstractEventLoop):
+class Driver:
     """An event loop without time, input or output.
 
     It runs inside another loop too, as in a notebook.
@@ -41,8 +40,8 @@ class Driver(asyncio.AbstractEventLoop):
             Exception: the first error of a program; the others are cancelled.
         """
         outer = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
-        tasks: list[asyncio.Task[Any]] = [asyncio.Task(each, loop=self) for each in programs]
+        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self))
+        tasks: list[asyncio.Task[Any]] = [self.create_task(each) for each in programs]
         try:
             self._run_until_idle(tasks)
             for task in tasks:
@@ -59,7 +58,7 @@ class Driver(asyncio.AbstractEventLoop):
         """Wait until a value is computed."""
         future = self.create_future()
         self._waiting.append((future, value))
-        return (yield from future)
+        yield from future
 
     def _run_until_idle(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         self._run_ready()
@@ -85,15 +84,15 @@ class Driver(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, cast(asyncio.AbstractEventLoop, self), context)
         self._ready.append(handle)
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, **options)
+        return asyncio.Task(coro, loop=cast(asyncio.AbstractEventLoop, self), **options)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Ignore errors of tasks that nothing waits for, as their program has ended."""
@@ -101,19 +100,8 @@ class Driver(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         return False
 
-    def is_running(self) -> bool:
-        return True
-
-    def is_closed(self) -> bool:
-        return False
-
-    def time(self) -> float:
-        return time.monotonic()
-
-    def call_later(self, *args: Any, **options: Any) -> Any:
-        raise StateError(f"autobatch.map: {_TOGETHER}")
-
-    call_at = call_soon_threadsafe = run_in_executor = call_later
+    def __getattr__(self, name: str) -> Any:
+        raise StateError(f"autobatch.map: {_TOGETHER} (asked for {name})")
 
 
 class AwaitableTensors:
@@ -132,6 +120,6 @@ class AwaitableTensors:
             del torch.Tensor.__await__  # type: ignore[attr-defined]
 
 
-def _ready(tensor: torch.Tensor) -> Iterator[Any]:
+def _ready(tensor: torch.Tensor) -> Generator[Any, None, torch.Tensor]:
     yield from ()
     return tensor

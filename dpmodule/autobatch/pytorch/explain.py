@@ -52,4 +52,6 @@ class Explanation:
 
 
 def _way(group: Group) -> str:
-    return {by_vmap: " (by torch.vmap)", one_by_one: " (one by one)"}.get(group.rule, "")
+    if group.rule is by_vmap:
+        return " (by torch.vmap)"
+    return " (one by one)" if group.rule is one_by_one else ""

@@ -18,6 +18,11 @@ Tensor = torch.Tensor
 Shape = tuple[int, ...]
 
 
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 class Slot:
     """Place of an operand in the arguments of a call."""
 

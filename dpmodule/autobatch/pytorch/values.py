@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
 
+from ... import native
 from ..._core import torch_private
-from ...native import core
 from ..errors import StateError, user_line
-from .calls import autocast_state, classify, is_autocast_enabled
+from .calls import autocast_state, classify
+from .rules import words
 
 Tensor = torch.Tensor
 
-_SKIPPED = frozenset(
+_SKIPPED = words(
     """__class__ __init__ __new__ __getattribute__ __setattr__ __delattr__ __init_subclass__ __subclasshook__ __dir__
     __torch_function__ __torch_dispatch__ __hash__ __weakref__ __module__ __doc__ __dict__ __sizeof__ __reduce__
-    __getstate__ __iter__ __class_getitem__ __str__ as_subclass _make_subclass _make_wrapper_subclass""".split()
+    __getstate__ __iter__ __class_getitem__ __str__ as_subclass _make_subclass _make_wrapper_subclass"""
 )
-_RECORDED = frozenset("T mT H mH real imag".split())
+_RECORDED = words("T mT H mH real imag")
 
 
 class Value(torch.Tensor):
@@ -39,7 +40,7 @@ class Value(torch.Tensor):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.unbind(0))
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, None, Value]:
         owner = self._place.owner
         if owner is not None and owner.driver is not None:
             yield from owner.driver.wait_for(self)
@@ -53,6 +54,7 @@ def prepare() -> None:
     """Give the recorder what it needs of torch, once."""
     if "shape" in vars(Value):
         return
+    core: Any = native.core
     core.recording_setup(
         tensor=torch.Tensor,
         parameter=torch.nn.Parameter,
