@@ -6,6 +6,7 @@ Graphs", 2017; the schedule is that of the other engines.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import sys
@@ -21,8 +22,8 @@ from ... import native
 from ..._core import torch_private
 from ..errors import StateError, user_line, wrong_type
 from .calls import GROUPS, HOOKS, REPEATED, changes_argument, describe, is_like, name_of
-from .driver import AwaitableTensors, Driver
-from .explain import Explanation
+from .driver import AwaitableTensors, ProgramLoop
+from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
 from .rules import Group, join
 from .values import is_value, prepare, settle, tensor_of
@@ -44,7 +45,7 @@ class Run:
 
     def __init__(self) -> None:
         self.recorded = self.calls = 0
-        self.driver: Driver | None = None
+        self.driver: ProgramLoop | None = None
         self._recorder: Any = None
         self._is_used = False
         self._undo = ExitStack()
@@ -63,6 +64,9 @@ class Run:
             prepare()
             core: Any = native.core
             self._recorder = core.Recorder(self)
+            if gc.isenabled():  # a collection would walk the program's lists of tensors again and again
+                gc.disable()
+                self._undo.callback(gc.enable)
             if "torch._dynamo" in sys.modules:
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
@@ -88,7 +92,7 @@ class Run:
             self._recorder.close()
             self._recorder = None
 
-    def explain(self) -> Explanation:
+    def explain(self) -> BatchingReport:
         """Describe what ran together, and why the rest did not.
 
         Example:
@@ -98,7 +102,7 @@ class Run:
             True
         """
         groups = [(GROUPS[number], calls, nodes) for number, (calls, nodes) in self._groups.items()]
-        return Explanation(groups, self._reads, _can_record())
+        return BatchingReport(groups, self._reads, _can_record())
 
     # called by the recorder
 
@@ -110,7 +114,7 @@ class Run:
     def eager(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """Run a call at once."""
+        """Run a call immediately."""
         kwargs = kwargs or {}
         if changes_argument(function, args, kwargs):
             return self.in_place(function, args, kwargs)
@@ -198,6 +202,7 @@ class Run:
         for value in self._recorder.values():
             value._place.become(self._recorder.leaf(tensor_of(value)))
         self._recorder.restart()
+        gc.collect(1)
 
     def tensor_of(self, value: Any) -> Tensor:
         """Return the tensor of a value, with all that it needs."""
@@ -333,7 +338,7 @@ def current() -> Run | None:
 def batching() -> Run:
     """Record a block of PyTorch, and run equal operations of many examples together.
 
-    Inside, operations of torch return at once, with tensors that are computed when they are read, and at the end of the
+    Inside, operations of torch return immediately, with tensors that are computed when they are read, and at the end of the
     block. Values, gradients and errors are those of the same program without the block. What is read inside
     (``float(t)``, ``if t > 0``, ``t.tolist()``) is computed without the operations that it does not need, so that it
     has no company; see `map` for programs that read values. Without the C++ extension, the operations run one by one.
@@ -404,7 +409,7 @@ def _results(run: Run | None, program: Callable[..., Any], calls: Sequence[tuple
     results = [program(*call) for call in calls]
     if not any(inspect.iscoroutine(each) for each in results):
         return results
-    driver = Driver(_nothing if run is None else run.compute)
+    driver = ProgramLoop(_nothing if run is None else run.compute)
     outer = None if run is None else run.driver
     if run is None:
         return driver.run(results)

@@ -18,7 +18,7 @@ _TOGETHER = (
 )
 
 
-class Driver:
+class ProgramLoop:
     """An event loop without time, input or output.
 
     It runs inside another loop too, as in a notebook.

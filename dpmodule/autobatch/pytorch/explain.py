@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from .rules import Group, by_vmap, one_by_one
 
 
-class Explanation:
+class BatchingReport:
     """A report on a block; ``print`` it, or read `groups`.
 
     Attributes:
@@ -25,7 +25,7 @@ class Explanation:
 
     def __str__(self) -> str:
         if not self._is_recorded:
-            return "Nothing was recorded: the C++ extension is missing, so every operation ran at once."
+            return "Nothing was recorded: the C++ extension is missing, so every operation ran immediately."
         rows = sorted(zip(self.groups, self._rules), key=lambda row: -row[0][3])
         operations, calls = sum(each[2] for each in self.groups), sum(each[3] for each in self.groups)
         lines = [f"{operations} operations ran as {calls} calls of torch."]

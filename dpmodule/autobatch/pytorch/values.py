@@ -23,10 +23,10 @@ _SKIPPED = words(
 _RECORDED = words("T mT H mH real imag")
 
 
-class Value(torch.Tensor):
+class RecordedTensor(torch.Tensor):
     """A tensor of a `batching` block that is not computed yet.
 
-    It has a shape and a dtype, but no memory. Its attribute `_place` says where its value will be.
+    It has a shape and a dtype, but no memory. `_place` is the place of its value in the recording.
     """
 
     _place: Any
@@ -40,7 +40,7 @@ class Value(torch.Tensor):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.unbind(0))
 
-    def __await__(self) -> Generator[Any, None, Value]:
+    def __await__(self) -> Generator[Any, None, RecordedTensor]:
         owner = self._place.owner
         if owner is not None and owner.driver is not None:
             yield from owner.driver.wait_for(self)
@@ -52,13 +52,13 @@ class Value(torch.Tensor):
 
 def prepare() -> None:
     """Give the recorder what it needs of torch, once."""
-    if "shape" in vars(Value):
+    if "shape" in vars(RecordedTensor):
         return
     core: Any = native.core
     core.recording_setup(
         tensor=torch.Tensor,
         parameter=torch.nn.Parameter,
-        value=Value,
+        value=RecordedTensor,
         strided=torch.strided,
         make_value=torch.Tensor._make_subclass,
         stand_in=_stand_in,
@@ -71,14 +71,14 @@ def prepare() -> None:
     )
     for name in dir(torch.Tensor):
         found = getattr(torch.Tensor, name)
-        if name in vars(Value) or name in _SKIPPED:
+        if name in vars(RecordedTensor) or name in _SKIPPED:
             continue
         if name in _RECORDED:
-            setattr(Value, name, property(core.RecordedMethod(found.__get__)))
+            setattr(RecordedTensor, name, property(core.RecordedMethod(found.__get__)))
         elif callable(found):
-            setattr(Value, name, core.RecordedMethod(found))
+            setattr(RecordedTensor, name, core.RecordedMethod(found))
     for name in ("dtype", "device", "requires_grad", "ndim", "shape"):
-        setattr(Value, name, property(getattr(core, f"recorded_{name}")))
+        setattr(RecordedTensor, name, property(getattr(core, f"recorded_{name}")))
 
 
 def _stand_in(shape: torch.Size, dtype: torch.dtype) -> Tensor:
@@ -87,7 +87,7 @@ def _stand_in(shape: torch.Size, dtype: torch.dtype) -> Tensor:
 
 def is_value(item: Any) -> bool:
     """Return True if a tensor is not computed yet."""
-    return type(item) is Value
+    return type(item) is RecordedTensor
 
 
 def tensor_of(value: Any) -> Tensor:

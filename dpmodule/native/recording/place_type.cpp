@@ -134,7 +134,7 @@ void place_dealloc(PyObject *self) {
   free_object(self);
 }
 
-// Let a value stand for another one, after a change in place.
+// Let a value refer to the result of another call, after a change in place.
 PyObject *become(PyObject *self, PyObject *given) {
   PlaceObject *place = as_place(self), *other = place_of_value(given);
   if (!other || !other->recorder || other->recorder != place->recorder) {
@@ -184,7 +184,7 @@ PyObject *source_of(PyObject *self, void *) {
 }
 
 PyMethodDef place_methods[] = {
-    {"become", become, METH_O, "Stand for another value."},
+    {"become", become, METH_O, "Refer to the result of another value."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef place_attributes[] = {

@@ -2,7 +2,7 @@
 //
 // A call of torch becomes a node. Its key has the function, the grad mode, the
 // shape and dtype of every tensor and all other arguments; equal keys share one
-// `Call`, which Python describes when it is first seen. A view is no node: a
+// `Call`, which Python describes when it is first seen. A view needs no node: a
 // value is a range of the flat memory of an operation's result, or of a tensor
 // of the program (a leaf).
 #pragma once
@@ -124,8 +124,8 @@ struct RecorderObject {
                         // which is not recorded
 };
 
-// dpmodule._native.RecordedPlace: an attribute of a tensor that is not computed
-// yet, which says where its value will be.
+// dpmodule._native.RecordedPlace: the place of the value of a tensor that is
+// not computed yet.
 struct PlaceObject {
   PyObject_HEAD RecorderObject
       *recorder; // nullptr after the end of the recording
@@ -151,7 +151,7 @@ int function_number(PyObject *function);
 // not an ordinary one.
 int leaf_number(RecorderObject *self, PyObject *tensor);
 
-// Make a tensor that stands for a value: a new reference.
+// Make a tensor without memory for a value: a new reference.
 PyObject *make_value(RecorderObject *self, Operand place);
 
 // The place of an object of the class of values; nullptr, without an exception,
