@@ -13,406 +13,317 @@ Setup setup;
 
 namespace {
 
-enum Tag : std::int64_t {
-  value_tag,
-  integer_tag,
-  real_tag,
-  object_tag,
-  sequence_tag,
-  slice_tag,
-  keyword_tag
-};
+enum Tag : std::int64_t { value_tag, integer_tag, real_tag, object_tag, sequence_tag, slice_tag, keyword_tag };
 
 // Number of an object in a dict of numbers; -1 with an exception.
 int number_in(PyObject *numbers, PyObject *object) {
-  if (PyObject *found = PyDict_GetItemWithError(numbers, object))
-    return static_cast<int>(PyLong_AsLong(found));
-  if (PyErr_Occurred())
-    return -1;
-  PyObject *number = PyLong_FromSsize_t(PyDict_Size(numbers));
-  const int made = number && PyDict_SetItem(numbers, object, number) == 0
-                       ? static_cast<int>(PyLong_AsLong(number))
-                       : -1;
-  Py_XDECREF(number);
-  return made;
+    if (PyObject *found = PyDict_GetItemWithError(numbers, object)) return static_cast<int>(PyLong_AsLong(found));
+    if (PyErr_Occurred()) return -1;
+    PyObject *number = PyLong_FromSsize_t(PyDict_Size(numbers));
+    const int made =
+        number && PyDict_SetItem(numbers, object, number) == 0 ? static_cast<int>(PyLong_AsLong(number)) : -1;
+    Py_XDECREF(number);
+    return made;
 }
 
 // The arguments of a call, as a key and operands.
 class Arguments {
-public:
-  explicit Arguments(RecorderObject *self) : self_(self) { key.reserve(24); }
+  public:
+    explicit Arguments(RecorderObject *self) : self_(self) { key.reserve(24); }
 
-  // False, perhaps with an exception, if an argument can be neither a part of a
-  // key nor an operand.
-  bool add(PyObject *item) {
-    if (Py_TYPE(item) == setup.value)
-      return add_value(item);
-    if (PyLong_CheckExact(item)) {
-      int overflow;
-      const long long number = PyLong_AsLongLongAndOverflow(item, &overflow);
-      if (overflow)
-        return false;
-      return push(integer_tag, number);
+    // False, perhaps with an exception, if an argument can be neither a part of a key nor an operand.
+    bool add(PyObject *item) {
+        if (Py_TYPE(item) == setup.value) return add_value(item);
+        if (PyLong_CheckExact(item)) {
+            int overflow;
+            const long long number = PyLong_AsLongLongAndOverflow(item, &overflow);
+            if (overflow) return false;
+            return push(integer_tag, number);
+        }
+        if (item == Py_None || PyBool_Check(item) || item == Py_Ellipsis || PyType_Check(item))
+            return push_pointer(item);
+        if (PyFloat_CheckExact(item)) {
+            const double number = PyFloat_AS_DOUBLE(item);
+            std::int64_t bits;
+            static_assert(sizeof bits == sizeof number);
+            __builtin_memcpy(&bits, &number, sizeof bits);
+            return push(real_tag, bits);
+        }
+        if (PyTuple_Check(item) || PyList_Check(item)) {
+            const Py_ssize_t count = PySequence_Fast_GET_SIZE(item);
+            push(sequence_tag, count);
+            if (!push_pointer(reinterpret_cast<PyObject *>(Py_TYPE(item)))) return false;
+            for (Py_ssize_t i = 0; i < count; ++i) {
+                if (!add(PySequence_Fast_GET_ITEM(item, i))) return false;
+            }
+            return true;
+        }
+        if (PySlice_Check(item)) {
+            const auto *slice = reinterpret_cast<PySliceObject *>(item);
+            key.push_back(slice_tag);
+            return add(slice->start) && add(slice->stop) && add(slice->step);
+        }
+        if (Py_TYPE(item) == setup.tensor || Py_TYPE(item) == setup.parameter) return add_leaf(item);
+        if (PyObject_TypeCheck(item, setup.tensor)) return false;
+        PyObject *typed = PyTuple_Pack(2, Py_TYPE(item), item);
+        const int number = typed ? number_in(table.constant_numbers, typed) : -1;
+        Py_XDECREF(typed);
+        if (number < 0) PyErr_Clear();  // it is not hashable
+        return number >= 0 && push(object_tag, -number - 1);
     }
-    if (item == Py_None || PyBool_Check(item) || item == Py_Ellipsis ||
-        PyType_Check(item))
-      return push_pointer(item);
-    if (PyFloat_CheckExact(item)) {
-      const double number = PyFloat_AS_DOUBLE(item);
-      std::int64_t bits;
-      static_assert(sizeof bits == sizeof number);
-      __builtin_memcpy(&bits, &number, sizeof bits);
-      return push(real_tag, bits);
+
+    bool add_keyword(PyObject *name, PyObject *item) {
+        key.push_back(keyword_tag);
+        const int number = number_in(table.constant_numbers, name);
+        key.push_back(number);
+        return number >= 0 && add(item);
     }
-    if (PyTuple_Check(item) || PyList_Check(item)) {
-      const Py_ssize_t count = PySequence_Fast_GET_SIZE(item);
-      push(sequence_tag, count);
-      if (!push_pointer(reinterpret_cast<PyObject *>(Py_TYPE(item))))
-        return false;
-      for (Py_ssize_t i = 0; i < count; ++i) {
-        if (!add(PySequence_Fast_GET_ITEM(item, i)))
-          return false;
-      }
-      return true;
+
+    Key key;
+    std::vector<Operand> operands;
+    std::vector<PyObject *> given;  // the operands as objects, borrowed
+
+  private:
+    bool push(std::int64_t tag, std::int64_t number) {
+        key.push_back(tag);
+        key.push_back(number);
+        return true;
     }
-    if (PySlice_Check(item)) {
-      const auto *slice = reinterpret_cast<PySliceObject *>(item);
-      key.push_back(slice_tag);
-      return add(slice->start) && add(slice->stop) && add(slice->step);
+
+    bool push_pointer(PyObject *object) { return push(object_tag, reinterpret_cast<std::intptr_t>(object)); }
+
+    bool push_operand(const Operand &operand, PyObject *item) {
+        operands.push_back(operand);
+        given.push_back(item);
+        return push(value_tag, operand.spec);
     }
-    if (Py_TYPE(item) == setup.tensor || Py_TYPE(item) == setup.parameter)
-      return add_leaf(item);
-    if (PyObject_TypeCheck(item, setup.tensor))
-      return false;
-    PyObject *typed = PyTuple_Pack(2, Py_TYPE(item), item);
-    const int number = typed ? number_in(table.constant_numbers, typed) : -1;
-    Py_XDECREF(typed);
-    if (number < 0)
-      PyErr_Clear(); // it is not hashable
-    return number >= 0 && push(object_tag, -number - 1);
-  }
 
-  bool add_keyword(PyObject *name, PyObject *item) {
-    key.push_back(keyword_tag);
-    const int number = number_in(table.constant_numbers, name);
-    key.push_back(number);
-    return number >= 0 && add(item);
-  }
+    bool add_value(PyObject *item) {
+        const PlaceObject *place = place_of_value(item);
+        return place && place->recorder == self_ && push_operand(place->place, item);
+    }
 
-  Key key;
-  std::vector<Operand> operands;
-  std::vector<PyObject *> given; // the operands as objects, borrowed
+    bool add_leaf(PyObject *tensor) {
+        const int number = leaf_number(self_, tensor);
+        if (number < 0) return false;
+        const Leaf &leaf = self_->leaves[number];
+        key.push_back(leaf.is_parameter);
+        return push_operand({~number, 0, 0, leaf.spec}, tensor);
+    }
 
-private:
-  bool push(std::int64_t tag, std::int64_t number) {
-    key.push_back(tag);
-    key.push_back(number);
-    return true;
-  }
-
-  bool push_pointer(PyObject *object) {
-    return push(object_tag, reinterpret_cast<std::intptr_t>(object));
-  }
-
-  bool push_operand(const Operand &operand, PyObject *item) {
-    operands.push_back(operand);
-    given.push_back(item);
-    return push(value_tag, operand.spec);
-  }
-
-  bool add_value(PyObject *item) {
-    const PlaceObject *place = place_of_value(item);
-    return place && place->recorder == self_ &&
-           push_operand(place->place, item);
-  }
-
-  bool add_leaf(PyObject *tensor) {
-    const int number = leaf_number(self_, tensor);
-    if (number < 0)
-      return false;
-    const Leaf &leaf = self_->leaves[number];
-    key.push_back(leaf.is_parameter);
-    return push_operand({~number, 0, 0, leaf.spec}, tensor);
-  }
-
-  RecorderObject *self_;
+    RecorderObject *self_;
 };
 
-// The call of a key, described by Python when it is first seen; nullptr with an
-// exception.
-Call *call_of(RecorderObject *self, int function, PyObject *const *args,
-              std::size_t count, PyObject *keywords, Arguments &arguments) {
-  const auto found = table.calls.find(arguments.key);
-  if (found != table.calls.end())
-    return &found->second;
-  PyObject *positional =
-      tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
-  PyObject *operands = tuple_of(arguments.given.size(), [&](std::size_t i) {
-    return Py_NewRef(arguments.given[i]);
-  });
-  PyObject *described =
-      positional && operands
-          ? PyObject_CallMethod(self->owner, "describe", "OOOO",
-                                table.functions[function], positional,
-                                keywords ? keywords : Py_None, operands)
-          : nullptr;
-  Py_XDECREF(positional);
-  Py_XDECREF(operands);
-  if (!described)
-    return nullptr;
-  Call call;
-  PyObject *results, *pack, *constant;
-  int is_constant, is_single;
-  if (described != Py_None) {
-    if (!PyArg_ParseTuple(described, "pOiO!pO", &is_constant, &constant,
-                          &call.group, &PyTuple_Type, &results, &is_single,
-                          &pack)) {
-      Py_DECREF(described);
-      return nullptr;
+// The call of a key, described by Python when it is first seen; nullptr with an exception.
+Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::size_t count, PyObject *keywords,
+              Arguments &arguments) {
+    const auto found = table.calls.find(arguments.key);
+    if (found != table.calls.end()) return &found->second;
+    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
+    PyObject *operands = tuple_of(arguments.given.size(), [&](std::size_t i) { return Py_NewRef(arguments.given[i]); });
+    PyObject *described = positional && operands
+                              ? PyObject_CallMethod(self->owner, "describe", "OOOO", table.functions[function],
+                                                    positional, keywords ? keywords : Py_None, operands)
+                              : nullptr;
+    Py_XDECREF(positional);
+    Py_XDECREF(operands);
+    if (!described) return nullptr;
+    Call call;
+    PyObject *results, *pack, *constant;
+    int is_constant, is_single;
+    if (described != Py_None) {
+        if (!PyArg_ParseTuple(described, "pOiO!pO", &is_constant, &constant, &call.group, &PyTuple_Type, &results,
+                              &is_single, &pack)) {
+            Py_DECREF(described);
+            return nullptr;
+        }
+        call.kind = is_constant ? Call::Kind::constant : Call::Kind::values;
+        call.is_single = is_single;
+        if (is_constant) call.constant = Py_NewRef(constant);
+        if (pack != Py_None) call.pack = Py_NewRef(pack);
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); ++i) {
+            long long offset;
+            Result result;
+            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(results, i), "iiL", &result.spec, &result.source, &offset)) {
+                Py_DECREF(described);
+                return nullptr;
+            }
+            result.offset = offset;
+            call.results.push_back(result);
+        }
     }
-    call.kind = is_constant ? Call::Kind::constant : Call::Kind::values;
-    call.is_single = is_single;
-    if (is_constant)
-      call.constant = Py_NewRef(constant);
-    if (pack != Py_None)
-      call.pack = Py_NewRef(pack);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); ++i) {
-      long long offset;
-      Result result;
-      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(results, i), "iiL", &result.spec,
-                            &result.source, &offset)) {
-        Py_DECREF(described);
-        return nullptr;
-      }
-      result.offset = offset;
-      call.results.push_back(result);
-    }
-  }
-  Py_DECREF(described);
-  return &table.calls.emplace(arguments.key, std::move(call)).first->second;
+    Py_DECREF(described);
+    return &table.calls.emplace(arguments.key, std::move(call)).first->second;
 }
 
-int partition_of(RecorderObject *self, const Call &call,
-                 const std::vector<Operand> &operands) {
-  Key key{call.group};
-  for (const Operand &operand : operands) {
-    // rows of a table may run together
-    if (operand.node >= 0 || operand.spec != self->leaves[~operand.node].spec)
-      continue;
-    if (self->leaves[~operand.node].is_parameter)
-      key.push_back(operand.node);
-  }
-  const auto [found, is_new] = self->partition_numbers.emplace(
-      key, static_cast<int>(self->partition_numbers.size()));
-  return found->second;
+int partition_of(RecorderObject *self, const Call &call, const std::vector<Operand> &operands) {
+    Key key{call.group};
+    for (const Operand &operand : operands) {
+        // rows of a table may run together
+        if (operand.node >= 0 || operand.spec != self->leaves[~operand.node].spec) continue;
+        if (self->leaves[~operand.node].is_parameter) key.push_back(operand.node);
+    }
+    const auto [found, is_new] = self->partition_numbers.emplace(key, static_cast<int>(self->partition_numbers.size()));
+    return found->second;
 }
 
-PyObject *run_in_python(RecorderObject *self, const char *method, int function,
-                        PyObject *const *args, std::size_t count,
-                        PyObject *keywords) {
-  PyObject *positional =
-      tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
-  PyObject *found =
-      positional ? PyObject_CallMethod(self->owner, method, "OOO",
-                                       table.functions[function], positional,
-                                       keywords ? keywords : Py_None)
-                 : nullptr;
-  Py_XDECREF(positional);
-  return found;
+PyObject *run_in_python(RecorderObject *self, const char *method, int function, PyObject *const *args,
+                        std::size_t count, PyObject *keywords) {
+    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
+    PyObject *found = positional ? PyObject_CallMethod(self->owner, method, "OOO", table.functions[function],
+                                                       positional, keywords ? keywords : Py_None)
+                                 : nullptr;
+    Py_XDECREF(positional);
+    return found;
 }
 
 // The value of one result of a node, or of a range of an operand.
-PyObject *value_of(RecorderObject *self, const Result &result, int node,
-                   int output, Arguments &arguments) {
-  if (result.source < 0)
-    return make_value(self, {node, output, 0, result.spec});
-  const Operand &source = arguments.operands[result.source];
-  PyObject *given = arguments.given[result.source];
-  const bool is_value = Py_TYPE(given) == setup.value;
-  if (is_value && result.offset == 0 && result.spec == source.spec)
-    return Py_NewRef(given);
-  PyObject *made =
-      make_value(self, {source.node, source.output,
-                        source.offset + result.offset, result.spec});
-  if (made)
-    place_of_value(made)->has_views = true;
-  if (is_value)
-    place_of_value(given)->has_views = true;
-  return made;
+PyObject *value_of(RecorderObject *self, const Result &result, int node, int output, Arguments &arguments) {
+    if (result.source < 0) return make_value(self, {node, output, 0, result.spec});
+    const Operand &source = arguments.operands[result.source];
+    PyObject *given = arguments.given[result.source];
+    const bool is_value = Py_TYPE(given) == setup.value;
+    if (is_value && result.offset == 0 && result.spec == source.spec) return Py_NewRef(given);
+    PyObject *made = make_value(self, {source.node, source.output, source.offset + result.offset, result.spec});
+    if (made) place_of_value(made)->has_views = true;
+    if (is_value) place_of_value(given)->has_views = true;
+    return made;
 }
 
-} // namespace
+}  // namespace
 
-int spec_number(PyObject *shape, PyObject *dtype, PyObject *device,
-                bool needs_grad) {
-  PyObject *tuple =
-      PyTuple_Pack(4, shape, dtype, device, needs_grad ? Py_True : Py_False);
-  const int number = tuple ? number_in(table.spec_numbers, tuple) : -1;
-  Py_XDECREF(tuple);
-  if (number < static_cast<int>(table.specs.size()))
+int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_grad) {
+    PyObject *tuple = PyTuple_Pack(4, shape, dtype, device, needs_grad ? Py_True : Py_False);
+    const int number = tuple ? number_in(table.spec_numbers, tuple) : -1;
+    Py_XDECREF(tuple);
+    if (number < static_cast<int>(table.specs.size())) return number;
+    const int dims = static_cast<int>(PyTuple_GET_SIZE(shape));
+    PyObject *stand_in = PyObject_CallFunctionObjArgs(setup.stand_in, shape, dtype, nullptr);
+    if (!stand_in) {
+        PyErr_Clear();  // no operand has such a description
+        return -1;
+    }
+    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1};
+    for (int i = 0; i < dims; ++i) {
+        const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
+        if (i == 0) spec.first = size;
+        spec.numel *= size;
+    }
+    table.specs.push_back(spec);
     return number;
-  const int dims = static_cast<int>(PyTuple_GET_SIZE(shape));
-  PyObject *stand_in =
-      PyObject_CallFunctionObjArgs(setup.stand_in, shape, dtype, nullptr);
-  if (!stand_in) {
-    PyErr_Clear(); // no operand has such a description
-    return -1;
-  }
-  Spec spec{Py_NewRef(shape),
-            Py_NewRef(dtype),
-            Py_NewRef(device),
-            stand_in,
-            needs_grad,
-            dims,
-            1,
-            1};
-  for (int i = 0; i < dims; ++i) {
-    const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
-    if (i == 0)
-      spec.first = size;
-    spec.numel *= size;
-  }
-  table.specs.push_back(spec);
-  return number;
 }
 
 // -1, perhaps with an exception, for tensors that are not ordinary ones.
 int spec_of_tensor(PyObject *tensor) {
-  static PyObject *names[] = {
-      PyUnicode_InternFromString("layout"), PyUnicode_InternFromString("shape"),
-      PyUnicode_InternFromString("dtype"), PyUnicode_InternFromString("device"),
-      PyUnicode_InternFromString("requires_grad")};
-  PyObject *found[5] = {};
-  int number = -1;
-  bool is_ordinary = true;
-  for (int i = 0; i < 5 && is_ordinary; ++i) {
-    found[i] = PyObject_GetAttr(tensor, names[i]);
-    is_ordinary = found[i] && (i > 0 || found[i] == setup.strided);
-  }
-  if (is_ordinary) {
-    PyObject *wrapped = PyObject_CallOneArg(setup.is_wrapped, tensor);
-    if (wrapped == Py_False)
-      number = spec_number(found[1], found[2], found[3], found[4] == Py_True);
-    Py_XDECREF(wrapped);
-  }
-  for (PyObject *each : found)
-    Py_XDECREF(each);
-  return number;
+    static PyObject *names[] = {PyUnicode_InternFromString("layout"), PyUnicode_InternFromString("shape"),
+                                PyUnicode_InternFromString("dtype"), PyUnicode_InternFromString("device"),
+                                PyUnicode_InternFromString("requires_grad")};
+    PyObject *found[5] = {};
+    int number = -1;
+    bool is_ordinary = true;
+    for (int i = 0; i < 5 && is_ordinary; ++i) {
+        found[i] = PyObject_GetAttr(tensor, names[i]);
+        is_ordinary = found[i] && (i > 0 || found[i] == setup.strided);
+    }
+    if (is_ordinary) {
+        PyObject *wrapped = PyObject_CallOneArg(setup.is_wrapped, tensor);
+        if (wrapped == Py_False) number = spec_number(found[1], found[2], found[3], found[4] == Py_True);
+        Py_XDECREF(wrapped);
+    }
+    for (PyObject *each : found) Py_XDECREF(each);
+    return number;
 }
 
 int leaf_number(RecorderObject *self, PyObject *tensor) {
-  const auto found = self->leaf_numbers.find(tensor);
-  if (found != self->leaf_numbers.end())
-    return found->second;
-  const int spec = spec_of_tensor(tensor);
-  if (spec < 0)
-    return -1;
-  const int number = static_cast<int>(self->leaves.size());
-  // weights: the parameters of modules, and other tensors that are trained
-  PyObject *is_leaf = table.specs[spec].needs_grad
-                          ? PyObject_GetAttrString(tensor, "is_leaf")
-                          : nullptr;
-  const bool is_parameter =
-      Py_TYPE(tensor) == setup.parameter || is_leaf == Py_True;
-  Py_XDECREF(is_leaf);
-  self->leaves.push_back({Py_NewRef(tensor), spec, is_parameter});
-  self->leaf_numbers.emplace(tensor, number);
-  return number;
+    const auto found = self->leaf_numbers.find(tensor);
+    if (found != self->leaf_numbers.end()) return found->second;
+    const int spec = spec_of_tensor(tensor);
+    if (spec < 0) return -1;
+    const int number = static_cast<int>(self->leaves.size());
+    // weights: the parameters of modules, and other tensors that are trained
+    PyObject *is_leaf = table.specs[spec].needs_grad ? PyObject_GetAttrString(tensor, "is_leaf") : nullptr;
+    const bool is_parameter = Py_TYPE(tensor) == setup.parameter || is_leaf == Py_True;
+    Py_XDECREF(is_leaf);
+    self->leaves.push_back({Py_NewRef(tensor), spec, is_parameter});
+    self->leaf_numbers.emplace(tensor, number);
+    return number;
 }
 
 int function_number(PyObject *function) {
-  const int number = number_in(table.function_numbers, function);
-  if (number < static_cast<int>(table.functions.size()))
-    return number;
-  PyObject *treatment = PyObject_CallOneArg(setup.classify, function);
-  if (!treatment) {
-    PyDict_DelItem(table.function_numbers, function);
-    return -1;
-  }
-  table.functions.push_back(Py_NewRef(function));
-  table.treatments.push_back(static_cast<Treatment>(PyLong_AsLong(treatment)));
-  Py_DECREF(treatment);
-  return number;
-}
-
-PyObject *call_function(RecorderObject *self, int function,
-                        PyObject *const *args, std::size_t count,
-                        PyObject *keywords) {
-  if (self->thread != PyThread_get_thread_ident()) {
-    return set_named_error(
-        "dpmodule.base", "StateError",
-        "batching: a tensor of a block is used in another thread; use it in "
-        "the thread of the block, or after its end");
-  }
-  if (self->is_suspended)
-    return run_in_python(self, "suspended", function, args, count, keywords);
-  const Treatment treatment = table.treatments[function];
-  if (treatment != Treatment::record) {
-    return run_in_python(self,
-                         treatment == Treatment::eager ? "eager" : "in_place",
-                         function, args, count, keywords);
-  }
-  Arguments arguments(self);
-  arguments.key.push_back(function);
-  PyObject *grad = PyObject_CallNoArgs(setup.is_grad_enabled),
-           *cast = PyObject_CallNoArgs(setup.is_autocast_enabled);
-  Py_XDECREF(grad); // both are True or False
-  Py_XDECREF(cast);
-  if (!grad || !cast)
-    return nullptr;
-  arguments.key.push_back((grad == Py_True) + 2 * (cast == Py_True));
-  bool fits = true;
-  if (cast == Py_True) {
-    PyObject *state = PyObject_CallNoArgs(setup.autocast_state);
-    fits = state && arguments.add(state);
-    Py_XDECREF(state);
-  }
-  for (std::size_t i = 0; fits && i < count; ++i)
-    fits = arguments.add(args[i]);
-  if (fits && keywords) {
-    PyObject *name, *item;
-    for (Py_ssize_t at = 0; fits && PyDict_Next(keywords, &at, &name, &item);)
-      fits = arguments.add_keyword(name, item);
-  }
-  if (PyErr_Occurred())
-    return nullptr;
-  if (!fits || arguments.operands.empty())
-    return run_in_python(self, "eager", function, args, count, keywords);
-  Call *call = call_of(self, function, args, count, keywords, arguments);
-  if (!call)
-    return nullptr;
-  if (call->kind == Call::Kind::constant)
-    return Py_NewRef(call->constant);
-  if (call->kind == Call::Kind::eager)
-    return run_in_python(self, "eager", function, args, count, keywords);
-  int node = -1;
-  if (call->group >= 0) {
-    node = static_cast<int>(self->nodes.size());
-    Node made;
-    made.call = call;
-    made.partition = partition_of(self, *call, arguments.operands);
-    made.first = static_cast<int>(self->operands.size());
-    made.count = static_cast<int>(arguments.operands.size());
-    self->operands.insert(self->operands.end(), arguments.operands.begin(),
-                          arguments.operands.end());
-    self->nodes.push_back(made);
-    for (const Operand &operand : arguments.operands) {
-      if (operand.node >= 0)
-        ++self->nodes[operand.node].uses;
+    const int number = number_in(table.function_numbers, function);
+    if (number < static_cast<int>(table.functions.size())) return number;
+    PyObject *treatment = PyObject_CallOneArg(setup.classify, function);
+    if (!treatment) {
+        PyDict_DelItem(table.function_numbers, function);
+        return -1;
     }
-    ++self->recorded;
-  }
-  if (call->is_single)
-    return value_of(self, call->results[0], node, 0, arguments);
-  PyObject *values = tuple_of(call->results.size(), [&](std::size_t i) {
-    return value_of(self, call->results[i], node, static_cast<int>(i),
-                    arguments);
-  });
-  if (!values || !call->pack)
-    return values;
-  PyObject *packed = PyObject_CallOneArg(call->pack, values);
-  Py_DECREF(values);
-  return packed;
+    table.functions.push_back(Py_NewRef(function));
+    table.treatments.push_back(static_cast<Treatment>(PyLong_AsLong(treatment)));
+    Py_DECREF(treatment);
+    return number;
 }
 
-} // namespace dpmodule::recording
+PyObject *call_function(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
+                        PyObject *keywords) {
+    if (self->thread != PyThread_get_thread_ident()) {
+        return set_named_error("dpmodule.base", "StateError",
+                               "batching: a tensor of a block is used in another thread; use it in "
+                               "the thread of the block, or after its end");
+    }
+    if (self->is_suspended) return run_in_python(self, "suspended", function, args, count, keywords);
+    const Treatment treatment = table.treatments[function];
+    if (treatment != Treatment::record) {
+        return run_in_python(self, treatment == Treatment::eager ? "eager" : "in_place", function, args, count,
+                             keywords);
+    }
+    Arguments arguments(self);
+    arguments.key.push_back(function);
+    PyObject *grad = PyObject_CallNoArgs(setup.is_grad_enabled), *cast = PyObject_CallNoArgs(setup.is_autocast_enabled);
+    Py_XDECREF(grad);  // both are True or False
+    Py_XDECREF(cast);
+    if (!grad || !cast) return nullptr;
+    arguments.key.push_back((grad == Py_True) + 2 * (cast == Py_True));
+    bool fits = true;
+    if (cast == Py_True) {
+        PyObject *state = PyObject_CallNoArgs(setup.autocast_state);
+        fits = state && arguments.add(state);
+        Py_XDECREF(state);
+    }
+    for (std::size_t i = 0; fits && i < count; ++i) fits = arguments.add(args[i]);
+    if (fits && keywords) {
+        PyObject *name, *item;
+        for (Py_ssize_t at = 0; fits && PyDict_Next(keywords, &at, &name, &item);)
+            fits = arguments.add_keyword(name, item);
+    }
+    if (PyErr_Occurred()) return nullptr;
+    if (!fits || arguments.operands.empty()) return run_in_python(self, "eager", function, args, count, keywords);
+    Call *call = call_of(self, function, args, count, keywords, arguments);
+    if (!call) return nullptr;
+    if (call->kind == Call::Kind::constant) return Py_NewRef(call->constant);
+    if (call->kind == Call::Kind::eager) return run_in_python(self, "eager", function, args, count, keywords);
+    int node = -1;
+    if (call->group >= 0) {
+        node = static_cast<int>(self->nodes.size());
+        Node made;
+        made.call = call;
+        made.partition = partition_of(self, *call, arguments.operands);
+        made.first = static_cast<int>(self->operands.size());
+        made.count = static_cast<int>(arguments.operands.size());
+        self->operands.insert(self->operands.end(), arguments.operands.begin(), arguments.operands.end());
+        self->nodes.push_back(made);
+        for (const Operand &operand : arguments.operands) {
+            if (operand.node >= 0) ++self->nodes[operand.node].uses;
+        }
+        ++self->recorded;
+    }
+    if (call->is_single) return value_of(self, call->results[0], node, 0, arguments);
+    PyObject *values = tuple_of(call->results.size(), [&](std::size_t i) {
+        return value_of(self, call->results[i], node, static_cast<int>(i), arguments);
+    });
+    if (!values || !call->pack) return values;
+    PyObject *packed = PyObject_CallOneArg(call->pack, values);
+    Py_DECREF(values);
+    return packed;
+}
+
+}  // namespace dpmodule::recording

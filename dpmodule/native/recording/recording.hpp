@@ -1,10 +1,8 @@
 // Recording of torch operations for automatic batching of PyTorch programs.
 //
-// A call of torch becomes a node. Its key has the function, the grad mode, the
-// shape and dtype of every tensor and all other arguments; equal keys share one
-// `Call`, which Python describes when it is first seen. A view needs no node: a
-// value is a range of the flat memory of an operation's result, or of a tensor
-// of the program (a leaf).
+// A call of torch becomes a node. Its key has the function, the grad mode, the shape and dtype of every tensor and all
+// other arguments; equal keys share one `Call`, which Python describes when it is first seen. A view needs no node: a
+// value is a range of the flat memory of an operation's result, or of a tensor of the program (a leaf).
 #pragma once
 
 #include <cstddef>
@@ -18,155 +16,139 @@ namespace dpmodule::recording {
 
 // Shape, dtype and device of a tensor; equal ones have one number.
 struct Spec {
-  PyObject *shape, *dtype, *device;
-  PyObject *stand_in; // a tensor without memory
-  bool needs_grad;
-  int dims;
-  std::int64_t numel,
-      first; // number of elements; size of the first dimension, 1 for a scalar
+    PyObject *shape, *dtype, *device;
+    PyObject *stand_in;  // a tensor without memory
+    bool needs_grad;
+    int dims;
+    std::int64_t numel;  // number of elements
+    std::int64_t first;  // size of the first dimension; 1 for a scalar
 };
 
-// A result of a call: an output of its node, or a range of an operand (source
-// >= 0).
+// A result of a call: an output of its node, or a range of an operand (source >= 0).
 struct Result {
-  int spec;
-  int source;
-  std::int64_t offset;
+    int spec;
+    int source;
+    std::int64_t offset;
 };
 
 // Everything that calls with equal keys share.
 struct Call {
-  enum class Kind { eager, constant, values } kind = Kind::eager;
-  int group = -1; // in Table::groups; -1 if all results are ranges of operands
-  bool is_single = true; // one value, not a tuple of values
-  PyObject *pack =
-      nullptr; // makes the result from the tuple of values; nullptr for a tuple
-  PyObject *constant = nullptr;
-  std::vector<Result> results;
+    enum class Kind { eager, constant, values } kind = Kind::eager;
+    int group = -1;            // a number of Python; -1 if all results are ranges of operands
+    bool is_single = true;     // one value, not a tuple of values
+    PyObject *pack = nullptr;  // makes the result from the tuple of values; nullptr for a tuple
+    PyObject *constant = nullptr;
+    std::vector<Result> results;
 };
 
 using Key = std::vector<std::int64_t>;
 
 struct KeyHash {
-  std::size_t operator()(const Key &key) const noexcept {
-    std::uint64_t hash = 0x9E3779B97F4A7C15ull;
-    for (const std::int64_t each : key) {
-      hash = (hash ^ static_cast<std::uint64_t>(each)) * 0xD6E8FEB86659FD93ull;
-      hash ^= hash >> 32;
+    std::size_t operator()(const Key &key) const noexcept {
+        std::uint64_t hash = 0x9E3779B97F4A7C15ull;
+        for (const std::int64_t each : key) {
+            hash = (hash ^ static_cast<std::uint64_t>(each)) * 0xD6E8FEB86659FD93ull;
+            hash ^= hash >> 32;
+        }
+        return static_cast<std::size_t>(hash);
     }
-    return static_cast<std::size_t>(hash);
-  }
 };
 
 enum class Treatment : long { record, eager, in_place };
 
 // What all recordings of the process share.
 struct Table {
-  std::vector<Spec> specs;
-  std::vector<Treatment> treatments; // of each function
-  std::vector<PyObject *> functions, groups;
-  std::unordered_map<Key, Call, KeyHash> calls;
-  PyObject *function_numbers = nullptr, *constant_numbers = nullptr,
-           *spec_numbers = nullptr;
+    std::vector<Spec> specs;
+    std::vector<Treatment> treatments;  // of each function
+    std::vector<PyObject *> functions;
+    int recorders = 0;  // whose nodes refer to calls
+    std::unordered_map<Key, Call, KeyHash> calls;
+    PyObject *function_numbers = nullptr, *constant_numbers = nullptr, *spec_numbers = nullptr;
 };
 
-// The value of an operand: a range of a node's output, or of a leaf (node < 0:
-// leaf number ~node).
+// The value of an operand: a range of a node's output, or of a leaf (node < 0: leaf number ~node).
 struct Operand {
-  int node, output;
-  std::int64_t offset;
-  int spec;
+    int node, output;
+    std::int64_t offset;
+    int spec;
 };
 
 struct Node {
-  const Call *call;
-  int partition; // nodes of one partition may run together
-  int first;     // of its operands
-  int count;
-  int batch = -1;       // the batch that computed it
-  std::int64_t row = 0; // within the batch: number of the node, or first of its
-                        // rows in a ragged batch
-  int handles = 0;      // values of the program that refer to it
-  int uses = 0;         // operands of other nodes
+    const Call *call;
+    int partition;  // nodes of one partition may run together
+    int first;      // of its operands
+    int count;
+    int batch = -1;        // the batch that computed it
+    std::int64_t row = 0;  // within the batch: number of the node, or first of its rows in a ragged batch
+    int handles = 0;       // values of the program that refer to it
+    int uses = 0;          // operands of other nodes
 };
 
 struct Leaf {
-  PyObject *tensor;
-  int spec;
-  bool is_parameter; // calls with other parameters never run together
+    PyObject *tensor;
+    int spec;
+    bool is_parameter;  // calls with other parameters never run together
 };
 
 // Results of one call of torch for many nodes.
 struct Batch {
-  std::vector<PyObject *> outputs;
-  std::vector<std::int64_t> sizes; // of each output, in elements
-  bool is_ragged; // rows of the first dimension one after the other
+    std::vector<PyObject *> outputs;
+    std::vector<std::int64_t> sizes;  // of each output, in elements
+    bool is_ragged;                   // rows of the first dimension one after the other
 };
 
 struct PlaceObject;
 
-// dpmodule._native.Recorder: the recording of one `batching` block, and its
-// mode on torch's stack of function modes.
+// dpmodule._native.Recorder: the recording of one `batching` block, and its mode on torch's stack of function modes.
 struct RecorderObject {
-  PyObject_HEAD std::vector<Node> nodes;
-  std::vector<Operand> operands;
-  std::vector<Leaf> leaves;
-  std::vector<Batch> batches;
-  std::unordered_map<PyObject *, int> leaf_numbers;
-  std::unordered_map<Key, int, KeyHash> partition_numbers;
-  std::vector<std::vector<int>> planned; // nodes of each batch to run
-  PlaceObject
-      *places;     // of all values of the program that refer to the recording
-  PyObject *owner; // the Python object that computes
-  std::size_t recorded;
-  unsigned long thread; // the recording's thread
-  bool is_suspended;    // calls may come from the body of an autograd.Function,
-                        // which is not recorded
+    PyObject_HEAD std::vector<Node> nodes;
+    std::vector<Operand> operands;
+    std::vector<Leaf> leaves;
+    std::vector<Batch> batches;
+    std::unordered_map<PyObject *, int> leaf_numbers;
+    std::unordered_map<Key, int, KeyHash> partition_numbers;
+    std::vector<std::vector<int>> planned;  // nodes of each batch to run
+    PlaceObject *places;                    // of all values of the program that refer to the recording
+    PyObject *owner;                        // the Python object that computes
+    std::size_t recorded;
+    unsigned long thread;  // the recording's thread
+    bool is_suspended;     // calls may come from the body of an autograd.Function, which is not recorded
 };
 
-// dpmodule._native.RecordedPlace: the place of the value of a tensor that is
-// not computed yet.
+// dpmodule._native.RecordedPlace: the place of the value of a tensor that is not computed yet.
 struct PlaceObject {
-  PyObject_HEAD RecorderObject
-      *recorder; // nullptr after the end of the recording
-  Operand place;
-  bool has_views; // other values are ranges of it, or it is one: it must not be
-                  // changed in place
-  PyObject *value; // the tensor, which owns this object
-  PlaceObject *next, *previous;
+    PyObject_HEAD RecorderObject *recorder;  // nullptr after the end of the recording
+    Operand place;
+    bool has_views;   // other values are ranges of it, or it is one: it must not be changed in place
+    PyObject *value;  // the tensor, which owns this object
+    PlaceObject *next, *previous;
 };
 
 extern Table table;
 extern PyTypeObject *recorder_type;
 
-// Record a call, or run it where it cannot be recorded. Returns a new
-// reference.
-PyObject *call_function(RecorderObject *self, int function,
-                        PyObject *const *args, std::size_t count,
+// Record a call, or run it where it cannot be recorded. Returns a new reference.
+PyObject *call_function(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
                         PyObject *keywords);
 
 int function_number(PyObject *function);
 
-// Number of a tensor of the program; -1, perhaps with an exception, if it is
-// not an ordinary one.
+// Number of a tensor of the program; -1, perhaps with an exception, if it is not an ordinary one.
 int leaf_number(RecorderObject *self, PyObject *tensor);
 
 // Make a tensor without memory for a value: a new reference.
 PyObject *make_value(RecorderObject *self, Operand place);
 
-// The place of an object of the class of values; nullptr, without an exception,
-// if it has none.
+// The place of an object of the class of values; nullptr, without an exception, if it has none.
 PlaceObject *place_of_value(PyObject *value);
 
 // Forget that a value refers to a recording.
 void unlink(PlaceObject *place);
 
-// The start of an operand in the flat memory of its batch or leaf; -1 if it is
-// not computed.
+// The start of an operand in the flat memory of its batch or leaf; -1 if it is not computed.
 std::int64_t place_of(const RecorderObject *self, const Operand &operand);
 
-// Fill `planned` with the batches that compute the given nodes (all that values
-// refer to, if there are none).
+// Fill `planned` with the batches that compute the given nodes (all that values refer to, if there are none).
 void plan(RecorderObject *self, const std::vector<int> &wanted);
 
-} // namespace dpmodule::recording
+}  // namespace dpmodule::recording
