@@ -35,6 +35,37 @@ _current = threading.local()
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
+WORTH_A_CALL = 2.0
+"""Operations per call of torch, on average, from which recording pays."""
+
+BLOCKS_BETWEEN_TRIALS = 20
+"""Number of blocks of one line that run without recording before one is recorded again."""
+
+
+class Profit:
+    """Whether recording pays, by line of the program, judged by earlier blocks of that line."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, int] = {}
+
+    def is_expected(self, line: str) -> bool:
+        """Return True if a block of a line should be recorded."""
+        left = self._left.get(line, 0)
+        self._left[line] = max(left - 1, 0)
+        return left == 0
+
+    def report(self, line: str, recorded: int, calls: int) -> None:
+        """Learn how a block went.
+
+        Args:
+            calls: calls of torch that computed the recorded operations.
+        """
+        self._left[line] = BLOCKS_BETWEEN_TRIALS if recorded < WORTH_A_CALL * calls else 0
+
+
+_profit = Profit()
+
+
 class Run:
     """A block whose operations run together; created by `batching`.
 
@@ -48,6 +79,7 @@ class Run:
         self.driver: ProgramLoop | None = None
         self._recorder: Any = None
         self._is_used = False
+        self._site = ""
         self._undo = ExitStack()
         self._groups: dict[int, tuple[int, int]] = {}
         self._reads: dict[str, int] = {}
@@ -60,7 +92,8 @@ class Run:
                 f"batching: this block has ended; call batching() for a new one (at {user_line()})"
             )
         self._is_used = True
-        if _can_record():
+        self._site = _line()
+        if _can_record() and _profit.is_expected(self._site):
             prepare()
             core: Any = native.core
             self._recorder = core.Recorder(self)
@@ -72,25 +105,32 @@ class Run:
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
             torch_private.push_mode(self._recorder)
             self._undo.callback(torch_private.pop_mode)
-            _current.run = self
+        _current.run = self
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._recorder is None:
+            _current.run = None
             return
         try:
             if kind is None:
                 self._compute(None)
                 for value in self._recorder.values():
                     settle(value, self._separated(value))
+                _profit.report(self._site, self._recorder.recorded, self.calls)
         finally:
             _current.run = None
             self._undo.close()
             self.recorded = self._recorder.recorded
             self._recorder.close()
             self._recorder = None
+
+    @property
+    def is_recording(self) -> bool:
+        """True inside the block, if it is recorded."""
+        return self._recorder is not None
 
     def explain(self) -> BatchingReport:
         """Describe what ran together, and why the rest did not.
@@ -102,7 +142,15 @@ class Run:
             True
         """
         groups = [(GROUPS[number], calls, nodes) for number, (calls, nodes) in self._groups.items()]
-        return BatchingReport(groups, self._reads, _can_record())
+        return BatchingReport(groups, self._reads, self._why_not())
+
+    def _why_not(self) -> str:
+        """Return why nothing was recorded, or ""."""
+        if not self._is_used or self.recorded or self._recorder is not None:
+            return ""
+        if not _can_record():
+            return "the C++ extension is missing, or does not fit the installed torch"
+        return "earlier blocks of this line had too few equal operations for recording to pay"
 
     # called by the recorder
 
@@ -327,7 +375,7 @@ def _can_record() -> bool:
 
 def _function_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
     run = current()
-    return args if run is None else run.enter_function(args)
+    return run.enter_function(args) if run is not None and run.is_recording else args
 
 
 def current() -> Run | None:
@@ -396,13 +444,13 @@ def map(program: Callable[..., Any], *examples: Iterable[Any]) -> list[Any]:
     calls = list(zip(*examples))
     run = current()
     if run is not None:
-        return _results(run, program, calls)
-    if not _can_record() or len(calls) < 2:  # recording cannot pay
+        with AwaitableTensors():
+            return _results(run if run.is_recording else None, program, calls)
+    if len(calls) < 2:  # recording cannot pay
         with AwaitableTensors():
             return _results(None, program, calls)
-    with Run() as run:
-        found = _results(run, program, calls)
-    return found
+    with Run() as run, AwaitableTensors():
+        return _results(run if run.is_recording else None, program, calls)
 
 
 def _results(run: Run | None, program: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:

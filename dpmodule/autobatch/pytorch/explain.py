@@ -16,16 +16,16 @@ class BatchingReport:
     """
 
     def __init__(
-        self, groups: Sequence[tuple[Group, int, int]], reads: Mapping[str, int], is_recorded: bool
+        self, groups: Sequence[tuple[Group, int, int]], reads: Mapping[str, int], why_not: str
     ) -> None:
         self.groups = [(group.name, tuple(group.shapes), nodes, calls) for group, calls, nodes in groups]
         self.reads = dict(reads)
         self._rules = [_way(group) for group, _, _ in groups]
-        self._is_recorded = is_recorded
+        self._why_not = why_not
 
     def __str__(self) -> str:
-        if not self._is_recorded:
-            return "Nothing was recorded: the C++ extension is missing, so every operation ran immediately."
+        if self._why_not:
+            return f"Nothing was recorded, and every operation ran immediately: {self._why_not}."
         rows = sorted(zip(self.groups, self._rules), key=lambda row: -row[0][3])
         operations, calls = sum(each[2] for each in self.groups), sum(each[3] for each in self.groups)
         lines = [f"{operations} operations ran as {calls} calls of torch."]

@@ -1,6 +1,5 @@
-// The Python types RecordedPlace and RecordedMethod. Values are tensors without memory, of a subclass made in Python,
-// so that torch and Python code accept
-// them; their operators and methods are RecordedMethods.
+// The Python types RecordedPlace and RecordedMethod. Values are tensors without memory, of a subclass made in Python, so
+// that torch and Python code accept them; their operators and methods are RecordedMethods.
 #include "recording.hpp"
 #include "setup.hpp"
 

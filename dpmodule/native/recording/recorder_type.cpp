@@ -116,8 +116,7 @@ std::int64_t size_of(const RecorderObject *self, const Operand &operand) {
 
 PyObject *shape_of(const Operand &operand) { return table.specs[operand.spec].shape; }
 
-// The operand at a position of all nodes of a batch, or (position < 0) all operands of each node, one after the
-// other:
+// The operand at a position of all nodes of a batch; with position < 0, all operands of each node, one after another:
 //   (0, source, offset, shape)              one range for all
 //   (1, source, None, 0, 0, shape)          the whole source, in order
 //   (2, source, width, row, column, shape)  a block of the source as rows of a
@@ -183,9 +182,8 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
 }
 
 // batch(number, repeated): (group, nodes, sizes of the first dimension of the results or None if their shapes are
-// equal, operands). `repeated[group]` is a
-// tuple of the operands that are one row for all rows of a result; (-1,) for groups that only join their operands,
-// which are given as one.
+// equal, operands). `repeated[group]` is a tuple of the operands that are one row for all rows of a result; (-1,) for
+// groups that only join their operands, which are given as one.
 PyObject *batch(PyObject *object, PyObject *args) {
     RecorderObject *self = as_recorder(object);
     Py_ssize_t number;
