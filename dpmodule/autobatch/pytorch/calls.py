@@ -246,7 +246,7 @@ def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
             repeated.append(number)
         tails.append(padded[1:])
     group.repeated, group.tails = tuple(repeated), tails
-    return ("rows", len(out), group.repeated, *tails)
+    return ("rows", len(out), group.repeated, tuple(map(len, group.shapes)), *tails)
 
 
 def _joins_rows(group: Group, operands: Sequence[Any]) -> bool:

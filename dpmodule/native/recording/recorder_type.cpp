@@ -192,7 +192,8 @@ PyObject *batch(PyObject *object, PyObject *args) {
     const std::vector<int> &nodes = self->planned[number];
     const Node &first = self->nodes[nodes[0]];
     bool is_ragged = false;
-    for (const int each : nodes) is_ragged = is_ragged || self->nodes[each].call != first.call;
+    for (const int each : nodes)
+        is_ragged = is_ragged || shape_of_result(self, each) != shape_of_result(self, nodes[0]);
     PyObject *group = PyLong_FromLong(first.call->group);
     PyObject *positions = group ? PyDict_GetItemWithError(repeated, group) : nullptr;
     const bool is_joined =
@@ -233,7 +234,7 @@ PyObject *store(PyObject *object, PyObject *args) {
     Batch made;
     made.is_ragged = false;
     for (const int each : nodes)
-        made.is_ragged = made.is_ragged || self->nodes[each].call != self->nodes[nodes[0]].call;
+        made.is_ragged = made.is_ragged || shape_of_result(self, each) != shape_of_result(self, nodes[0]);
     std::int64_t row = 0;
     for (const int each : nodes) {
         Node &node = self->nodes[each];

@@ -148,6 +148,9 @@ void unlink(PlaceObject *place);
 // The start of an operand in the flat memory of its batch or leaf; -1 if it is not computed.
 std::int64_t place_of(const RecorderObject *self, const Operand &operand);
 
+// Number of the description of a node's first result. Nodes of one partition have equal shapes if these are equal.
+inline int shape_of_result(const RecorderObject *self, int node) { return self->nodes[node].call->results[0].spec; }
+
 // Fill `planned` with the batches that compute the given nodes (all that values refer to, if there are none).
 void plan(RecorderObject *self, const std::vector<int> &wanted);
 

@@ -33,13 +33,13 @@ std::vector<int> needed_nodes(const RecorderObject *self, std::vector<int> wante
 
 // Split a batch by shapes where there are enough nodes of each.
 void split(const RecorderObject *self, std::vector<int> nodes, std::vector<std::vector<int>> &planned) {
-    std::map<const Call *, std::vector<int>> by_call;
-    for (const int number : nodes) by_call[self->nodes[number].call].push_back(number);
-    if (by_call.size() == 1 || nodes.size() < worth_a_call * by_call.size()) {
+    std::map<int, std::vector<int>> by_shape;
+    for (const int number : nodes) by_shape[shape_of_result(self, number)].push_back(number);
+    if (by_shape.size() == 1 || nodes.size() < worth_a_call * by_shape.size()) {
         planned.push_back(std::move(nodes));
         return;
     }
-    for (auto &[call, part] : by_call) planned.push_back(std::move(part));
+    for (auto &[shape, part] : by_shape) planned.push_back(std::move(part));
 }
 
 }  // namespace
