@@ -151,11 +151,13 @@ def product(group: Group, operands: list[Tensor], shared: list[bool], count: int
 
 def cell(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a step of a recurrent network, whose rows are independent."""
-    rows = sum(not each for each in shared)
-    if any(shared[:rows]) or any(len(shape) != 2 for shape in group.shapes[:rows]):
+    states = 3 if group.name == "lstm_cell" else 2  # the input and the states
+    if not all(shared[states:]) or any(len(shape) != 2 for shape in group.shapes[:states]):
         return by_vmap(group, operands, shared, count)
-    flat = [x if is_shared else x.flatten(0, 1) for x, is_shared in zip(operands, shared)]
-    found = group.call(flat)
+    flat = [
+        (x.expand(count, *x.shape) if is_shared else x).flatten(0, 1) for x, is_shared in zip(operands[:states], shared)
+    ]
+    found = group.call([*flat, *operands[states:]])
     outs = found if isinstance(found, tuple) else (found,)
     return tuple(each.unflatten(0, (count, -1)) for each in outs)
 

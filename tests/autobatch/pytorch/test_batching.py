@@ -108,7 +108,9 @@ def test_a_change_of_shared_memory_is_refused(linear, examples):
     with autobatch.batching():
         hidden = linear(examples[0])
         row = hidden[0]
-        with pytest.raises(StateError, match=r"add_ changes a tensor that shares memory.*test_batching\.py:\d+"):
+        with pytest.raises(
+            StateError, match=r"add_ changes a tensor that shares memory.*test_batching\.py:\d+"
+        ):
             hidden.add_(1)
         with pytest.raises(StateError, match="mul_ changes"):
             row.mul_(2)
@@ -521,4 +523,4 @@ def test_memory_is_released(linear, examples):
     before = resident()
     for _ in range(20):
         step()
-    assert resident() - before < 30e6
+    assert resident() - before < 64e6
