@@ -25,7 +25,7 @@ from .calls import GROUPS, HOOKS, REPEATED, changes_argument, describe, is_like,
 from .driver import AwaitableTensors, ProgramLoop
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
-from .rules import Group, join
+from .rules import CallGroup, Lengths, join
 from .values import is_value, prepare, settle, tensor_of
 
 Tensor = torch.Tensor
@@ -175,7 +175,9 @@ class Run:
         if found:
             if function in HOOKS:
                 self._separate(function, args[0])
-            self._read(found)
+            missing = [each for each in found if each._place.source is None]
+            if missing:
+                self._read(missing)
         result = self._call(function, args, kwargs)
         if getattr(function, "__name__", "") == "backward":
             self._restart()
@@ -302,7 +304,7 @@ def _line() -> str:
 
 
 def _run(
-    group: Group, count: int, sizes: list[int] | None, operands: tuple[Any, ...]
+    group: CallGroup, count: int, sizes: tuple[list[int], ...] | None, operands: tuple[Any, ...]
 ) -> tuple[list[Tensor], bool]:
     """Run a batch.
 
@@ -315,8 +317,7 @@ def _run(
         for device, dtype in group.autocast:
             stack.enter_context(torch.autocast(device, dtype))
         if group.rule is join:
-            pieces = len(group.shapes) * count
-            return [joined(operands[0], (), pieces)], False
+            return [joined(operands[0], (), count)], False
         shared = [each[0] == SHARED for each in operands]
         if count == 1 or (all(shared) and not group.is_random):
             outs = group.call(
@@ -332,9 +333,15 @@ def _run(
 
 
 def _run_rows(
-    group: Group, count: int, sizes: list[int], operands: tuple[Any, ...], shared: list[bool]
+    group: CallGroup, count: int, sizes: tuple[list[int], ...], operands: tuple[Any, ...], shared: list[bool]
 ) -> Any:
-    """Run a batch of results that differ in their first dimension, as rows."""
+    """Run a batch of examples that differ in their first dimension."""
+    if group.ragged is not None:
+        pieces = [
+            range_of(*operand[1:]) if is_shared else joined(operand, tail, count)
+            for operand, is_shared, tail in zip(operands, shared, group.tails)
+        ]
+        return group.ragged(group, pieces, shared, Lengths(sizes, pieces[0].device))
     given = []
     repeated = group.repeated or ()
     for number, (operand, is_shared, tail) in enumerate(zip(operands, shared, group.tails)):

@@ -13,18 +13,23 @@ from .rules import (
     JOINING,
     POINTWISE,
     RANDOM,
+    REDUCTIONS,
     ROWWISE,
     RULES,
-    Group,
+    CallGroup,
+    OperandSlot,
     Shape,
-    Slot,
+    added_rows,
     along_dims,
     by_vmap,
+    chosen_rows,
     direct,
     from_end,
     join,
     nll,
+    padded_product,
     pointwise,
+    product,
 )
 
 Tensor = torch.Tensor
@@ -115,7 +120,7 @@ def is_autocast_enabled() -> bool:
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
-GROUPS: list[Group] = []
+GROUPS: list[CallGroup] = []
 REPEATED: dict[int, tuple[int, ...]] = {}
 _numbers: dict[Any, int] = {}
 
@@ -148,7 +153,7 @@ def describe(
     found = iter(range(len(operands)))
     slots = [_with_slots(each, found) for each in args]
     named = {name: _with_slots(each, found) for name, each in kwargs.items()}
-    group = Group(
+    group = CallGroup(
         name_of(function), function, tuple(slots), named, [tuple(x.shape) for x in operands], 0, by_vmap,
         torch.is_grad_enabled(), autocast, name_of(function) in RANDOM,
     )  # fmt: skip
@@ -180,7 +185,7 @@ def _packer(kind: type) -> Callable[[tuple[Any, ...]], Any]:
 def _with_slots(item: Any, numbers: Any) -> Any:
     """Return arguments with slots in place of operands, in the recorder's order."""
     if isinstance(item, torch.Tensor):
-        return Slot(next(numbers))
+        return OperandSlot(next(numbers))
     if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
         found = [_with_slots(each, numbers) for each in item]
         return type(item)(*found) if hasattr(item, "_fields") else type(item)(found)
@@ -203,7 +208,7 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
     return None
 
 
-def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:
+def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:
     """Choose the rule of a call; return the number of its group."""
     name, shapes, out = group.name, group.shapes, outs[0]
     group.dims = out.dim()
@@ -221,14 +226,27 @@ def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor])
         _count_from_end(group, shapes)
         if name in JOINING and _joins_rows(group, operands):
             group.rule, group.repeated = join, (-1,)
+            shape_key = ("join", name, outs[0].shape[1:], group.dims)
+            return _number(group, operands, shape_key, "")
     elif name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
         group.rule = nll
     elif name in RULES:
         group.rule = RULES[name]
-    key = (
-        group.function, repr(group.args), repr(group.kwargs), shape_key, tuple(x.dtype for x in operands),
-        tuple(x.requires_grad for x in operands), group.needs_grad, group.autocast, str(operands[0].device),
-    )  # fmt: skip
+    if group.repeated is None:
+        group.ragged = _ragged_rule(group, outs)
+        if group.ragged is not None:
+            group.repeated = ()
+            whole = 1 if group.ragged is padded_product and len(shapes[0]) == 2 else 99
+            group.tails = [shape if number == whole else shape[1:] for number, shape in enumerate(shapes)]
+            shape_key = ("ragged", *group.tails, tuple(map(len, shapes)))
+    return _number(group, operands, shape_key, repr((group.args, group.kwargs)))
+
+
+def _number(group: CallGroup, operands: Sequence[Any], shape_key: tuple[Any, ...], arguments: str) -> int:
+    """Return the number of a group, which is new if none has its key."""
+    operand = operands[0]
+    types = tuple((x.dtype, x.requires_grad) for x in operands) if arguments else (operand.dtype, operand.requires_grad)
+    key = (group.function, arguments, shape_key, types, group.needs_grad, group.autocast, str(operand.device))
     number = _numbers.setdefault(key, len(GROUPS))
     if number == len(GROUPS):
         GROUPS.append(group)
@@ -237,7 +255,35 @@ def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor])
     return number
 
 
-def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
+def _ragged_rule(group: CallGroup, outs: Sequence[Tensor]) -> Any:
+    """Return the rule for examples that differ in their first dimension, or None."""
+    shapes = group.shapes
+    if group.rule is along_dims and len(shapes) == 1 and group.name in REDUCTIONS and shapes[0]:
+        position, name = DIMENSIONS[group.name]
+        dim = group.args[position] if len(group.args) > position else group.kwargs.get(name)
+        is_first = dim in (-len(shapes[0]), (-len(shapes[0]),), [-len(shapes[0])])
+        is_plain = len(group.args) <= position + 1 and outs[0].is_floating_point()
+        return REDUCTIONS[group.name] if is_first and is_plain else None
+    lengths = [len(shape) for shape in shapes]
+    if group.name in ("getitem", "index_select") and lengths[1:] == [1] and lengths[0] and _is_indexed(group):
+        return chosen_rows
+    if group.name == "index_add" and lengths[1:] == [1, lengths[0]] and not group.kwargs and group.args[1] == 0:
+        return added_rows
+    if group.rule is product and len(shapes) == 2:
+        (a, b) = shapes
+        if (len(a) == 1 and len(b) == 2) or (len(a) == 2 and len(b) in (1, 2)):
+            return padded_product
+    return None
+
+
+def _is_indexed(group: CallGroup) -> bool:
+    """Return True if the first dimension is indexed by one tensor of numbers."""
+    if group.name == "index_select":
+        return len(group.args) == 3 and group.args[1] in (0, -len(group.shapes[0])) and not group.kwargs
+    return len(group.args) == 2 and isinstance(group.args[1], OperandSlot)
+
+
+def _rows(group: CallGroup, out: Shape) -> tuple[Any, ...]:
     """Let calls share a batch whose results differ only in their first dimension."""
     repeated, tails = [], []
     for number, shape in enumerate(group.shapes):
@@ -249,18 +295,18 @@ def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
     return ("rows", len(out), group.repeated, tuple(map(len, group.shapes)), *tails)
 
 
-def _joins_rows(group: Group, operands: Sequence[Any]) -> bool:
+def _joins_rows(group: CallGroup, operands: Sequence[Any]) -> bool:
     """Return True if the result is the operands' memory, one after the other."""
     position, name = DIMENSIONS[group.name]
     dim = group.args[position] if len(group.args) > position else group.kwargs.get(name, 0)
     return dim in (0, -group.dims) and len({x.dtype for x in operands}) == 1 and "out" not in group.kwargs
 
 
-def _is_first(group: Group) -> bool:
-    return bool(group.args) and isinstance(group.args[0], Slot)
+def _is_first(group: CallGroup) -> bool:
+    return bool(group.args) and isinstance(group.args[0], OperandSlot)
 
 
-def _is_plain_loss(group: Group) -> bool:
+def _is_plain_loss(group: CallGroup) -> bool:
     shapes = group.shapes
     return (
         len(group.args) == 2
@@ -275,7 +321,7 @@ def _is_plain_loss(group: Group) -> bool:
     )
 
 
-def _count_from_end(group: Group, shapes: Sequence[Shape]) -> None:
+def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> None:
     """Count the dims of a call from the end, so that an axis of examples may stand in front."""
     position, name = DIMENSIONS[group.name]
     dims = len(shapes[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .rules import Group, by_vmap, one_by_one
+from .rules import CallGroup, by_vmap, one_by_one
 
 
 class BatchingReport:
@@ -16,7 +16,7 @@ class BatchingReport:
     """
 
     def __init__(
-        self, groups: Sequence[tuple[Group, int, int]], reads: Mapping[str, int], why_not: str
+        self, groups: Sequence[tuple[CallGroup, int, int]], reads: Mapping[str, int], why_not: str
     ) -> None:
         self.groups = [(group.name, tuple(group.shapes), nodes, calls) for group, calls, nodes in groups]
         self.reads = dict(reads)
@@ -51,7 +51,7 @@ class BatchingReport:
     __repr__ = __str__
 
 
-def _way(group: Group) -> str:
+def _way(group: CallGroup) -> str:
     if group.rule is by_vmap:
         return " (by torch.vmap)"
     return " (one by one)" if group.rule is one_by_one else ""

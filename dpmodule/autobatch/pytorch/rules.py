@@ -23,7 +23,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-class Slot:
+class OperandSlot:
     """Place of an operand in the arguments of a call."""
 
     __slots__ = ("number",)
@@ -37,7 +37,7 @@ class Slot:
 
 def filled(item: Any, operands: Sequence[Tensor]) -> Any:
     """Return arguments with operands in place of slots."""
-    if isinstance(item, Slot):
+    if isinstance(item, OperandSlot):
         return operands[item.number]
     if isinstance(item, tuple):
         found = [filled(each, operands) for each in item]
@@ -47,8 +47,40 @@ def filled(item: Any, operands: Sequence[Tensor]) -> Any:
     return item
 
 
+class Lengths:
+    """Lengths of the examples of a batch whose rows are one after the other.
+
+    Args:
+        sizes: rows of each example, for each operand; padding is that of the first.
+    """
+
+    def __init__(self, sizes: Sequence[Sequence[int]], device: torch.device) -> None:
+        self.all_sizes = sizes
+        self.sizes = torch.tensor(sizes[0], device=device)
+        self.count, self.longest = len(sizes[0]), max(sizes[0])
+        self.starts = self.sizes.cumsum(0) - self.sizes
+        self._places = torch.arange(self.longest, device=device)
+        self._is_row = self._places < self.sizes.unsqueeze(1)
+
+    def padded(self, rows: Tensor, fill: float) -> Tensor:
+        """Return rows with an axis of examples, padded at the end.
+
+        Shape:
+            rows: (rows of all examples, *tail).
+            returns: (examples, longest, *tail).
+        """
+        places = torch.where(self._is_row, self.starts.unsqueeze(1) + self._places, rows.shape[0])
+        last = rows.new_full((1, *rows.shape[1:]), fill)
+        found = torch.cat([rows, last]).index_select(0, places.flatten())
+        return found.view(self.count, self.longest, *rows.shape[1:])
+
+    def rows(self, padded: Tensor) -> Tensor:
+        """Return the rows of all examples without padding."""
+        return padded[self._is_row]
+
+
 @dataclass(eq=False)
-class Group:
+class CallGroup:
     """Calls that may run together.
 
     Args:
@@ -62,6 +94,7 @@ class Group:
         repeated: for calls whose results differ in their first dimension: the operands that are equal for all rows of
             an example. None if all shapes agree.
         tails: for such calls, the shape of a row of each operand.
+        ragged: how they run if not as rows.
     """
 
     name: str
@@ -70,12 +103,13 @@ class Group:
     kwargs: dict[str, Any]
     shapes: list[Shape]
     dims: int
-    rule: Callable[[Group, list[Tensor], list[bool], int], Any]
+    rule: Callable[[CallGroup, list[Tensor], list[bool], int], Any]
     needs_grad: bool
     autocast: tuple[tuple[str, torch.dtype], ...]
     is_random: bool
     repeated: tuple[int, ...] | None = None
     tails: list[Shape] = field(default_factory=list)
+    ragged: Callable[[CallGroup, list[Tensor], list[bool], Lengths], Any] | None = None
     calls: int = 0
     nodes: int = 0
 
@@ -87,7 +121,7 @@ class Group:
         return self.function(*args, **{name: filled(each, operands) for name, each in self.kwargs.items()})
 
 
-def pointwise(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def pointwise(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function of numbers, with the operands' shapes aligned at the end."""
     found = []
     for operand, is_shared, shape in zip(operands, shared, group.shapes):
@@ -98,14 +132,14 @@ def pointwise(group: Group, operands: list[Tensor], shared: list[bool], count: i
     return group.call(found)
 
 
-def direct(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def direct(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function that treats the rows of its first operand alike, with further axes in front."""
     if shared[0] or not all(shared[1:]):
         return by_vmap(group, operands, shared, count)
     return group.call(operands)
 
 
-def along_dims(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def along_dims(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function whose dims count from the end; every operand has the axis of examples."""
     found = [
         operand.expand(count, *operand.shape) if is_shared else operand
@@ -114,12 +148,79 @@ def along_dims(group: Group, operands: list[Tensor], shared: list[bool], count: 
     return group.call(found)
 
 
-def join(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def padded(fill: float) -> Callable[[CallGroup, list[Tensor], list[bool], Lengths], Any]:
+    """Return the rule of a reduction of rows that ignores a fill value."""
+
+    def rule(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Any:
+        return group.call([lengths.padded(operands[0], fill)])
+
+    return rule
+
+
+def padded_mean(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Compute the mean of the rows of each example."""
+    found = lengths.padded(operands[0], 0.0).sum(1)
+    return found / lengths.sizes.view(-1, *[1] * (found.dim() - 1)).to(found.dtype)
+
+
+def padded_softmax(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Compute softmax or its logarithm over the rows of each example."""
+    return lengths.rows(group.call([lengths.padded(operands[0], -torch.inf)]))
+
+
+def padded_product(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Multiply matrices whose rows are those of an example."""
+    (left, right), (a, b) = operands, group.shapes
+    if len(a) == 1:
+        return (lengths.padded(left, 0.0).unsqueeze(1) @ lengths.padded(right, 0.0)).squeeze(1)
+    if shared[1]:
+        return left @ right
+    left = lengths.padded(left, 0.0)
+    right = right.view(lengths.count, *b)
+    return lengths.rows((left @ right.unsqueeze(-1)).squeeze(-1) if len(b) == 1 else left @ right)
+
+
+def chosen_rows(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Select rows of each example by its own indices."""
+    source, index = operands
+    return source.index_select(0, _places(index, lengths))
+
+
+def added_rows(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Add rows to those of each example, by its own indices."""
+    target, index, rows = operands
+    return target.index_add(0, _places(index, lengths), rows)
+
+
+def _places(index: Tensor, lengths: Lengths) -> Tensor:
+    """Return the indices of all examples as places among all rows."""
+    counts = torch.tensor(lengths.all_sizes[1], device=index.device)
+    size = lengths.sizes.repeat_interleave(counts)
+    if bool(((index >= size) | (index < -size)).any()):
+        raise IndexError("index out of range")
+    return torch.where(index < 0, index + size, index) + lengths.starts.repeat_interleave(counts)
+
+
+REDUCTIONS = {
+    "sum": padded(0.0),
+    "mean": padded_mean,
+    "amax": padded(-torch.inf),
+    "amin": padded(torch.inf),
+    "max": padded(-torch.inf),
+    "min": padded(torch.inf),
+    "logsumexp": padded(-torch.inf),
+    "softmax": padded_softmax,
+    "log_softmax": padded_softmax,
+}
+"""Functions of floating-point numbers along the first dimension, for examples of different lengths."""
+
+
+def join(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Return the operands of all examples, joined in memory, as the results."""
     return operands[0]
 
 
-def product(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Tensor:
+def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Tensor:
     """Multiply matrices or vectors."""
     (left, right), (a, b) = operands, group.shapes
     if shared[0] and len(a) == 1:
@@ -149,7 +250,7 @@ def product(group: Group, operands: list[Tensor], shared: list[bool], count: int
     return left @ right
 
 
-def cell(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def cell(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a step of a recurrent network, whose rows are independent."""
     states = 3 if group.name == "lstm_cell" else 2  # the input and the states
     if not all(shared[states:]) or any(len(shape) != 2 for shape in group.shapes[:states]):
@@ -162,7 +263,7 @@ def cell(group: Group, operands: list[Tensor], shared: list[bool], count: int) -
     return tuple(each.unflatten(0, (count, -1)) for each in outs)
 
 
-def by_vmap(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def by_vmap(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function by `torch.vmap`, or example by example."""
     try:
         axes = tuple(None if each else 0 for each in shared)
@@ -172,7 +273,7 @@ def by_vmap(group: Group, operands: list[Tensor], shared: list[bool], count: int
         return one_by_one(group, operands, shared, count)
 
 
-def one_by_one(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def one_by_one(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function for one example after the other."""
     columns = [
         [operand] * count if is_shared else operand.unbind(0) for operand, is_shared in zip(operands, shared)
@@ -215,7 +316,7 @@ RANDOM = frozenset(
     "dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson".split()
 )
 
-RULES: dict[str, Callable[[Group, list[Tensor], list[bool], int], Any]] = {
+RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {
     "matmul": product,
     "mm": product,
     "mv": product,
@@ -235,7 +336,7 @@ def from_end(dim: Any, dims: int) -> Any:
     return dim - dims if isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 else dim
 
 
-def nll(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def nll(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Compute the mean loss of every example from the losses of its rows."""
     scores, labels = (x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared))
     rows = F.log_softmax(scores, -1) if group.name == "cross_entropy" else scores

@@ -167,6 +167,20 @@ int partition_of(RecorderObject *self, const Call &call, const std::vector<Opera
     return found->second;
 }
 
+// Whether a call makes a number without a gradient from computed values: a condition, such as `await score > 0`.
+bool is_soon_read(const RecorderObject *self, const Call &call, const std::vector<Operand> &operands) {
+    if (call.group < 0 || !call.is_single) return false;
+    const Spec &spec = table.specs[call.results[0].spec];
+    if (spec.numel != 1 || spec.needs_grad) return false;
+    bool has_value = false;
+    for (const Operand &operand : operands) {
+        if (operand.node < 0) continue;
+        if (self->nodes[operand.node].batch < 0) return false;
+        has_value = true;
+    }
+    return has_value;
+}
+
 PyObject *run_in_python(RecorderObject *self, const char *method, int function, PyObject *const *args,
                         std::size_t count, PyObject *keywords) {
     PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
@@ -302,6 +316,8 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     if (call->kind == Call::Kind::constant) return Py_NewRef(call->constant);
     if (call->kind == Call::Kind::eager) return run_in_python(self, "eager", function, args, count, keywords);
     int node = -1;
+    if (is_soon_read(self, *call, arguments.operands))
+        return run_in_python(self, "eager", function, args, count, keywords);
     if (call->group >= 0) {
         node = static_cast<int>(self->nodes.size());
         Node made;

@@ -37,6 +37,8 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     new (&self->leaf_numbers) std::unordered_map<PyObject *, int>();
     new (&self->partition_numbers) std::unordered_map<Key, int, KeyHash>();
     new (&self->planned) std::vector<std::vector<int>>();
+    new (&self->run_of_node) std::vector<int>();
+    new (&self->level) std::vector<int>();
     self->owner = Py_NewRef(owner);
     self->thread = PyThread_get_thread_ident();
     return reinterpret_cast<PyObject *>(self);
@@ -52,6 +54,8 @@ void forget(RecorderObject *self) {
     self->leaf_numbers.clear();
     self->partition_numbers.clear();
     self->planned.clear();
+    self->run_of_node.clear();
+    self->level.clear();
     for (const Leaf &leaf : leaves) Py_DECREF(leaf.tensor);
     for (const Batch &batch : batches) {
         for (PyObject *each : batch.outputs) Py_XDECREF(each);
@@ -70,6 +74,8 @@ void recorder_dealloc(PyObject *object) {
     std::destroy_at(&self->leaf_numbers);
     std::destroy_at(&self->partition_numbers);
     std::destroy_at(&self->planned);
+    std::destroy_at(&self->run_of_node);
+    std::destroy_at(&self->level);
     free_object(object);
 }
 
@@ -122,12 +128,14 @@ PyObject *shape_of(const Operand &operand) { return table.specs[operand.spec].sh
 //   (2, source, width, row, column, shape)  a block of the source as rows of a
 //   width (3, sources, ranges, 0, 0, shape)       ranges
 PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, int position, bool repeats) {
-    const std::size_t per_node = position < 0 ? static_cast<std::size_t>(self->nodes[nodes[0]].count) : 1;
-    const std::size_t count = nodes.size() * per_node;
-    const auto at = [&](std::size_t i) -> const Operand & {
-        const std::size_t k = position < 0 ? i % per_node : static_cast<std::size_t>(position);
-        return self->operands[self->nodes[nodes[i / per_node]].first + k];
-    };
+    std::vector<const Operand *> all_operands;
+    for (const int number : nodes) {
+        const Operand *of_node = self->operands.data() + self->nodes[number].first;
+        if (position >= 0) all_operands.push_back(of_node + position);
+        for (int k = 0; position < 0 && k < self->nodes[number].count; ++k) all_operands.push_back(of_node + k);
+    }
+    const std::size_t count = all_operands.size();
+    const auto at = [&](std::size_t i) -> const Operand & { return *all_operands[i]; };
     const Operand &first = at(0);
     PyObject *source = source_of(self, first);
     bool is_shared = true, is_one_source = true, is_even = true;
@@ -149,7 +157,7 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
         if (step == size && start == 0 && static_cast<std::int64_t>(count) * size == all)
             return Py_BuildValue("iOOiiO", 1, source, Py_None, 0, 0, shape_of(first));
         const std::int64_t row = start / step, column = start % step;
-        if (all % step == 0 && column + size <= step) {
+        if (position >= 0 && all % step == 0 && column + size <= step) {
             return Py_BuildValue("iOLLLO", 2, source, static_cast<long long>(step), static_cast<long long>(row),
                                  static_cast<long long>(column), shape_of(first));
         }
@@ -181,8 +189,8 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
     return found;
 }
 
-// batch(number, repeated): (group, nodes, sizes of the first dimension of the results or None if their shapes are
-// equal, operands). `repeated[group]` is a tuple of the operands that are one row for all rows of a result; (-1,) for
+// batch(number, repeated): (group, nodes, sizes of the first dimension of each operand or None if all shapes are equal,
+// operands). `repeated[group]` is a tuple of the operands that are one row for all rows of a result; (-1,) for
 // groups that only join their operands, which are given as one.
 PyObject *batch(PyObject *object, PyObject *args) {
     RecorderObject *self = as_recorder(object);
@@ -192,20 +200,21 @@ PyObject *batch(PyObject *object, PyObject *args) {
     const std::vector<int> &nodes = self->planned[number];
     const Node &first = self->nodes[nodes[0]];
     bool is_ragged = false;
-    for (const int each : nodes)
-        is_ragged = is_ragged || shape_of_result(self, each) != shape_of_result(self, nodes[0]);
+    for (const int each : nodes) is_ragged = is_ragged || !equal_shapes(self, each, nodes[0]);
     PyObject *group = PyLong_FromLong(first.call->group);
     PyObject *positions = group ? PyDict_GetItemWithError(repeated, group) : nullptr;
     const bool is_joined =
         positions && PyTuple_GET_SIZE(positions) && PyLong_AsLong(PyTuple_GET_ITEM(positions, 0)) == -1;
     if (!is_ragged) positions = nullptr;
-    PyObject *sizes =
-        is_ragged
-            ? list_of(nodes.size(),
-                      [&](std::size_t i) {
-                          return PyLong_FromLongLong(table.specs[self->nodes[nodes[i]].call->results[0].spec].first);
-                      })
-            : Py_NewRef(Py_None);
+    PyObject *sizes = is_ragged
+                          ? tuple_of(is_joined ? 0 : first.count,
+                                     [&](std::size_t k) {
+                                         return list_of(nodes.size(), [&](std::size_t i) {
+                                             const Operand *operand = &self->operands[self->nodes[nodes[i]].first];
+                                             return PyLong_FromLongLong(table.specs[operand[k].spec].first);
+                                         });
+                                     })
+                          : Py_NewRef(Py_None);
     PyObject *operands = tuple_of(is_joined ? 1 : first.count, [&](std::size_t i) {
         if (is_joined) return operand_of(self, nodes, -1, false);
         bool repeats = false;
@@ -233,8 +242,7 @@ PyObject *store(PyObject *object, PyObject *args) {
     const std::vector<int> &nodes = self->planned[number];
     Batch made;
     made.is_ragged = false;
-    for (const int each : nodes)
-        made.is_ragged = made.is_ragged || shape_of_result(self, each) != shape_of_result(self, nodes[0]);
+    for (const int each : nodes) made.is_ragged = made.is_ragged || !equal_shapes(self, each, nodes[0]);
     std::int64_t row = 0;
     for (const int each : nodes) {
         Node &node = self->nodes[each];

@@ -108,6 +108,7 @@ struct RecorderObject {
     std::unordered_map<PyObject *, int> leaf_numbers;
     std::unordered_map<Key, int, KeyHash> partition_numbers;
     std::vector<std::vector<int>> planned;  // nodes of each batch to run
+    std::vector<int> run_of_node, level;    // of planned nodes; -1 and 0 between plans
     PlaceObject *places;                    // of all values of the program that refer to the recording
     PyObject *owner;                        // the Python object that computes
     std::size_t recorded;
@@ -148,8 +149,8 @@ void unlink(PlaceObject *place);
 // The start of an operand in the flat memory of its batch or leaf; -1 if it is not computed.
 std::int64_t place_of(const RecorderObject *self, const Operand &operand);
 
-// Number of the description of a node's first result. Nodes of one partition have equal shapes if these are equal.
-inline int shape_of_result(const RecorderObject *self, int node) { return self->nodes[node].call->results[0].spec; }
+// Whether the operands of two nodes of a partition have equal shapes.
+bool equal_shapes(const RecorderObject *self, int a, int b);
 
 // Fill `planned` with the batches that compute the given nodes (all that values refer to, if there are none).
 void plan(RecorderObject *self, const std::vector<int> &wanted);

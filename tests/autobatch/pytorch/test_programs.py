@@ -248,7 +248,7 @@ async def beam(net, e):
             best = (score + net.words(state).log_softmax(-1)).topk(2)
             grown += [(best.values[k], state, best.indices[k]) for k in range(2)]
         scores = await torch.stack([score for score, _, _ in grown])
-        order = sorted(range(len(grown)), key=lambda k: -float(scores[k].detach()))[:2]
+        order = sorted(range(len(grown)), key=lambda k: -scores[k].item())[:2]
         beams = [(grown[k][0], grown[k][1], int(grown[k][2])) for k in order]
     return beams[0][0]
 
@@ -258,7 +258,7 @@ async def early_exit(net, e):
     for layer in (net.a, net.b, net.a):
         x = torch.tanh(layer(x))
         confidence = await net.out(x).softmax(-1).max()
-        if float(confidence.detach()) > 0.45:
+        if confidence.item() > 0.45:
             break
     return net.out(x)
 
@@ -268,7 +268,7 @@ async def adaptive_steps(net, e):
     for _ in range(5):
         state = net.gru(e.rows[:1], state.unsqueeze(0))[0]
         halt = torch.sigmoid(net.score(state))[0]
-        if float((await halt).detach()) > 0.6:
+        if (await halt).item() > 0.6:
             break
         mean, left = mean + left * halt * state, left * (1 - halt)
     return mean + left * state
@@ -299,7 +299,7 @@ async def experts(net, e):
 
 
 async def half(net, x):
-    return net.b(x) if float((await x.sum()).detach()) > 0 else net.b(-x)
+    return net.b(x) if (await x.sum()).item() > 0 else net.b(-x)
 
 
 PROGRAMS = [
