@@ -256,17 +256,29 @@ class Run:
 
     def tensor_of(self, value: Any) -> Tensor:
         """Return the tensor of a value, with all that it needs."""
+        source, offset, shape = self._source_of(value)
+        needs_grad = value.requires_grad
+        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(needs_grad):
+            return range_of(source, offset, shape)
+
+    def number_of(self, value: Any) -> Tensor:
+        """Return the tensor of a value, to read a number from it."""
+        source, offset, shape = self._source_of(value)
+        with torch._C.DisableTorchFunction():
+            source = source.detach()
+            return source.view(-1)[offset] if len(shape) == 0 else range_of(source, offset, shape)
+
+    def _source_of(self, value: Any) -> tuple[Tensor, int, torch.Size]:
         if getattr(_current, "run", None) is not self:
             raise StateError(
                 "batching: a tensor of a block is read in another thread; read it in the thread of the block, or after"
                 f" its end (at {user_line()})"
             )
-        if value._place.source is None:
+        place = value._place
+        if place.source is None:
             self._read([value])
-        source, offset, shape = value._place.source
-        needs_grad = value.requires_grad
-        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(needs_grad):
-            return range_of(source, offset, shape)
+        found: tuple[Tensor, int, torch.Size] = place.source
+        return found
 
     # computing
 

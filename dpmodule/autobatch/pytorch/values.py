@@ -49,6 +49,25 @@ class RecordedTensor(torch.Tensor):
     def __hash__(self) -> int:
         return id(self)
 
+    def item(self) -> Any:
+        return _number_of(self, torch.Tensor.item)
+
+    def __bool__(self) -> bool:
+        found: bool = _number_of(self, bool)
+        return found
+
+    def __float__(self) -> float:
+        found: float = _number_of(self, float)
+        return found
+
+    def __int__(self) -> int:
+        found: int = _number_of(self, int)
+        return found
+
+    def __index__(self) -> int:
+        found: int = _number_of(self, torch.Tensor.__index__)
+        return found
+
 
 def prepare() -> None:
     """Give the recorder what it needs of torch, once."""
@@ -92,13 +111,22 @@ def is_value(item: Any) -> bool:
 
 def tensor_of(value: Any) -> Tensor:
     """Return the tensor of a value, which is computed if necessary."""
+    found: Tensor = _owner_of(value).tensor_of(value)
+    return found
+
+
+def _number_of(value: Any, read: Callable[[Tensor], Any]) -> Any:
+    with torch._C.DisableTorchFunction():
+        return read(_owner_of(value).number_of(value))
+
+
+def _owner_of(value: Any) -> Any:
     owner = value._place.owner
     if owner is None:
         raise StateError(
             f"batching: a tensor of a block that was interrupted has no value; run the block again (at {user_line()})"
         )
-    found: Tensor = owner.tensor_of(value)
-    return found
+    return owner
 
 
 def settle(value: Any, tensor: Tensor) -> None:
@@ -112,10 +140,7 @@ def _outside(function: Callable[..., Any] | None, args: Any, kwargs: dict[str, A
     """Call a function of torch with values outside of the recorder's mode."""
     given = [args] if function is None else [*args, *(kwargs or {}).values()]
     for each in _values_in(given):
-        place = each._place
-        if place.owner is None:
-            tensor_of(each)
-        return place.owner.call(function, args, kwargs)
+        return _owner_of(each).call(function, args, kwargs)
     raise StateError(f"batching: a tensor of a block is used outside of it (at {user_line()})")
 
 
