@@ -25,7 +25,7 @@ from .calls import GROUPS, HOOKS, REPEATED, changes_argument, describe, is_like,
 from .driver import AwaitableTensors, ProgramLoop
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
-from .rules import CallGroup, Lengths, join
+from .rules import CallGroup, Lengths, direct, join
 from .values import is_value, prepare, settle, tensor_of
 
 Tensor = torch.Tensor
@@ -43,7 +43,7 @@ BLOCKS_BETWEEN_TRIALS = 20
 
 
 class Profit:
-    """Whether recording pays, by line of the program, judged by earlier blocks of that line."""
+    """Judges whether recording pays, for every line of the program, by earlier blocks of that line."""
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
@@ -354,10 +354,12 @@ def _run_rows(
             for operand, is_shared, tail in zip(operands, shared, group.tails)
         ]
         return group.ragged(group, pieces, shared, Lengths(sizes, pieces[0].device))
+    if group.rule is direct and not all(shared[1:]):
+        return _run_each(group, count, sizes, operands, shared)
     given = []
     repeated = group.repeated or ()
     for number, (operand, is_shared, tail) in enumerate(zip(operands, shared, group.tails)):
-        if is_shared and (number in repeated or group.rule.__name__ == "direct" and number):
+        if is_shared and (number in repeated or (group.rule is direct and number)):
             given.append(range_of(*operand[1:]))
         elif is_shared:
             row = range_of(*operand[1:])
@@ -365,6 +367,21 @@ def _run_rows(
         else:
             given.append(joined(operand, tail, count))
     return group.call(given)
+
+
+def _run_each(
+    group: CallGroup, count: int, sizes: tuple[list[int], ...], operands: tuple[Any, ...], shared: list[bool]
+) -> Tensor:
+    """Run a batch of examples with weights of their own one by one."""
+    columns: list[Sequence[Tensor]] = []
+    for operand, is_shared, tail, lengths in zip(operands, shared, group.tails, sizes):
+        if is_shared:
+            columns.append([range_of(*operand[1:])] * count)
+        elif columns:
+            columns.append(batched(operand, count).unbind(0))
+        else:
+            columns.append(torch.split(joined(operand, tail, count), lengths))
+    return torch.cat([group.call(example) for example in zip(*columns)])
 
 
 def _listed(result: Any) -> list[Tensor]:
@@ -405,8 +422,8 @@ def current() -> Run | None:
 def batching() -> Run:
     """Record a block of PyTorch, and run equal operations of many examples together.
 
-    Inside, operations of torch return immediately, with tensors that are computed when they are read, and at the end of the
-    block. Values, gradients and errors are those of the same program without the block. What is read inside
+    Inside, operations of torch return immediately, with tensors that are computed when they are read, or at the end of
+    the block. Values, gradients and errors are those of the same program without the block. What is read inside
     (``float(t)``, ``if t > 0``, ``t.tolist()``) is computed without the operations that it does not need, so that it
     has no company; see `map` for programs that read values. Without the C++ extension, the operations run one by one.
 

@@ -30,19 +30,20 @@ from .rules import (
     padded_product,
     pointwise,
     product,
+    words,
 )
 
 Tensor = torch.Tensor
 
 RECORD, EAGER, IN_PLACE = range(3)
-"""How the recorder treats a function: record it, call it at once, or as a change of its first argument."""
+"""How the recorder treats a function: record it, call it immediately, or as a change of its first argument."""
 
-_CALLED = frozenset(
+_CALLED = words(
     """item tolist numpy backward grad register_hook retain_grad data_ptr storage untyped_storage is_shared pin_memory
     record_stream __repr__ __str__ __format__ __reduce_ex__ __deepcopy__ __array__ __bool__ __float__ __int__ __index__
     __contains__ __setstate__ __dlpack__ __dlpack_device__ equal allclose is_set_to _set_grad_enabled manual_seed
     nonzero masked_select unique unique_consecutive bincount tensor as_tensor from_numpy __dir__ __hash__
-    register_post_accumulate_grad_hook _set_to_none""".split()
+    register_post_accumulate_grad_hook _set_to_none"""
 )
 HOOKS = frozenset(
     (torch.Tensor.register_hook, torch.Tensor.retain_grad, torch.Tensor.register_post_accumulate_grad_hook)
@@ -51,15 +52,17 @@ HOOKS = frozenset(
 
 _CHANGES = frozenset(
     f"__{name}__"
-    for name in "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift".split()
+    for name in words(
+        "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift"
+    )
 )
-_GETTERS = frozenset("T mT H mH real imag".split())
-_DESCRIBING = frozenset(
-    "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor".split()
+_GETTERS = words("T mT H mH real imag")
+_DESCRIBING = words(
+    "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor"
 )
-_LIKE = frozenset(
+_LIKE = words(
     """zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full
-    new_tensor""".split()
+    new_tensor"""
 )
 
 
@@ -137,9 +140,9 @@ def describe(
         operands: the tensors and values among the arguments, in order.
 
     Returns:
-        None if the call must run at once; else (True if it returns a constant, the constant, number of the group or -1
-        if all results are ranges of operands, results, True if it returns one tensor, a function that makes the result
-        from a tuple or None). A result is (spec, operand that it is a range of or -1, offset).
+        None if the call must run immediately; else (True if it returns a constant, the constant, number of the group or
+        -1 if all results are ranges of operands, results, True if it returns one tensor, a function that makes the
+        result from a tuple or None). A result is (spec, operand that it is a range of or -1, offset).
     """
     kwargs = kwargs or {}
     if changes_argument(function, args, kwargs):
@@ -210,42 +213,49 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
 
 def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:
     """Choose the rule of a call; return the number of its group."""
-    name, shapes, out = group.name, group.shapes, outs[0]
-    group.dims = out.dim()
+    name, shapes = group.name, group.shapes
+    group.dims = outs[0].dim()
+    group.rule = _rule(group, outs)
+    if group.rule is along_dims and name in JOINING and _joins_rows(group, operands):
+        group.rule, group.repeated = join, (-1,)
+        return _number(group, operands, ("join", name, outs[0].shape[1:], group.dims), "")
     shape_key: tuple[Any, ...] = tuple(shapes)
-    if name in POINTWISE and len(outs) == 1:
-        group.rule = pointwise
-        if out.dim() > 0:
-            shape_key = _rows(group, tuple(out.shape))
-    elif name in ROWWISE and len(outs) == 1 and _is_first(group):
-        group.rule = direct
-        if out.dim() > ROWWISE[name] and len(shapes[0]) > ROWWISE[name]:
-            group.repeated, group.tails = (), [shapes[0][1:], *shapes[1:]]
-            shape_key = ("rows", len(shapes[0]), *group.tails)
-    elif name in DIMENSIONS:
-        _count_from_end(group, shapes)
-        if name in JOINING and _joins_rows(group, operands):
-            group.rule, group.repeated = join, (-1,)
-            shape_key = ("join", name, outs[0].shape[1:], group.dims)
-            return _number(group, operands, shape_key, "")
-    elif name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
-        group.rule = nll
-    elif name in RULES:
-        group.rule = RULES[name]
-    if group.repeated is None:
-        group.ragged = _ragged_rule(group, outs)
-        if group.ragged is not None:
-            group.repeated = ()
-            whole = 1 if group.ragged is padded_product and len(shapes[0]) == 2 else 99
-            group.tails = [shape if number == whole else shape[1:] for number, shape in enumerate(shapes)]
-            shape_key = ("ragged", *group.tails, tuple(map(len, shapes)))
+    group.ragged = _ragged_rule(group, outs)
+    if group.ragged is not None:
+        group.repeated = ()
+        whole = 1 if group.ragged is padded_product and len(shapes[0]) == 2 else None
+        group.tails = [shape if number == whole else shape[1:] for number, shape in enumerate(shapes)]
+        shape_key = ("ragged", *group.tails, tuple(map(len, shapes)))
+    elif group.rule is pointwise and group.dims > 0:
+        shape_key = _rows(group, tuple(outs[0].shape))
+    elif group.rule is direct and min(group.dims, len(shapes[0])) > ROWWISE[name]:
+        group.repeated, group.tails = (), [shapes[0][1:], *shapes[1:]]
+        shape_key = ("rows", len(shapes[0]), *group.tails)
     return _number(group, operands, shape_key, repr((group.args, group.kwargs)))
+
+
+def _rule(group: CallGroup, outs: Sequence[Tensor]) -> Callable[..., Any]:
+    """Return the rule for examples of equal shapes."""
+    name = group.name
+    if name in POINTWISE and len(outs) == 1:
+        return pointwise
+    if name in ROWWISE and len(outs) == 1 and _is_first(group):
+        return direct
+    if name in DIMENSIONS and _count_from_end(group, group.shapes):
+        return along_dims
+    if name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
+        return nll
+    return RULES.get(name, by_vmap)
 
 
 def _number(group: CallGroup, operands: Sequence[Any], shape_key: tuple[Any, ...], arguments: str) -> int:
     """Return the number of a group, which is new if none has its key."""
     operand = operands[0]
-    types = tuple((x.dtype, x.requires_grad) for x in operands) if arguments else (operand.dtype, operand.requires_grad)
+    types = (
+        tuple((x.dtype, x.requires_grad) for x in operands)
+        if arguments
+        else (operand.dtype, operand.requires_grad)
+    )
     key = (group.function, arguments, shape_key, types, group.needs_grad, group.autocast, str(operand.device))
     number = _numbers.setdefault(key, len(GROUPS))
     if number == len(GROUPS):
@@ -267,7 +277,12 @@ def _ragged_rule(group: CallGroup, outs: Sequence[Tensor]) -> Any:
     lengths = [len(shape) for shape in shapes]
     if group.name in ("getitem", "index_select") and lengths[1:] == [1] and lengths[0] and _is_indexed(group):
         return chosen_rows
-    if group.name == "index_add" and lengths[1:] == [1, lengths[0]] and not group.kwargs and group.args[1] == 0:
+    if (
+        group.name == "index_add"
+        and lengths[1:] == [1, lengths[0]]
+        and not group.kwargs
+        and group.args[1] == 0
+    ):
         return added_rows
     if group.rule is product and len(shapes) == 2:
         (a, b) = shapes
@@ -321,8 +336,8 @@ def _is_plain_loss(group: CallGroup) -> bool:
     )
 
 
-def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> None:
-    """Count the dims of a call from the end, so that an axis of examples may stand in front."""
+def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> bool:
+    """Count the dims of a call from the end, to allow an axis of examples before them; False if it has none."""
     position, name = DIMENSIONS[group.name]
     dims = len(shapes[0])
     extra = 1 if group.name in ("stack", "unsqueeze") else 0
@@ -341,10 +356,10 @@ def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> None:
         if given is None and group.name in ("sum", "mean") and dims > 0 and len(shapes) == 1:
             given = tuple(range(dims))
         else:
-            return
+            return False
     counted = from_end(given, dims + extra)
     if len(group.args) > position:
         group.args = (*group.args[:position], counted, *group.args[position + 1 :])
     else:
         group.kwargs = {**group.kwargs, name: counted}
-    group.rule = along_dims
+    return True

@@ -106,7 +106,8 @@ def gather(sources: Sequence[Tensor], ranges: Any) -> Tensor:
     if is_on_cpu and sources[0].dtype in _COPIED:
         return _gather_apply(ranges, *sources)
     flat = [source.reshape(-1) for source in sources]
-    return torch.cat([flat[source][offset : offset + size] for source, offset, size in ranges.listed()])
+    pieces = [flat[source][offset : offset + size] for source, offset, size in ranges.listed()]
+    return torch.cat(pieces)
 
 
 def range_of(source: Tensor, offset: int, shape: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""How functions of torch run for many examples at once.
+"""How functions of torch run for many examples together.
 
 A rule takes a batch and its operands, and returns the results of all examples, (examples, *shape) each. Operands that
 all examples share have no axis of examples. Functions without a rule run by `torch.vmap`, and those that it does not
@@ -220,7 +220,7 @@ def join(group: CallGroup, operands: list[Tensor], shared: list[bool], count: in
     return operands[0]
 
 
-def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Tensor:
+def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Multiply matrices or vectors."""
     (left, right), (a, b) = operands, group.shapes
     if shared[0] and len(a) == 1:
@@ -256,7 +256,8 @@ def cell(group: CallGroup, operands: list[Tensor], shared: list[bool], count: in
     if not all(shared[states:]) or any(len(shape) != 2 for shape in group.shapes[:states]):
         return by_vmap(group, operands, shared, count)
     flat = [
-        (x.expand(count, *x.shape) if is_shared else x).flatten(0, 1) for x, is_shared in zip(operands[:states], shared)
+        (x.expand(count, *x.shape) if is_shared else x).flatten(0, 1)
+        for x, is_shared in zip(operands[:states], shared)
     ]
     found = group.call([*flat, *operands[states:]])
     outs = found if isinstance(found, tuple) else (found,)
@@ -284,36 +285,37 @@ def one_by_one(group: CallGroup, operands: list[Tensor], shared: list[bool], cou
     return tuple(torch.stack(column) for column in zip(*found))
 
 
-POINTWISE = frozenset(
+POINTWISE = words(
     """abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or
-    bitwise_xor bool ceil celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad digamma div divide double elu eq
-    erf erfc erfinv exp exp2 expit expm1 fix float floor floor_divide floordiv fmod frac ge gelu greater greater_equal gt
-    half hardsigmoid hardswish hardtanh heaviside hypot int invert isfinite isinf isnan ldexp le leaky_relu lerp less
-    less_equal lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
-    logsigmoid long lt masked_fill maximum minimum mish mod mul multiply nan_to_num ne neg negative not_equal pos positive
-    pow radd rand rdiv reciprocal relu relu6 remainder rmul ror round rpow rsqrt rsub rtruediv rxor selu sgn sigmoid sign
-    silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold true_divide
-    truediv trunc where xlogy and or xor clone""".split()
+    bitwise_xor bool ceil celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad digamma div divide
+    double elu eq erf erfc erfinv exp exp2 expit expm1 fix float floor floor_divide floordiv fmod frac ge
+    gelu greater greater_equal gt half hardsigmoid hardswish hardtanh heaviside hypot int invert isfinite
+    isinf isnan ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2
+    logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish
+    mod mul multiply nan_to_num ne neg negative not_equal pos positive pow radd rand rdiv reciprocal relu
+    relu6 remainder rmul ror round rpow rsqrt rsub rtruediv rxor selu sgn sigmoid sign silu sin sinc sinh
+    softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold true_divide truediv
+    trunc where xlogy and or xor clone"""
 )
 """Functions of numbers, by name without underscores."""
 
 ROWWISE = {"linear": 1, "embedding": 0, "layer_norm": 1, "rms_norm": 1, "dropout": 0, "alpha_dropout": 0}
 """Functions of rows of their first operand, with the number of dimensions of a row."""
 
-DIMENSIONS: dict[str, tuple[int, str]] = {
-    **dict.fromkeys(
+DIMENSIONS: dict[str, tuple[int, str]] = dict.fromkeys(
+    words(
         "sum mean softmax log_softmax logsumexp max min argmax argmin amax amin cumsum norm std var prod any all"
-        " cat stack concat concatenate flip sort argsort narrow gather index_select unsqueeze normalize softmin".split(),
-        (1, "dim"),
+        " cat stack concat concatenate flip sort argsort narrow gather index_select unsqueeze normalize softmin"
     ),
-}
+    (1, "dim"),
+)
 """Functions along dimensions: position and name of the argument."""
 
-JOINING = frozenset("cat stack concat concatenate".split())
+JOINING = words("cat stack concat concatenate")
 """Functions that join their operands."""
 
-RANDOM = frozenset(
-    "dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson".split()
+RANDOM = words(
+    "dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson"
 )
 
 RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {

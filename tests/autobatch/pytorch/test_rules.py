@@ -80,7 +80,9 @@ def child_sum_tree(net, e):
             c = c + torch.sigmoid(net.forget(torch.cat([x, h]))) * memory
         return o.sigmoid() * c.tanh(), c
 
-    root = fold(e.tree, lambda k: node(net.embed(e.words[k])), lambda l, r: node(net.query, l, r))
+    root = fold(
+        e.tree, lambda k: node(net.embed(e.words[k])), lambda left, right: node(net.query, left, right)
+    )
     return F.cross_entropy(net.out(root[0]), e.label)
 
 
@@ -303,10 +305,10 @@ async def half(net, x):
 
 
 PROGRAMS = [
-    child_sum_tree, binary_tree, recursive_autoencoder, lattice, ragged_attention, scaled_attention, multihead_attention,
-    transformer_layer, graph_messages, graph_convolution, deep_set, pointer, cell_loop, whole_sequence, char_cnn,
-    memory_network, addressing, chain_crf, siamese, stack_encoder, greedy, beam, early_exit, adaptive_steps, shift_reduce,
-    experts,
+    child_sum_tree, binary_tree, recursive_autoencoder, lattice, ragged_attention, scaled_attention,
+    multihead_attention, transformer_layer, graph_messages, graph_convolution, deep_set, pointer, cell_loop,
+    whole_sequence, char_cnn, memory_network, addressing, chain_crf, siamese, stack_encoder, greedy, beam,
+    early_exit, adaptive_steps, shift_reduce, experts,
 ]  # fmt: skip
 
 
@@ -331,7 +333,7 @@ def steps(net, program, examples, batched):
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize(
-    "dtype, tolerance, count",
+    ("dtype", "tolerance", "count"),
     [(torch.float64, 1e-10, 2), (torch.float64, 1e-10, 17), (torch.float32, 1e-5, 9)],
 )
 def test_a_program_agrees_with_the_loop(program, dtype, tolerance, count):
