@@ -104,7 +104,8 @@ def gather(sources: Sequence[Tensor], ranges: Any) -> Tensor:
     if is_on_cpu and not needs_grad:
         return _gathered(ranges, sources)
     if is_on_cpu and sources[0].dtype in _COPIED:
-        return _gather_apply(ranges, *sources)
+        found: Tensor = _gather_apply(ranges, *sources)
+        return found
     flat = [source.reshape(-1) for source in sources]
     pieces = [flat[source][offset : offset + size] for source, offset, size in ranges.listed()]
     return torch.cat(pieces)
