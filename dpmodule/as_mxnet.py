@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from opcode import opmap
 from types import ModuleType
 from typing import Any
 
@@ -57,11 +58,9 @@ class _OldModule(ModuleType):
             return import_module(f"{self.__name__}.{name}")
         try:
             return getattr(self._target, name)
-        except AttributeError as error:
-            text = _advice(f"{self.__name__}.{name}")
-            raise AttributeError(
-                f"{self.__name__}.{name} is missing: {text}" if text else str(error)
-            ) from None
+        except AttributeError:
+            _explain_missing(self._target, name)
+            raise
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._target), *(name for name in vars(self) if name.startswith("__"))})
@@ -112,10 +111,7 @@ def _module(path: str, old: str) -> ModuleType:
         if not f"{path}.".startswith(f"{error.name}."):
             raise
     text = _advice(old)
-    if text:
-        # without `name`, so that `from mxnet import np` does not replace the text by its own
-        raise ModuleNotFoundError(f"No module named {old!r}: {text}") from None
-    raise ModuleNotFoundError(f"No module named {old!r}", name=old) from None
+    raise ModuleNotFoundError(f"No module named {old!r}" + (f": {text}" if text else ""), name=old) from None
 
 
 def _advice(path: str) -> str:
@@ -123,6 +119,22 @@ def _advice(path: str) -> str:
     from .cli.check_program import advice
 
     return advice(path)
+
+
+def _explain_missing(module: ModuleType, name: str) -> None:
+    """Raise an error that says why a module of this package lacks a name; called by its ``__getattr__``."""
+    if name.startswith("__"):
+        return
+    from .cli.check_program import missing_name
+
+    old, text = missing_name(module, name)
+    frame = sys._getframe(2)
+    # Python replaces an AttributeError of `from module import name` by its own text
+    if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
+        raise ImportError(
+            f"cannot import name {name!r} from {old.rpartition('.')[0]!r}: {text}", name=old
+        ) from None
+    raise AttributeError(f"{old} is missing: {text}", name=name, obj=module) from None
 
 
 def install_as_mxnet(*, cpu: bool = False, old_numpy: bool = False, replace: bool = False) -> None:
@@ -172,6 +184,7 @@ def install(system: str, *, cpu: bool = False, old_numpy: bool = False, replace:
             break
     else:
         sys.meta_path.insert(0, _OldImports(roots))
+    lazy.explain_missing(_explain_missing)
     if cpu:
         Context.use_cpu_without_gpu()
     if old_numpy:
@@ -209,8 +222,12 @@ def _check_absent(roots: dict[str, str]) -> None:
 
 def _tell_children(system: str, **options: bool) -> None:
     """Set the environment by which children of this process answer the same; `_children` reads it."""
-    words = [system, *(f"--{name.replace('_', '-')}" for name, value in options.items() if value)]
-    os.environ["DPMODULE_AS"] = f"{' '.join(words)}|{' '.join(SYSTEMS[system])}|{sys.prefix}"
+    entries, _, prefix = os.environ.get("DPMODULE_AS", "").partition("|")
+    words = {entry.split()[0]: entry for entry in entries.split(";")} if prefix == sys.prefix else {}
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
+    before = words.get(system, "").partition("=")[0].split()[1:]
+    words[system] = f"{' '.join([system, *dict.fromkeys([*before, *given])])}={' '.join(SYSTEMS[system])}"
+    os.environ["DPMODULE_AS"] = f"{';'.join(words.values())}|{sys.prefix}"
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _CHILDREN not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([_CHILDREN, *filter(None, paths)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import SourceFileLoader
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.util import MAGIC_NUMBER, find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
@@ -31,7 +31,7 @@ def _is_file(word: str) -> bool:
         return False
     if word.endswith(".py"):
         return True
-    if not os.path.isfile(word):
+    if not os.path.isfile(word) and not os.path.isfile(os.path.join(word, "__main__.py")):
         return False
     from .cli.options import table
 
@@ -49,7 +49,7 @@ def run(words: Sequence[str]) -> int:
     """
     try:
         system, switches, rest = _options(words)
-        sys.path[0] = os.getcwd() if rest[0] == "-m" else os.path.dirname(os.path.realpath(rest[0]))
+        sys.path[0] = _import_path(rest[0])
         install(system, **{name[2:].replace("-", "_"): True for name in switches})
     except MXNetError as error:
         sys.stderr.write(f"dpmodule: error: {error}\n")
@@ -57,10 +57,10 @@ def run(words: Sequence[str]) -> int:
     main = ModuleType("__main__")
     vars(main)["__builtins__"] = __builtins__
     try:
-        found = _from_module(main, rest[1]) if rest[0] == "-m" else _from_file(main, rest[0])
+        found = _from_module(main, rest[1]) if rest[0] == "-m" else _from_path(main, rest[0])
         if isinstance(found, str):
             sys.stderr.write(f"{sys.executable}: {found}\n")
-            return 1 if rest[0] == "-m" else 2
+            return 2 if found.startswith("can't open") else 1
         sys.argv[:] = [main.__file__ or "", *rest[2:]] if rest[0] == "-m" else rest
         sys.modules["__main__"] = main
         exec(found, vars(main))
@@ -70,6 +70,15 @@ def run(words: Sequence[str]) -> int:
         _hide_our_frames(vars(main))
         raise
     return 0
+
+
+def _import_path(program: str) -> str:
+    """Return the first path of modules of a program."""
+    if program == "-m":
+        return os.getcwd()
+    if PathFinder.find_spec("__main__", [program]):  # a folder, or an archive
+        return os.path.abspath(program)
+    return os.path.dirname(os.path.realpath(program))
 
 
 def _options(words: Sequence[str]) -> tuple[str, list[str], list[str]]:
@@ -91,16 +100,25 @@ def _options(words: Sequence[str]) -> tuple[str, list[str], list[str]]:
     return system, switches, rest
 
 
-def _from_file(main: ModuleType, path: str) -> CodeType | str:
-    """Prepare the main module for a file; returns its code, or why there is none."""
+def _from_path(main: ModuleType, path: str) -> CodeType | str:
+    """Prepare the main module for a file, or for a folder or archive; returns its code, or why there is none."""
+    place = os.path.abspath(path)
+    spec = PathFinder.find_spec("__main__", [place])
+    if spec is not None:
+        return _from_spec(main, spec) or f"No code object available for {path}"
+    if sys.path_importer_cache.get(place) is not None:
+        return f"can't find '__main__' module in {place!r}"
     try:
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        return f"can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}"
-    main.__file__ = os.path.abspath(path)
-    main.__loader__ = SourceFileLoader("__main__", main.__file__)
+        return f"can't open file {place!r}: [Errno {error.errno}] {error.strerror}"
+    main.__file__ = place
     vars(main)["__cached__"] = None
+    if path.endswith(".pyc") or source.startswith(MAGIC_NUMBER):
+        main.__loader__ = loader = SourcelessFileLoader("__main__", place)
+        return loader.get_code("__main__") or f"No code object available for {path}"
+    main.__loader__ = SourceFileLoader("__main__", place)
     return compile(source, main.__file__, "exec", dont_inherit=True)
 
 
@@ -118,10 +136,14 @@ def _from_module(main: ModuleType, name: str) -> CodeType | str:
         if not f"{name}.".startswith(f"{error.name}."):
             raise
         return f"Error while finding module specification for {name!r} (ModuleNotFoundError: {error})"
-    loader: Any = None if spec is None else spec.loader
-    code: CodeType | None = loader.get_code(spec.name) if spec and hasattr(loader, "get_code") else None
-    if spec is None or code is None:
-        return f"No module named {name}" if spec is None else f"No code object available for {name}"
+    if spec is None:
+        return f"No module named {name}"
+    return _from_spec(main, spec) or f"No code object available for {name}"
+
+
+def _from_spec(main: ModuleType, spec: ModuleSpec) -> CodeType | None:
+    loader: Any = spec.loader
+    code: CodeType | None = loader.get_code(spec.name) if hasattr(loader, "get_code") else None
     main.__spec__, main.__loader__, main.__file__ = spec, loader, spec.origin or ""
     main.__package__ = spec.parent
     vars(main)["__cached__"] = spec.cached
@@ -134,8 +156,13 @@ def _hide_our_frames(program: dict[str, Any]) -> None:
 
     def print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.excepthook = hook
-        while trace is not None and trace.tb_frame.f_globals is not program:
+        frames = []
+        while trace is not None:
+            frames.append(trace)
             trace = trace.tb_next
+        own = [i for i, each in enumerate(frames) if each.tb_frame.f_globals is program]
+        ours = [i + 1 for i, each in enumerate(frames) if each.tb_frame.f_globals is globals()]
+        trace = dict(enumerate(frames)).get(min(own, default=max(ours, default=0)))
         hook(kind, error.with_traceback(trace), trace)
 
     sys.excepthook = print_error

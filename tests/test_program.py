@@ -1,5 +1,8 @@
 """Programs that import mxnet or dynet, run as they are."""
 
+import py_compile
+import re
+import shutil
 import signal
 import sys
 
@@ -54,6 +57,19 @@ def test_children_answer_the_same(tmp_path, how):
     assert done.stdout == "(2.0, '1.9.1', 'cpu(0)')\n", done.stderr
 
 
+def test_children_answer_every_installed_system(tmp_path):
+    code = (
+        "import mxnet as mx, dynet as dy, _dynet; print(mx.__version__, dy.Model is _dynet.Model, mx.gpu(0))"
+    )
+    done = run(
+        tmp_path,
+        "import subprocess, sys, dpmodule\nfrom dpmodule.as_mxnet import install\ninstall('dynet')\n"
+        f"dpmodule.install_as_mxnet()\nsubprocess.run([sys.executable, '-c', {code!r}])",
+        before=["--cpu"],
+    )
+    assert done.stdout == "1.9.1 True cpu(0)\n", done.stderr
+
+
 def test_module_is_run_with_its_spec(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")
@@ -64,6 +80,38 @@ def test_module_is_run_with_its_spec(tmp_path):
     command = [sys.executable, "-m", "dpmodule", "-m", "package.module", "x"]
     done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
     assert done.stdout == "package.module package ['x']\n", done.stderr
+
+
+def test_folders_archives_and_compiled_programs(tmp_path):
+    source = "import sys, other, mxnet\nprint(sys.argv, __spec__ and __spec__.name, __package__)"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(source)
+    (tmp_path / "folder" / "other.py").write_text("")
+    shutil.make_archive(str(tmp_path / "archive"), "zip", tmp_path / "folder")
+    py_compile.compile(tmp_path / "folder" / "__main__.py", tmp_path / "folder" / "compiled.pyc")
+    for program, shown in [
+        ("folder", "['folder', 'x'] __main__ "),
+        ("archive.zip", "['archive.zip', 'x'] __main__ "),
+        ("folder/compiled.pyc", "['folder/compiled.pyc', 'x'] None None"),
+    ]:
+        command = [sys.executable, "-m", "dpmodule", program, "x"]
+        done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
+        assert done.stdout == f"{shown}\n", done.stderr
+    (tmp_path / "empty.zip").write_bytes(b"PK\5\6" + bytes(18))
+    command = [sys.executable, "-m", "dpmodule", "empty.zip"]
+    done = run_program(f"import subprocess; print(subprocess.run({command!r}).returncode)", cwd=tmp_path)
+    assert done.stdout == "1\n"
+    assert f"can't find '__main__' module in '{tmp_path}/empty.zip'" in done.stderr
+
+
+def test_error_before_the_main_module_shows_where(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("1 / 0")
+    (tmp_path / "package" / "module.py").write_text("")
+    command = [sys.executable, "-m", "dpmodule", "-m", "package.module"]
+    done = run_program(f"import subprocess; subprocess.run({command!r})", cwd=tmp_path)
+    assert "package/__init__.py" in done.stderr
+    assert "dpmodule" not in done.stderr
 
 
 def test_traceback_shows_the_program_only(tmp_path):
@@ -123,6 +171,31 @@ def test_missing_names_say_why(tmp_path):
     assert "use mx.nd" in lines[5]
 
 
+def test_missing_names_of_submodules_say_why(tmp_path):
+    expected = {
+        "from mxnet.base import check_call": "ImportError.*'mxnet.base': left out: belongs to MXNet's ctypes",
+        "mx.base.check_call": "AttributeError mxnet.base.check_call is missing: left out: belongs to",
+        "mx.engine.check_call": "AttributeError mxnet.engine.check_call is missing: left out: belongs to",
+        "from mxnet.contrib import text": "ImportError.*count words with collections.Counter",
+        "from mxnet.contrib.ndarray import dgl_subgraph": "ImportError.*Deep Graph Library",
+        "mx.nd.np": "AttributeError.*use mx.nd, NumPy",
+        "from mxnet import np": "ImportError.*use mx.nd, NumPy",
+        "from mxnet.ndarray import xyz": "ImportError.*'mxnet.ndarray': dpmodule.ndarray has no xyz",
+        "from mxnet.module import Modul": "ImportError.*has no Modul, the nearest name is Module",
+        "mx.gluon.nn.Dense(3)": "MXNetError.*gluon.SymbolBlock.imports",
+        "import mxnet.base; assert not hasattr(mxnet.base, 'check_call')": "None",
+    }
+    done = run(
+        tmp_path,
+        f"import mxnet as mx\nfor line in {list(expected)!r}:\n    try: exec(line); print(None)\n"
+        "    except Exception as error: print(type(error).__name__, error)\n",
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(expected)
+    for line, text in zip(lines, expected.values(), strict=True):
+        assert re.match(text, line), line
+
+
 def test_old_names_of_numpy(tmp_path):
     source = (
         "import numpy as np\nassert np.int is int and np.float is float and np.object is object\n"
@@ -143,6 +216,34 @@ def test_installed_mxnet_is_replaced_only_if_asked(tmp_path):
     assert "mxnet/__init__.py" in done.stderr
     assert "--replace" in done.stderr
     assert run(tmp_path, source, before=["--replace"]).stdout == "1.9.1\n"
+
+
+def test_imported_mxnet_is_replaced_only_if_asked(tmp_path):
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text("__version__ = '0'")
+    (tmp_path / "mxnet" / "ndarray.py").write_text("")
+    done = run_program(
+        "import sys, mxnet, mxnet.ndarray, dpmodule\nsys.path.pop(0)\n"
+        "try: dpmodule.install_as_mxnet()\nexcept dpmodule.base.StateError as error: print(error)\n"
+        "import mxnet as same\nassert same is mxnet\n"
+        "dpmodule.install_as_mxnet(replace=True)\n"
+        "import mxnet, mxnet.ndarray\nprint(mxnet.__version__, mxnet.ndarray is dpmodule.nd, same.__version__)",
+        cwd=tmp_path,
+    )
+    first, second = done.stdout.splitlines()
+    assert f"mxnet itself is already imported ({tmp_path}/mxnet/__init__.py)" in first
+    assert second == "1.9.1 True 0"
+
+
+def test_sitecustomize_of_the_user_runs_in_children(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("import builtins; builtins.own = __file__")
+    source = (
+        "import os, subprocess, sys\n"
+        f"os.environ['PYTHONPATH'] += os.pathsep + {str(tmp_path / 'own')!r}\n"
+        "subprocess.run([sys.executable, '-c', 'import mxnet; print(mxnet.__version__, own)'])\n"
+    )
+    assert run(tmp_path, source).stdout.startswith("1.9.1 ")
 
 
 def test_dynet(tmp_path):
@@ -186,6 +287,20 @@ def test_pickles_of_mxnet_load(tmp_path):
     assert done.stdout == "[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]] int64 (2, 3)\n", done.stderr
 
 
+def test_sparse_pickles_of_mxnet_load(tmp_path):
+    from helpers.programs import TESTS
+
+    source = (
+        "import pickle, sys\nwith open(sys.argv[1], 'rb') as file:\n    a, b = pickle.load(file)\n"
+        "print(a.stype, a.context, a.asnumpy().tolist())\nprint(b.stype, b.asnumpy().tolist(), b.indices.asnumpy())"
+    )
+    done = run(tmp_path, source, str(TESTS / "data" / "formats" / "pickled_sparse.pkl"))
+    assert done.stdout == (
+        "csr cpu(0) [[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]]\n"
+        "row_sparse [[1.0, 2.0], [0.0, 0.0], [3.0, 4.0], [0.0, 0.0]] [0 2]\n"
+    ), done.stderr
+
+
 def test_threads_and_subprocesses(tmp_path):
     source = (
         "import subprocess, sys, threading\n"
@@ -196,7 +311,7 @@ def test_threads_and_subprocesses(tmp_path):
     assert run(tmp_path, source).stdout == "2.0\n1.9.1\n"
 
 
-def test_running_process_notebook_and_pytest(tmp_path):
+def test_running_process_and_notebook(tmp_path):
     code = "import dpmodule\ndpmodule.install_as_mxnet()\nimport mxnet\nassert mxnet.sym is dpmodule.sym\nprint('yes')"
     assert run_program(code).stdout == "yes\n"
     shell = pytest.importorskip("IPython.core.interactiveshell")
@@ -205,8 +320,21 @@ def test_running_process_notebook_and_pytest(tmp_path):
         "shell.run_cell('%load_ext dpmodule\\nimport mxnet; print(mxnet.__version__)')"
     )
     assert "1.9.1" in run_program(code, IPYTHONDIR=str(tmp_path), HOME=str(tmp_path)).stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_pytest_and_its_workers(tmp_path, workers):
+    (tmp_path / "pytest.ini").write_text("")
     (tmp_path / "conftest.py").write_text("import mxnet")
-    (tmp_path / "test_it.py").write_text("def test_it():\n    import mxnet.symbol")
-    options = ["-q", "-p", "dpmodule.as_mxnet", "-p", "no:cacheprovider", "-c", "/dev/null", "test_it.py"]
-    done = run_program(f"import pytest, sys; sys.exit(pytest.main({options!r}))", cwd=tmp_path)
+    (tmp_path / "test_it.py").write_text(
+        "import os\ndef test_it():\n    import mxnet.symbol\n"
+        f"    assert ('PYTEST_XDIST_WORKER' in os.environ) == ({workers} > 0)"
+    )
+    options = ["-q", "-p", "dpmodule.as_mxnet", "-p", "no:cacheprovider", "-n", workers, "test_it.py"]
+    code = (
+        "import os, subprocess, sys\n"
+        "for name in [name for name in os.environ if name.startswith('PYTEST_XDIST')]: del os.environ[name]\n"
+        f"sys.exit(subprocess.run([sys.executable, '-m', 'pytest', *{options!r}]).returncode)"
+    )
+    done = run_program(code, cwd=tmp_path)
     assert done.returncode == 0, done.stdout

@@ -55,14 +55,15 @@ def _next_sitecustomize() -> None:
 
 
 def _start() -> None:
-    words, _, rest = os.environ.get("DPMODULE_AS", "").partition("|")
-    roots, _, prefix = rest.partition("|")
-    if words and prefix == sys.prefix:  # another Python has packages of its own
+    systems, _, prefix = os.environ.get("DPMODULE_AS", "").partition("|")
+    if prefix != sys.prefix:  # another Python has packages of its own
+        return
+    for system in systems.split(";"):
+        words, _, roots = system.partition("=")
         answers = _Answers(words.split(), roots.split())
+        sys.meta_path.insert(0, answers)
         if "--old-numpy" in words:
             answers.install()
-        else:
-            sys.meta_path.insert(0, answers)
 
 
 _start()

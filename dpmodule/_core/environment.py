@@ -75,7 +75,7 @@ _AS = "Set by `mx.install_as_mxnet` and `python -m dpmodule program.py`: childre
 _PATH = "Python's folders of modules; with `DPMODULE_AS`, it begins with one whose `sitecustomize.py` answers imports."
 
 VARIABLES = (
-    EnvironmentVariable("DPMODULE_AS", "system, options, modules and prefix", "none", IMPORT, _AS),
+    EnvironmentVariable("DPMODULE_AS", "systems with options and modules, and prefix", "none", IMPORT, _AS),
     EnvironmentVariable("PYTHONPATH", "folders", "none", IMPORT, _PATH, owner="Python"),
     EnvironmentVariable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),
     EnvironmentVariable("DPMODULE_GPU_TYPE", "a type of torch's devices", "cuda", IMPORT, _GPU),

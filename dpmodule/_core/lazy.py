@@ -86,7 +86,7 @@ def attributes(
     borrowed = paths(owner)
     vars(sys.modules[owner]).pop("__all__", None)  # so that `getattribute` is asked for it
 
-    def getattribute(name: str) -> Any:
+    def found(name: str) -> Any:
         if name == "__all__":
             return sorted({*shown, *operators(), *borrowed})
         if name in submodules:
@@ -108,7 +108,21 @@ def attributes(
         marks = (name for name in vars(sys.modules[owner]) if name.startswith("__"))
         return sorted({*shown, *operators(), *marks})
 
-    return getattribute, names
+    return _explained(owner, found), names
+
+
+def _explained(owner: str, found: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return ``__getattr__`` of a module, whose errors are those of `explain_missing` if it was called."""
+
+    def getattribute(name: str) -> Any:
+        try:
+            return found(name)
+        except AttributeError:
+            if _explain:
+                _explain[-1](sys.modules[owner], name)
+            raise
+
+    return getattribute
 
 
 def publish(owner: str, shown: list[str]) -> None:
@@ -123,7 +137,31 @@ def publish(owner: str, shown: list[str]) -> None:
     """
     getattribute, names = attributes(owner, shown)
     found: dict[str, Any] = {"__getattr__": getattribute} if paths(owner) else {"__all__": sorted({*shown})}
+    if not paths(owner):
+        _getattr_if_explained[owner] = getattribute
     vars(sys.modules[owner]).update(found, __dir__=names)
+    _add_explained()
+
+
+_explain: list[Callable[[ModuleType, str], None]] = []
+_getattr_if_explained: dict[str, Callable[[str], Any]] = {}
+
+
+def explain_missing(explain: Callable[[ModuleType, str], None]) -> None:
+    """Let a function explain errors about names that public modules do not have.
+
+    Args:
+        explain: is called with the module and the name, and raises a better error.
+    """
+    _explain[:] = [explain]
+    _add_explained()
+
+
+def _add_explained() -> None:
+    """Give ``__getattr__`` to modules that otherwise do without it."""
+    while _explain and _getattr_if_explained:
+        owner, getattribute = _getattr_if_explained.popitem()
+        vars(sys.modules[owner])["__getattr__"] = getattribute
 
 
 class Method:

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import base
+from .._core.import_paths import MOVED
 from ..base import ArgumentError, FileFormatError
 
 _MAX_BYTES = 2**20
@@ -242,7 +243,7 @@ def find_target(path: str) -> NameTarget:
             break
         member = _member(owner, name)
         if member is None:
-            return NameTarget(None, _missing_advice(path, owner, name))
+            return NameTarget(None, missing_name(owner, name, path)[1])
         owner, new = member[0], f"{new}.{name}"
     if hasattr(owner, "__left_out_path__"):  # may be named but not used, like all of Gluon
         return NameTarget(None, advice(f"mxnet.{owner.__left_out_path__}"))
@@ -263,18 +264,26 @@ def _member(owner: Any, name: str) -> tuple[Any] | None:
         return None
 
 
-def _missing_advice(path: str, owner: Any, name: str) -> str:
-    """Return advice on a name that its module or class in this package lacks."""
+def missing_name(owner: Any, name: str, path: str = "") -> tuple[str, str]:
+    """Return the old path of a name that a module or class of this package lacks, and what to do instead.
+
+    Args:
+        owner: the module or class.
+        name: the missing name.
+        path: another old path of it.
+    """
     parts = [owner.__name__] if isinstance(owner, ModuleType) else [owner.__module__, owner.__qualname__]
     module_path = ".".join(parts)
     start = next((new for new in _OLD_PACKAGES if f"{module_path}.".startswith(f"{new}.")), "dpmodule")
-    old = f"{_OLD_PACKAGES[start]}{module_path[len(start) :]}.{name}"
+    places = [module_path[len(start) :]]
+    places += [f".{old}" for old, new in MOVED.items() if start == "dpmodule" and places[0] == f".{new}"]
     if start != "dpmodule" and isinstance(
         owner, type
     ):  # classes are listed under the package that exports them
-        old = f"{_OLD_PACKAGES[start]}.{owner.__qualname__}.{name}"
-    text = advice(old) or advice(path)
-    if text:
-        return text
+        places = [f".{owner.__qualname__}"]
+    paths = [f"{_OLD_PACKAGES[start]}{place}.{name}" for place in places]
+    for old in [*paths, *filter(None, [path])]:
+        if text := advice(old):
+            return old, text
     near = difflib.get_close_matches(name, dir(owner), 1)
-    return f"{module_path} has no {name}" + (f", the nearest name is {near[0]}" if near else "")
+    return paths[0], f"{module_path} has no {name}" + (f", the nearest name is {near[0]}" if near else "")

@@ -253,7 +253,7 @@ def _origin(op: str) -> str:
     """
     text = Path(ops.__file__).with_name("introduced.json").read_text(encoding="utf-8")
     first = {name: version for version, names in json.loads(text).items() for name in names.split()}
-    version = first.get(op, "1.6" if op.startswith(("_np_", "_npi_", "_npx_")) else None)
+    version = first.get(op)
     if version is None:
         return "MXNet itself does not have it"
     return f"in MXNet since {version}" + (" or earlier" if version == "1.2" else "")
@@ -314,6 +314,9 @@ def _rename_numpy(row: dict[str, Any]) -> None:
         kind = attributes.get("act_type")
         if row["op"] == "LeakyReLU" and kind == "gelu_erf":
             attributes["act_type"] = "gelu"
+        elif row["op"] == "LeakyReLU" and kind == "gelu_tanh":
+            row["op"] = "_npx_gelu_tanh"
+            row["attrs"] = {name: value for name, value in attributes.items() if name.startswith("__")}
         elif row["op"] == "Activation" and kind in _ACTIVATIONS_OF_2:
             row["op"] = f"_npx_{attributes.pop('act_type')}"
 

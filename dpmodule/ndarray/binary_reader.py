@@ -103,24 +103,21 @@ def read(file: IO[bytes], size: int, name: str, make: Make) -> Any:
     return _collect(reader, names, arrays)
 
 
-def read_one(data: bytes) -> torch.Tensor:
-    """Read the record of one dense array without a file header.
+Parts = tuple[torch.Tensor, list[torch.Tensor], tuple[int, ...]]
+"""Elements, index arrays and shape of a record."""
+
+
+def read_one(data: bytes) -> Parts:
+    """Read the record of one array without a file header.
 
     Args:
         data: bytes as in MXNet's pickles of an array.
     """
-    reader = _FileReader(io.BytesIO(data), len(data), "<array>", _dense_alone)
-    found: torch.Tensor = _read_array(reader)
+    reader = _FileReader(io.BytesIO(data), len(data), "<array>", lambda *parts: parts)
+    found: Parts = _read_array(reader)
     if reader.at != len(data):
         raise reader.error(f"{len(data) - reader.at} bytes follow the end of the array")
     return found
-
-
-def _dense_alone(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
-    """Return the values of an array's record."""
-    if indices:
-        raise DTypeError("the array is sparse, expected a dense one")
-    return values
 
 
 def _check_start(reader: _FileReader) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..base import ArgumentError, BoundsError, OutOfMemoryError, ShapeError
+from ..base import ArgumentError, BoundsError, DTypeError, OutOfMemoryError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Csr
@@ -52,8 +52,17 @@ class CSRNDArray(BaseSparseNDArray):
     stype = "csr"
 
     def __init__(
-        self, values: Tensor, columns: Tensor, starts: Tensor, shape: Sequence[int], ctx: Context
+        self,
+        values: Tensor | None,
+        columns: Tensor | None = None,
+        starts: Tensor | None = None,
+        shape: Sequence[int] = (),
+        ctx: Context | None = None,
     ) -> None:
+        if values is None:  # in pickles of MXNet, before `__setstate__`
+            return
+        if columns is None or starts is None or ctx is None:
+            raise ArgumentError("CSRNDArray: expected values, columns, starts, shape and ctx")
         if len(shape) != 2 or values.dim() != 1 or values.shape != columns.shape:
             raise ShapeError(
                 f"csr array of shape {tuple(shape)}: data of shape {tuple(values.shape)} and indices of shape "
@@ -181,6 +190,12 @@ class CSRNDArray(BaseSparseNDArray):
 
         parts = (self.data.asnumpy(), self.indices.asnumpy(), self.indptr.asnumpy())
         return csr_matrix(parts, shape=self.shape, dtype=self.dtype)
+
+    def _restore(self, values: Tensor, indices: list[Tensor], shape: tuple[int, ...]) -> None:
+        if len(indices) != 2:
+            raise DTypeError("the pickled array is not in csr storage")
+        CSRNDArray.__init__(self, values, indices[1], indices[0], shape, Context("cpu", 0))
+        self.check_bounds()
 
     def __reduce__(self) -> tuple[Any, ...]:
         record = self._record

@@ -223,7 +223,13 @@ class NDArray(Handle, OpMethods):
         from .binary_reader import read_one
 
         data = state["handle"]
-        NDArray.__init__(self, torch.empty(0) if data is None else read_one(bytes(data)), Context("cpu", 0))
+        self._restore(*((torch.empty(0), [], (0,)) if data is None else read_one(bytes(data))))
+
+    def _restore(self, values: Tensor, indices: list[Tensor], shape: tuple[int, ...]) -> None:
+        """Initialize the array with the parts of a record."""
+        if indices:
+            raise DTypeError("the pickled array is sparse, expected a dense one")
+        NDArray.__init__(self, values, Context("cpu", 0))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (pickled(self.raw), name_of(self.raw.dtype), self.context)

@@ -60,8 +60,17 @@ class RowSparseNDArray(BaseSparseNDArray):
     stype = "row_sparse"
 
     def __init__(
-        self, values: Tensor, rows: Tensor, shape: Sequence[int], ctx: Context, tidy: bool = False
+        self,
+        values: Tensor | None,
+        rows: Tensor | None = None,
+        shape: Sequence[int] = (),
+        ctx: Context | None = None,
+        tidy: bool = False,
     ) -> None:
+        if values is None:  # in pickles of MXNet, before `__setstate__`
+            return
+        if rows is None or ctx is None:
+            raise ArgumentError("RowSparseNDArray: expected values, rows, shape and ctx")
         wanted = (rows.numel(), *shape[1:])
         if not len(shape) or rows.dim() != 1 or tuple(values.shape) != wanted:
             raise ShapeError(
@@ -175,6 +184,12 @@ class RowSparseNDArray(BaseSparseNDArray):
             DTypeError: `indices` does not hold numbers.
         """
         return row_numbers(indices, self.shape[0]).to(self.values.device)
+
+    def _restore(self, values: Tensor, indices: list[Tensor], shape: tuple[int, ...]) -> None:
+        if len(indices) != 1:
+            raise DTypeError("the pickled array is not in row_sparse storage")
+        RowSparseNDArray.__init__(self, values, indices[0], shape, Context("cpu", 0))
+        self.check_bounds()
 
     def __reduce__(self) -> tuple[Any, ...]:
         values, rows = self.values, to_numpy(self._record.rows)

@@ -33,6 +33,7 @@ SAME_NAMES = (
     struct.pack("<3Q", 0x112, 0, 2) + RECORD * 2 + struct.pack("<Q", 2) + 2 * (struct.pack("<Q", 1) + b"a")
 )
 PICKLED = struct.pack("<IiiqiiifI", 0xF993FAC9, 0, 1, 1, 2, 0, 0, 2.5, 0)[:-4]
+PICKLED_ROWS = struct.pack("<IiiqiqiiiiiqfQ", 0xF993FAC9, 1, 1, 1, 1, 3, 1, 0, 0, 6, 1, 1, 2.5, 2)
 
 
 def rsp(data=((1, 2), (3, 4)), rows=(0, 2), shape=(4, 2), dtype="float32"):
@@ -124,6 +125,11 @@ ROWS = [
     (lambda: one.astype("nonsense"), DTypeError, ""),
     (lambda: nd.NDArray(NDArrayHandle(1)), ArgumentError, "takes a tensor and a context"),
     (lambda: one.copy().__setstate__({"handle": PICKLED + b"!"}), FileFormatError, "bytes follow the end"),
+    (lambda: csr.copy().__setstate__({"handle": PICKLED}), DTypeError, "not in csr storage"),
+    (lambda: rsp().copy().__setstate__({"handle": PICKLED}), DTypeError, "not in row_sparse storage"),
+    (lambda: one.copy().__setstate__({"handle": PICKLED_ROWS}), DTypeError, "sparse, expected a dense one"),
+    (lambda: sparse.CSRNDArray(two.raw), ArgumentError, "expected values, columns, starts, shape and ctx"),
+    (lambda: sparse.RowSparseNDArray(two.raw), ArgumentError, "expected values, rows, shape and ctx"),
     # shapes
     *[
         (lambda c=c: six.reshape(c), ShapeError, "")

@@ -28,7 +28,8 @@ RUN_BY = {"Convolution_v1": "Convolution", "_npx_relu": "relu", "_npx_sigmoid": 
 """Operators that another one stands for: the same computation, saved under the other's name."""
 
 NAMES_OF_2 = """
-_np__linalg_svd _np_ones_like _np_zeros_like _npi_advanced_indexing _npi_advanced_indexing_multiple _npi_all
+_np__linalg_svd
+_np_broadcast_to _np_ones_like _np_zeros_like _npi_advanced_indexing _npi_advanced_indexing_multiple _npi_all
 _npi_amax _npi_amin _npi_any _npi_array_split _npi_atleast_1d _npi_atleast_2d _npi_atleast_3d
 _npi_bitwise_left_shift _npi_bitwise_left_shift_scalar _npi_bitwise_right_shift
 _npi_bitwise_right_shift_scalar _npi_copy _npi_cross _npi_deg2rad _npi_diag _npi_diagflat _npi_diagonal
@@ -40,7 +41,7 @@ _npi_matrix_rank_none_tol _npi_max _npi_min _npi_moveaxis _npi_prod _npi_qr _npi
 _npi_rbitwise_left_shift_scalar _npi_rbitwise_right_shift_scalar _npi_repeats _npi_rfloor_divide_scalar
 _npi_rfmod_scalar _npi_roll _npi_rollaxis _npi_squeeze _npi_sum _npi_trace _npi_transpose _npi_tri
 _npi_tril_indices _npi_triu
-_npx_cond _npx_foreach _npx_group_norm _npx_index_add _npx_index_update _npx_instance_norm
+_npx_cond _npx_foreach _npx_gelu_tanh _npx_group_norm _npx_index_add _npx_index_update _npx_instance_norm
 _npx_interleaved_matmul_encdec_qk _npx_interleaved_matmul_encdec_valatt
 _npx_interleaved_matmul_selfatt_qk _npx_interleaved_matmul_selfatt_valatt _npx_log_sigmoid
 _npx_masked_log_softmax _npx_masked_softmax _npx_mish _npx_norm _npx_while_loop

@@ -690,3 +690,9 @@ def npx_log_sigmoid(c: OperatorCall) -> Value:
 def npx_mish(c: OperatorCall) -> Value:
     """Softplus and Tanh."""
     return c.inputs[0] * c.emit("Tanh", c.emit("Softplus", c.inputs[0]))
+
+
+def npx_gelu_tanh(c: OperatorCall) -> Value:
+    """Powers and Tanh."""
+    x = c.inputs[0]
+    return x * (c.emit("Tanh", (x + x * x * x * 0.044715) * (2 / np.pi) ** 0.5) + 1.0) * 0.5

@@ -223,3 +223,15 @@ def mish(a: Any, x: torch.Tensor) -> torch.Tensor:
     Source: MXNet 2.0 `mish`.
     """
     return F.mish(x)
+
+
+@pure("_npx_gelu_tanh", [arg("data", ROWS)], infer=same, onnx=Onnx("Tanh", builder="npx_gelu_tanh"))
+def gelu_tanh(a: Any, x: torch.Tensor) -> torch.Tensor:
+    """Return x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))), which is close to gelu.
+
+    Shape:
+        data, returns: any shape.
+
+    Source: MXNet 2.0 `LeakyReLU` with ``act_type="gelu_tanh"``.
+    """
+    return F.gelu(x, approximate="tanh")

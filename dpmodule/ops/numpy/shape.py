@@ -359,6 +359,7 @@ def rot90(a: Any, x: torch.Tensor) -> torch.Tensor:
     [arg("array")],
     {"shape": Attr(shape, "shape of the result; -2 keeps a length", ())},
     onnx=Onnx("Expand", builder="np_broadcast_to"),
+    aliases=("_np_broadcast_to",),  # in MXNet 1.6
 )
 def broadcast_to(a: Any, x: torch.Tensor) -> torch.Tensor:
     """Repeat an array to a shape, with NumPy's broadcasting.

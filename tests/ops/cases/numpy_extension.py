@@ -69,5 +69,11 @@ CASES = [
     OpCase("_npx_index_update", (X, ROWS[:, :2], VALUES[:2]), {}, updated, grad=(0, 2)),
     OpCase("_npx_index_update", (X, ROWS[:, :2], VALUES[:1, :1]), {}, updated, grad=(0, 2)),
     OpCase("_npx_log_sigmoid", (X,), {}, lambda x: -np.log1p(np.exp(-x))),
+    OpCase(
+        "_npx_gelu_tanh",
+        (X,),
+        {},
+        lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    ),
     OpCase("_npx_mish", (X,), {}, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
 ]

@@ -103,6 +103,7 @@ def test_names_of_version_2():
         ("Activation", "mish", 0.8650984),
         ("Activation", "log_sigmoid", -0.3132617),
         ("LeakyReLU", "gelu_erf", 0.8413447),
+        ("LeakyReLU", "gelu_tanh", 0.8411920),
     ],
 )
 def test_activations_of_version_2(operator, kind, expected):
