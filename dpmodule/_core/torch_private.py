@@ -48,12 +48,17 @@ tensor, a seed, or an expansion. It frees the recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+_function_arguments: Any = getattr(getattr(torch, "_functorch", None), "utils", None)
 
 Tensors = Sequence[torch.Tensor]
 
@@ -189,6 +194,58 @@ def autograd_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
         return inspected(*args) if is_traced else direct(*args)
 
     return apply
+
+
+def push_mode(mode: Any) -> None:
+    """Make an object with ``__torch_function__`` the innermost function mode of this thread."""
+    torch._C._push_on_torch_function_stack(mode)
+
+
+def pop_mode() -> None:
+    """Remove the innermost function mode of this thread."""
+    torch._C._pop_torch_function_stack()
+
+
+def swap_tensors(first: torch.Tensor, second: torch.Tensor) -> None:
+    """Exchange memory and gradient history of two tensors."""
+    torch._C._swap_tensor_impl(first, second)
+
+
+def has_modes() -> bool:
+    """Return True if the installed torch has what recording needs."""
+    names = (
+        "_push_on_torch_function_stack",
+        "_swap_tensor_impl",
+        "_pop_torch_function_stack",
+        "DisableTorchFunction",
+        "_functorch",
+    )
+    return all(hasattr(torch._C, name) for name in names) and hasattr(
+        _function_arguments, "unwrap_dead_wrappers"
+    )
+
+
+@contextmanager
+def functions_prepared_by(prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[None]:
+    """Let a function change the arguments of every `autograd.Function`, in all threads, until the end of the block."""
+    before = _function_arguments.unwrap_dead_wrappers
+    _function_arguments.unwrap_dead_wrappers = lambda args: before(prepare(args))
+    try:
+        yield
+    finally:
+        _function_arguments.unwrap_dead_wrappers = before
+
+
+def is_in_function() -> bool:
+    """Return True if a caller is the body of an `autograd.Function`."""
+    frame: FrameType | None = sys._getframe(1)
+    apply: Any = torch.autograd.Function.apply
+    code = apply.__func__.__code__
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def profiler_is_on() -> bool:

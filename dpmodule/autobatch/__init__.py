@@ -18,6 +18,9 @@ Example:
     >>> dy.renew_cg() is dy.cg()
     True
 
+PyTorch programs need none of this: `batching` and `map` record plain operations of torch and run them together (package
+`pytorch`).
+
 `ops` declares each operation once, for both the Python engine (`python_engine`) and the native one; `graph` defines the
 interface of their graphs.
 """
@@ -229,6 +232,9 @@ from .initializers import SaxeInitializer as SaxeInitializer
 from .initializers import UniformInitializer as UniformInitializer
 from .parameters import LookupParameters as LookupParameters
 from .parameters import Parameters as Parameters
+from .pytorch.batching import Run as Run
+from .pytorch.batching import batching as batching
+from .pytorch.batching import map as map
 from .saving import load as load
 from .saving import load_generator as load_generator
 from .saving import save as save
@@ -253,7 +259,8 @@ from .trainers import SimpleSGDTrainer as SimpleSGDTrainer
 from .trainers import Trainer as Trainer
 from .user_function import training as training
 
-__all__ = lazy.public_names(vars())
+# without the names of PyTorch programs: `from dynet import *` must not replace Python's `map`
+__all__ = [name for name in lazy.public_names(vars()) if name not in ("Run", "batching", "map")]
 
 lazy.publish(__name__, __all__)
 

@@ -1,70 +1,156 @@
-"""`batching`: operations of a block of plain PyTorch are recorded and run together."""
+"""`batching` and `map`: operations of plain PyTorch programs are recorded and run together.
+
+Source: on-the-fly batching follows Neubig, Goldberg, Dyer: "On-the-fly Operation Batching in Dynamic Computation
+Graphs", 2017; the schedule is that of the other engines.
+"""
 
 from __future__ import annotations
 
+import gc
+import inspect
+import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
 import torch
 
-from ...native import core
-from ..errors import StateError, user_line
-from . import values as value_methods
-from .calls import GROUPS, REPEATED, changes_argument, describe, is_like, name_of
+from ... import native
+from ..._core import torch_private
+from ..errors import StateError, user_line, wrong_type
+from .calls import GROUPS, HOOKS, REPEATED, changes_argument, describe, is_like, name_of
+from .driver import AwaitableTensors, ProgramLoop
+from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
-from .rules import Group
+from .rules import CallGroup, Lengths, direct, join
+from .values import is_value, prepare, settle, tensor_of
 
 Tensor = torch.Tensor
 
 _current = threading.local()
 
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+WORTH_A_CALL = 2.0
+"""Operations per call of torch, on average, from which recording pays."""
+
+BLOCKS_BETWEEN_TRIALS = 20
+"""Number of blocks of one line that run without recording before one is recorded again."""
+
+
+class Profit:
+    """Judges whether recording pays, for every line of the program, by earlier blocks of that line."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, int] = {}
+
+    def is_expected(self, line: str) -> bool:
+        """Return True if a block of a line should be recorded."""
+        left = self._left.get(line, 0)
+        self._left[line] = max(left - 1, 0)
+        return left == 0
+
+    def report(self, line: str, recorded: int, calls: int) -> None:
+        """Learn how a block went.
+
+        Args:
+            calls: calls of torch that computed the recorded operations.
+        """
+        self._left[line] = BLOCKS_BETWEEN_TRIALS if recorded < WORTH_A_CALL * calls else 0
+
+
+_profit = Profit()
+
 
 class Run:
-    """A block whose operations run together; made by `batching`.
+    """A block whose operations run together; created by `batching`.
 
     Attributes:
-        calls: number of calls of torch that ran.
-        recorded: number of operations of the program.
+        recorded: number of recorded operations.
+        calls: number of calls of torch that computed them.
     """
 
     def __init__(self) -> None:
-        self.calls = 0
-        self.recorded = 0
+        self.recorded = self.calls = 0
+        self.driver: ProgramLoop | None = None
         self._recorder: Any = None
+        self._is_used = False
+        self._site = ""
+        self._undo = ExitStack()
         self._groups: dict[int, tuple[int, int]] = {}
         self._reads: dict[str, int] = {}
 
     def __enter__(self) -> Run:
         if getattr(_current, "run", None) is not None:
-            raise StateError(f"batching: a batching block is open already; use the outer one (at {user_line()})")
-        if self._recorder is not None or self.recorded:
-            raise StateError(f"batching: this block has run; call batching() again (at {user_line()})")
-        if core is not None:
-            value_methods.prepare()
+            raise StateError(f"batching: a block is open already; record in that one (at {user_line()})")
+        if self._is_used:
+            raise StateError(
+                f"batching: this block has ended; call batching() for a new one (at {user_line()})"
+            )
+        self._is_used = True
+        self._site = _line()
+        if _can_record() and _profit.is_expected(self._site):
+            prepare()
+            core: Any = native.core
             self._recorder = core.Recorder(self)
-            torch.overrides._push_mode(self._recorder)  # type: ignore[attr-defined]
+            if gc.isenabled():  # a collection would walk the program's lists of tensors again and again
+                gc.disable()
+                self._undo.callback(gc.enable)
+            if "torch._dynamo" in sys.modules:
+                self._undo.enter_context(torch.compiler.set_stance("force_eager"))
+            self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
+            torch_private.push_mode(self._recorder)
+            self._undo.callback(torch_private.pop_mode)
         _current.run = self
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _current.run = None
         if self._recorder is None:
+            _current.run = None
             return
-        torch.overrides._pop_mode()  # type: ignore[attr-defined]
         try:
             if kind is None:
                 self._compute(None)
                 for value in self._recorder.values():
-                    value._settle(value.tensor)
+                    settle(value, self._separated(value))
+                _profit.report(self._site, self._recorder.recorded, self.calls)
         finally:
+            _current.run = None
+            self._undo.close()
             self.recorded = self._recorder.recorded
             self._recorder.close()
             self._recorder = None
+
+    @property
+    def is_recording(self) -> bool:
+        """True inside the block, if it is recorded."""
+        return self._recorder is not None
+
+    def explain(self) -> BatchingReport:
+        """Describe what ran together, and why the rest did not.
+
+        Example:
+            >>> with batching() as run:
+            ...     sums = [torch.ones(3) * number for number in range(4)]
+            >>> run.calls <= run.recorded
+            True
+        """
+        groups = [(GROUPS[number], calls, nodes) for number, (calls, nodes) in self._groups.items()]
+        return BatchingReport(groups, self._reads, self._why_not())
+
+    def _why_not(self) -> str:
+        """Return why nothing was recorded, or ""."""
+        if not self._is_used or self.recorded or self._recorder is not None:
+            return ""
+        if not _can_record():
+            return "the C++ extension is missing, or does not fit the installed torch"
+        return "earlier blocks of this line had too few equal operations for recording to pay"
 
     # called by the recorder
 
@@ -73,8 +159,10 @@ class Run:
         with torch._C.DisableTorchFunction():
             return describe(*call)
 
-    def eager(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-        """Run a call at once."""
+    def eager(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> Any:
+        """Run a call immediately."""
         kwargs = kwargs or {}
         if changes_argument(function, args, kwargs):
             return self.in_place(function, args, kwargs)
@@ -85,46 +173,122 @@ class Run:
         found: list[Any] = []
         _replaced((args, kwargs), found.append)
         if found:
-            self._read(found)
-        with torch._C.DisableTorchFunction():
-            given = [_replaced(each, _tensor) for each in args]
-            return function(*given, **{name: _replaced(each, _tensor) for name, each in kwargs.items()})
+            if function in HOOKS:
+                self._separate(function, args[0])
+            missing = [each for each in found if each._place.source is None]
+            if missing:
+                self._read(missing)
+        result = self._call(function, args, kwargs)
+        if getattr(function, "__name__", "") == "backward":
+            self._restart()
+        return result
 
-    def in_place(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    def _call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch._C.DisableTorchFunction():
+            given = [_replaced(each, tensor_of) for each in args]
+            return function(*given, **{name: _replaced(each, tensor_of) for name, each in kwargs.items()})
+
+    def in_place(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> Any:
         """Run a call that changes a tensor."""
         kwargs = kwargs or {}
-        target = args[0] if args else None
-        is_value = type(target) is core.RecordedValue and target._owner() is self  # type: ignore[union-attr]
-        if not is_value or kwargs.get("out") is not None:
+        target: Any = args[0] if args else None
+        if not is_value(target) or kwargs.get("out") is not None:
             self._compute(None)  # recorded calls read the tensor as it was
-            with torch._C.DisableTorchFunction():
-                given = [_replaced(each, _tensor) for each in args]
-                return function(*given, **{name: _replaced(each, _tensor) for name, each in kwargs.items()})
-        if target._has_views():
+            return self._call(function, args, kwargs)
+        if target._place.has_views:
             raise StateError(
                 f"batching: {name_of(function)} changes a tensor that shares memory with another one; write the result"
                 f" to a new tensor, or clone() it before (at {user_line()})"
             )
         with torch._C.DisableTorchFunction():
-            clone = target.tensor.clone()
-            given = [clone, *[_replaced(each, _tensor) for each in args[1:]]]
-            result = function(*given, **{name: _replaced(each, _tensor) for name, each in kwargs.items()})
-        target._become(_recorded_clone(self, clone))
+            clone = tensor_of(target).clone()
+            given = [clone, *[_replaced(each, tensor_of) for each in args[1:]]]
+            result = function(*given, **{name: _replaced(each, tensor_of) for name, each in kwargs.items()})
+        target._place.become(self._recorder.leaf(clone))
         return target if result is clone else result
+
+    def suspended(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> Any:
+        """Run a call in the body of an `autograd.Function`, which is not recorded, or record again after it."""
+        if torch_private.is_in_function():
+            return self._call(function, args, kwargs or {})
+        self._recorder.suspend(False)
+        return self._recorder.__torch_function__(function, (), args, kwargs)
+
+    def enter_function(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Prepare the arguments of an `autograd.Function`."""
+        self._recorder.suspend(True)
+        return tuple(_replaced(each, tensor_of) for each in args)
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        """Record a call that did not come through torch's stack of modes."""
+        return self._recorder.__torch_function__(function, (), args, kwargs)
+
+    def _separate(self, function: Callable[..., Any], value: Any) -> None:
+        """Make a value a tensor of its own, through which all gradients pass."""
+        if function is torch.Tensor.retain_grad:
+            raise StateError(
+                f"batching: retain_grad does not work inside a block; use register_hook (at {user_line()})"
+            )
+        if value._place.uses or value._place.has_views:
+            raise StateError(
+                f"batching: {name_of(function)} comes after calls that have read the tensor; call it right after the"
+                f" tensor is made (at {user_line()})"
+            )
+        value._place.become(self._recorder.leaf(self._separated(value)))
+
+    def _separated(self, value: Any) -> Tensor:
+        """Return the tensor of a value as a tensor that nothing else refers to."""
+        tensor, needs_grad = tensor_of(value), value.requires_grad
+        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(needs_grad):
+            return tensor.view_as(tensor)
+
+    def _restart(self) -> None:
+        """Forget what is computed, after a backward pass."""
+        self._compute(None)
+        for value in self._recorder.values():
+            value._place.become(self._recorder.leaf(tensor_of(value)))
+        self._recorder.restart()
+        gc.collect(1)
 
     def tensor_of(self, value: Any) -> Tensor:
         """Return the tensor of a value, with all that it needs."""
-        if value._source() is None:
-            self._read([value])
-        source, offset, shape = value._source()
-        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(value.requires_grad):
+        source, offset, shape = self._source_of(value)
+        needs_grad = value.requires_grad
+        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(needs_grad):
             return range_of(source, offset, shape)
+
+    def number_of(self, value: Any) -> Tensor:
+        """Return the tensor of a value, to read a number from it."""
+        source, offset, shape = self._source_of(value)
+        with torch._C.DisableTorchFunction():
+            source = source.detach()
+            return source.view(-1)[offset] if len(shape) == 0 else range_of(source, offset, shape)
+
+    def _source_of(self, value: Any) -> tuple[Tensor, int, torch.Size]:
+        if getattr(_current, "run", None) is not self:
+            raise StateError(
+                "batching: a tensor of a block is read in another thread; read it in the thread of the block, or after"
+                f" its end (at {user_line()})"
+            )
+        place = value._place
+        if place.source is None:
+            self._read([value])
+        found: tuple[Tensor, int, torch.Size] = place.source
+        return found
 
     # computing
 
     def _read(self, values: Sequence[Any]) -> None:
-        line = user_line()
+        line = _line()
         self._reads[line] = self._reads.get(line, 0) + 1
+        self._compute(values)
+
+    def compute(self, values: Sequence[Any]) -> None:
+        """Compute values together."""
         self._compute(values)
 
     def _compute(self, values: Sequence[Any] | None) -> None:
@@ -140,7 +304,20 @@ class Run:
                 self.calls += 1
 
 
-def _run(group: Group, count: int, sizes: list[int] | None, operands: tuple[Any, ...]) -> tuple[list[Tensor], bool]:
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def _line() -> str:
+    """Return "file:line" of the innermost caller outside of this package and torch."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH)):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _run(
+    group: CallGroup, count: int, sizes: tuple[list[int], ...] | None, operands: tuple[Any, ...]
+) -> tuple[list[Tensor], bool]:
     """Run a batch.
 
     Returns:
@@ -151,9 +328,13 @@ def _run(group: Group, count: int, sizes: list[int] | None, operands: tuple[Any,
             stack.enter_context(torch.set_grad_enabled(group.needs_grad))
         for device, dtype in group.autocast:
             stack.enter_context(torch.autocast(device, dtype))
+        if group.rule is join:
+            return [joined(operands[0], (), count)], False
         shared = [each[0] == SHARED for each in operands]
         if count == 1 or (all(shared) and not group.is_random):
-            outs = group.call([range_of(*each[1:]) if each[0] == SHARED else batched(each, 1)[0] for each in operands])
+            outs = group.call(
+                [range_of(*each[1:]) if each[0] == SHARED else batched(each, 1)[0] for each in operands]
+            )
             return _listed(outs), True
         if sizes is not None:
             return _listed(_run_rows(group, count, sizes, operands, shared)), False
@@ -164,13 +345,21 @@ def _run(group: Group, count: int, sizes: list[int] | None, operands: tuple[Any,
 
 
 def _run_rows(
-    group: Group, count: int, sizes: list[int], operands: tuple[Any, ...], shared: list[bool]
+    group: CallGroup, count: int, sizes: tuple[list[int], ...], operands: tuple[Any, ...], shared: list[bool]
 ) -> Any:
-    """Run a batch of results that differ in their first dimension, as rows."""
+    """Run a batch of examples that differ in their first dimension."""
+    if group.ragged is not None:
+        pieces = [
+            range_of(*operand[1:]) if is_shared else joined(operand, tail, count)
+            for operand, is_shared, tail in zip(operands, shared, group.tails)
+        ]
+        return group.ragged(group, pieces, shared, Lengths(sizes, pieces[0].device))
+    if group.rule is direct and not all(shared[1:]):
+        return _run_each(group, count, sizes, operands, shared)
     given = []
     repeated = group.repeated or ()
     for number, (operand, is_shared, tail) in enumerate(zip(operands, shared, group.tails)):
-        if is_shared and (number in repeated or group.rule.__name__ == "direct" and number):
+        if is_shared and (number in repeated or (group.rule is direct and number)):
             given.append(range_of(*operand[1:]))
         elif is_shared:
             row = range_of(*operand[1:])
@@ -180,13 +369,24 @@ def _run_rows(
     return group.call(given)
 
 
+def _run_each(
+    group: CallGroup, count: int, sizes: tuple[list[int], ...], operands: tuple[Any, ...], shared: list[bool]
+) -> Tensor:
+    """Run a batch of examples with weights of their own one by one."""
+    columns: list[Sequence[Tensor]] = []
+    for operand, is_shared, tail, lengths in zip(operands, shared, group.tails, sizes):
+        if is_shared:
+            columns.append([range_of(*operand[1:])] * count)
+        elif columns:
+            columns.append(batched(operand, count).unbind(0))
+        else:
+            columns.append(torch.split(joined(operand, tail, count), lengths))
+    return torch.cat([group.call(example) for example in zip(*columns)])
+
+
 def _listed(result: Any) -> list[Tensor]:
     outs = [result] if isinstance(result, torch.Tensor) else list(result)
     return [each if each.is_contiguous() else each.contiguous() for each in outs]
-
-
-def _tensor(item: Any) -> Any:
-    return item.tensor
 
 
 def _empty(item: Any) -> Any:
@@ -195,7 +395,7 @@ def _empty(item: Any) -> Any:
 
 def _replaced(item: Any, change: Callable[[Any], Any]) -> Any:
     """Return arguments with values replaced."""
-    if type(item) is core.RecordedValue:  # type: ignore[union-attr]
+    if is_value(item):
         return change(item)
     if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
         found = [_replaced(each, change) for each in item]
@@ -205,11 +405,104 @@ def _replaced(item: Any, change: Callable[[Any], Any]) -> Any:
     return item
 
 
-def _recorded_clone(run: Run, tensor: Tensor) -> Any:
-    """Return a value for a tensor."""
-    return run._recorder.__torch_function__(torch.Tensor.clone, (), (tensor,), None)
+def _can_record() -> bool:
+    return native.core is not None and torch_private.has_modes()
+
+
+def _function_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    run = current()
+    return run.enter_function(args) if run is not None and run.is_recording else args
+
+
+def current() -> Run | None:
+    """Return the block that records in this thread."""
+    return getattr(_current, "run", None)
 
 
 def batching() -> Run:
-    """Record the operations of a block of PyTorch, and run equal ones of many examples together."""
+    """Record a block of PyTorch, and run equal operations of many examples together.
+
+    Inside, operations of torch return immediately, with tensors that are computed when they are read, or at the end of
+    the block. Values, gradients and errors are those of the same program without the block. What is read inside
+    (``float(t)``, ``if t > 0``, ``t.tolist()``) is computed without the operations that it does not need, so that it
+    has no company; see `map` for programs that read values. Without the C++ extension, the operations run one by one.
+
+    Returns:
+        A context manager, which also explains what ran.
+
+    Raises:
+        StateError: a block is open in this thread, or a tensor that shares memory is changed in place.
+
+    Example:
+        >>> import torch
+        >>> from dpmodule import autobatch
+        >>> weight = torch.ones(3, requires_grad=True)
+        >>> with autobatch.batching():
+        ...     losses = [(weight * x).sum() for x in torch.eye(3)]
+        ...     loss = torch.stack(losses).mean()
+        >>> loss.backward()
+        >>> weight.grad
+        tensor([0.3333, 0.3333, 0.3333])
+    """
     return Run()
+
+
+def map(program: Callable[..., Any], *examples: Iterable[Any]) -> list[Any]:
+    """Run a program on every example, with equal operations of all examples together.
+
+    An asynchronous program (``async def``) may wait for a tensor, with ``await``: all programs that wait get their
+    values from one computation, so that programs whose control flow depends on values have company, too.
+
+    Args:
+        program: a function, a module or a coroutine function; it takes one argument from each of `examples`.
+        examples: the examples, as in Python's ``map``.
+
+    Returns:
+        The result of each example, with tensors in it.
+
+    Raises:
+        ForeignValueError: `program` is not callable.
+        StateError: a program waits for something other than tensors and coroutines.
+
+    Example:
+        >>> import torch
+        >>> from dpmodule import autobatch
+        >>> async def halvings(x):
+        ...     count = 0
+        ...     while float(await x.sum()) > 1:
+        ...         x, count = x / 2, count + 1
+        ...     return count
+        >>> autobatch.map(halvings, [torch.ones(1), torch.ones(4), torch.ones(7)])
+        [0, 2, 3]
+    """
+    if not callable(program):
+        raise wrong_type("map: program", program, "is not callable")
+    calls = list(zip(*examples))
+    run = current()
+    if run is not None:
+        with AwaitableTensors():
+            return _results(run if run.is_recording else None, program, calls)
+    if len(calls) < 2:  # recording cannot pay
+        with AwaitableTensors():
+            return _results(None, program, calls)
+    with Run() as run, AwaitableTensors():
+        return _results(run if run.is_recording else None, program, calls)
+
+
+def _results(run: Run | None, program: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    results = [program(*call) for call in calls]
+    if not any(inspect.iscoroutine(each) for each in results):
+        return results
+    driver = ProgramLoop(_nothing if run is None else run.compute)
+    outer = None if run is None else run.driver
+    if run is None:
+        return driver.run(results)
+    run.driver = driver
+    try:
+        return driver.run(results)
+    finally:
+        run.driver = outer
+
+
+def _nothing(values: Sequence[Any]) -> None:
+    pass

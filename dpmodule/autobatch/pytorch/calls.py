@@ -3,34 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from ...native import core
-from .rules import DIMENSIONS, POINTWISE, RANDOM, ROWWISE, RULES, Group, Shape, Slot, along_dims, by_vmap, direct
-from .rules import from_end, nll, pointwise
+from ... import native
+from .rules import (
+    DIMENSIONS,
+    JOINING,
+    POINTWISE,
+    RANDOM,
+    REDUCTIONS,
+    ROWWISE,
+    RULES,
+    CallGroup,
+    OperandSlot,
+    Shape,
+    added_rows,
+    along_dims,
+    by_vmap,
+    chosen_rows,
+    direct,
+    from_end,
+    join,
+    nll,
+    padded_product,
+    pointwise,
+    product,
+    words,
+)
 
 Tensor = torch.Tensor
 
 RECORD, EAGER, IN_PLACE = range(3)
-"""How the recorder treats a function: record it, call it at once, or as a change of its first argument."""
+"""How the recorder treats a function: record it, call it immediately, or as a change of its first argument."""
 
-_CALLED = frozenset(
+_CALLED = words(
     """item tolist numpy backward grad register_hook retain_grad data_ptr storage untyped_storage is_shared pin_memory
     record_stream __repr__ __str__ __format__ __reduce_ex__ __deepcopy__ __array__ __bool__ __float__ __int__ __index__
     __contains__ __setstate__ __dlpack__ __dlpack_device__ equal allclose is_set_to _set_grad_enabled manual_seed
     nonzero masked_select unique unique_consecutive bincount tensor as_tensor from_numpy __dir__ __hash__
-    register_post_accumulate_grad_hook _set_to_none""".split()
+    register_post_accumulate_grad_hook _set_to_none"""
 )
-_CHANGES = frozenset(f"__{name}__" for name in "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift".split())
-_GETTERS = frozenset("T mT H mH real imag".split())
-_DESCRIBING = frozenset(
-    "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor".split()
+HOOKS = frozenset(
+    (torch.Tensor.register_hook, torch.Tensor.retain_grad, torch.Tensor.register_post_accumulate_grad_hook)
 )
-_LIKE = frozenset(
+"""Functions that observe the gradient of a tensor."""
+
+_CHANGES = frozenset(
+    f"__{name}__"
+    for name in words(
+        "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift"
+    )
+)
+_GETTERS = words("T mT H mH real imag")
+_DESCRIBING = words(
+    "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor"
+)
+_LIKE = words(
     """zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full
-    new_tensor""".split()
+    new_tensor"""
 )
 
 
@@ -47,7 +79,11 @@ def classify(function: Callable[..., Any]) -> int:
     name = getattr(function, "__name__", "")
     if name == "__get__":
         return RECORD if name_of(function) in _GETTERS else EAGER
-    if name in ("__set__", "__delete__") or name in _CHANGES or (name.endswith("_") and not name.endswith("__")):
+    if (
+        name in ("__set__", "__delete__")
+        or name in _CHANGES
+        or (name.endswith("_") and not name.endswith("__"))
+    ):
         return IN_PLACE
     return EAGER if name in _CALLED or name in _LIKE or name.startswith("_foreach") else RECORD
 
@@ -61,7 +97,14 @@ def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: 
     """Return True if a call with these arguments changes one of them."""
     if kwargs.get("out") is not None or kwargs.get("inplace"):
         return True
-    place = {"dropout": 3, "relu": 1, "alpha_dropout": 3, "feature_alpha_dropout": 3, "leaky_relu": 2, "elu": 2}
+    place = {
+        "dropout": 3,
+        "relu": 1,
+        "alpha_dropout": 3,
+        "feature_alpha_dropout": 3,
+        "leaky_relu": 2,
+        "elu": 2,
+    }
     at = place.get(getattr(function, "__name__", ""), 99)
     is_running = name_of(function) in ("batch_norm", "instance_norm")
     return (len(args) > at and args[at] is True) or is_running
@@ -70,7 +113,9 @@ def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: 
 def autocast_state() -> tuple[tuple[str, torch.dtype], ...]:
     """Return the devices with automatic casts and their dtypes."""
     devices = ("cpu", "cuda")
-    return tuple((each, torch.get_autocast_dtype(each)) for each in devices if torch.is_autocast_enabled(each))
+    return tuple(
+        (each, torch.get_autocast_dtype(each)) for each in devices if torch.is_autocast_enabled(each)
+    )
 
 
 def is_autocast_enabled() -> bool:
@@ -78,13 +123,16 @@ def is_autocast_enabled() -> bool:
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
-GROUPS: list[Group] = []
+GROUPS: list[CallGroup] = []
 REPEATED: dict[int, tuple[int, ...]] = {}
 _numbers: dict[Any, int] = {}
 
 
 def describe(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None, operands: Sequence[Any]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    operands: Sequence[Any],
 ) -> Any:
     """Describe a call for the recorder.
 
@@ -92,9 +140,9 @@ def describe(
         operands: the tensors and values among the arguments, in order.
 
     Returns:
-        None if the call must run at once; else (True if it returns a constant, the constant, number of the group or -1
-        if all results are ranges of operands, results, True if it returns one tensor, a function that makes the result
-        from a tuple or None). A result is (spec, operand that it is a range of or -1, offset).
+        None if the call must run immediately; else (True if it returns a constant, the constant, number of the group or
+        -1 if all results are ranges of operands, results, True if it returns one tensor, a function that makes the
+        result from a tuple or None). A result is (spec, operand that it is a range of or -1, offset).
     """
     kwargs = kwargs or {}
     if changes_argument(function, args, kwargs):
@@ -108,7 +156,7 @@ def describe(
     found = iter(range(len(operands)))
     slots = [_with_slots(each, found) for each in args]
     named = {name: _with_slots(each, found) for name, each in kwargs.items()}
-    group = Group(
+    group = CallGroup(
         name_of(function), function, tuple(slots), named, [tuple(x.shape) for x in operands], 0, by_vmap,
         torch.is_grad_enabled(), autocast, name_of(function) in RANDOM,
     )  # fmt: skip
@@ -122,7 +170,7 @@ def describe(
     outs = [result] if is_single else list(result) if isinstance(result, (tuple, list)) else []
     if not outs or not all(isinstance(each, torch.Tensor) and each.layout == torch.strided for each in outs):
         return None
-    where = operands[0].device
+    where, core = operands[0].device, cast(Any, native.core)
     specs = [core.recording_spec(each.shape, each.dtype, where, each.requires_grad) for each in outs]
     sources = [_source(each, dummies) for each in outs]
     pack = None if is_single or type(result) is tuple else _packer(type(result))
@@ -134,13 +182,13 @@ def describe(
 
 
 def _packer(kind: type) -> Callable[[tuple[Any, ...]], Any]:
-    return (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind  # type: ignore[call-arg]
+    return (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind
 
 
 def _with_slots(item: Any, numbers: Any) -> Any:
     """Return arguments with slots in place of operands, in the recorder's order."""
     if isinstance(item, torch.Tensor):
-        return Slot(next(numbers))
+        return OperandSlot(next(numbers))
     if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
         found = [_with_slots(each, numbers) for each in item]
         return type(item)(*found) if hasattr(item, "_fields") else type(item)(found)
@@ -159,34 +207,56 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
             and out.is_contiguous()
             and out.requires_grad == each.requires_grad
         ):
-            return number, out.storage_offset()
+            return number, int(out.storage_offset())
     return None
 
 
-def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:
+def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:
     """Choose the rule of a call; return the number of its group."""
-    name, shapes, out = group.name, group.shapes, outs[0]
-    group.dims = out.dim()
+    name, shapes = group.name, group.shapes
+    group.dims = outs[0].dim()
+    group.rule = _rule(group, outs)
+    if group.rule is along_dims and name in JOINING and _joins_rows(group, operands):
+        group.rule, group.repeated = join, (-1,)
+        return _number(group, operands, ("join", name, outs[0].shape[1:], group.dims), "")
     shape_key: tuple[Any, ...] = tuple(shapes)
+    group.ragged = _ragged_rule(group, outs)
+    if group.ragged is not None:
+        group.repeated = ()
+        whole = 1 if group.ragged is padded_product and len(shapes[0]) == 2 else None
+        group.tails = [shape if number == whole else shape[1:] for number, shape in enumerate(shapes)]
+        shape_key = ("ragged", *group.tails, tuple(map(len, shapes)))
+    elif group.rule is pointwise and group.dims > 0:
+        shape_key = _rows(group, tuple(outs[0].shape))
+    elif group.rule is direct and min(group.dims, len(shapes[0])) > ROWWISE[name]:
+        group.repeated, group.tails = (), [shapes[0][1:], *shapes[1:]]
+        shape_key = ("rows", len(shapes[0]), *group.tails)
+    return _number(group, operands, shape_key, repr((group.args, group.kwargs)))
+
+
+def _rule(group: CallGroup, outs: Sequence[Tensor]) -> Callable[..., Any]:
+    """Return the rule for examples of equal shapes."""
+    name = group.name
     if name in POINTWISE and len(outs) == 1:
-        group.rule = pointwise
-        if out.dim() > 0:
-            shape_key = _rows(group, tuple(out.shape))
-    elif name in ROWWISE and len(outs) == 1 and _is_first(group):
-        group.rule = direct
-        if out.dim() > ROWWISE[name] and len(shapes[0]) > ROWWISE[name]:
-            group.repeated, group.tails = (), [shapes[0][1:], *shapes[1:]]
-            shape_key = ("rows", len(shapes[0]), *group.tails)
-    elif name in DIMENSIONS:
-        _count_from_end(group, shapes)
-    elif name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
-        group.rule = nll
-    elif name in RULES:
-        group.rule = RULES[name]
-    key = (
-        group.function, repr(group.args), repr(group.kwargs), shape_key, tuple(x.dtype for x in operands),
-        tuple(x.requires_grad for x in operands), group.needs_grad, group.autocast, str(operands[0].device),
-    )  # fmt: skip
+        return pointwise
+    if name in ROWWISE and len(outs) == 1 and _is_first(group):
+        return direct
+    if name in DIMENSIONS and _count_from_end(group, group.shapes):
+        return along_dims
+    if name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
+        return nll
+    return RULES.get(name, by_vmap)
+
+
+def _number(group: CallGroup, operands: Sequence[Any], shape_key: tuple[Any, ...], arguments: str) -> int:
+    """Return the number of a group, which is new if none has its key."""
+    operand = operands[0]
+    types = (
+        tuple((x.dtype, x.requires_grad) for x in operands)
+        if arguments
+        else (operand.dtype, operand.requires_grad)
+    )
+    key = (group.function, arguments, shape_key, types, group.needs_grad, group.autocast, str(operand.device))
     number = _numbers.setdefault(key, len(GROUPS))
     if number == len(GROUPS):
         GROUPS.append(group)
@@ -195,7 +265,40 @@ def _group_number(group: Group, operands: Sequence[Any], outs: Sequence[Tensor])
     return number
 
 
-def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
+def _ragged_rule(group: CallGroup, outs: Sequence[Tensor]) -> Any:
+    """Return the rule for examples that differ in their first dimension, or None."""
+    shapes = group.shapes
+    if group.rule is along_dims and len(shapes) == 1 and group.name in REDUCTIONS and shapes[0]:
+        position, name = DIMENSIONS[group.name]
+        dim = group.args[position] if len(group.args) > position else group.kwargs.get(name)
+        is_first = dim in (-len(shapes[0]), (-len(shapes[0]),), [-len(shapes[0])])
+        is_plain = len(group.args) <= position + 1 and outs[0].is_floating_point()
+        return REDUCTIONS[group.name] if is_first and is_plain else None
+    lengths = [len(shape) for shape in shapes]
+    if group.name in ("getitem", "index_select") and lengths[1:] == [1] and lengths[0] and _is_indexed(group):
+        return chosen_rows
+    if (
+        group.name == "index_add"
+        and lengths[1:] == [1, lengths[0]]
+        and not group.kwargs
+        and group.args[1] == 0
+    ):
+        return added_rows
+    if group.rule is product and len(shapes) == 2:
+        (a, b) = shapes
+        if (len(a) == 1 and len(b) == 2) or (len(a) == 2 and len(b) in (1, 2)):
+            return padded_product
+    return None
+
+
+def _is_indexed(group: CallGroup) -> bool:
+    """Return True if the first dimension is indexed by one tensor of numbers."""
+    if group.name == "index_select":
+        return len(group.args) == 3 and group.args[1] in (0, -len(group.shapes[0])) and not group.kwargs
+    return len(group.args) == 2 and isinstance(group.args[1], OperandSlot)
+
+
+def _rows(group: CallGroup, out: Shape) -> tuple[Any, ...]:
     """Let calls share a batch whose results differ only in their first dimension."""
     repeated, tails = [], []
     for number, shape in enumerate(group.shapes):
@@ -204,14 +307,21 @@ def _rows(group: Group, out: Shape) -> tuple[Any, ...]:
             repeated.append(number)
         tails.append(padded[1:])
     group.repeated, group.tails = tuple(repeated), tails
-    return ("rows", len(out), group.repeated, *tails)
+    return ("rows", len(out), group.repeated, tuple(map(len, group.shapes)), *tails)
 
 
-def _is_first(group: Group) -> bool:
-    return bool(group.args) and isinstance(group.args[0], Slot)
+def _joins_rows(group: CallGroup, operands: Sequence[Any]) -> bool:
+    """Return True if the result is the operands' memory, one after the other."""
+    position, name = DIMENSIONS[group.name]
+    dim = group.args[position] if len(group.args) > position else group.kwargs.get(name, 0)
+    return dim in (0, -group.dims) and len({x.dtype for x in operands}) == 1 and "out" not in group.kwargs
 
 
-def _is_plain_loss(group: Group) -> bool:
+def _is_first(group: CallGroup) -> bool:
+    return bool(group.args) and isinstance(group.args[0], OperandSlot)
+
+
+def _is_plain_loss(group: CallGroup) -> bool:
     shapes = group.shapes
     return (
         len(group.args) == 2
@@ -219,29 +329,37 @@ def _is_plain_loss(group: Group) -> bool:
         and len(shapes[0]) in (1, 2)
         and shapes[0][:-1] == shapes[1]
         and all(
-            value is None or (name, value) in (("reduction", "mean"), ("label_smoothing", 0.0), ("ignore_index", -100))
+            value is None
+            or (name, value) in (("reduction", "mean"), ("label_smoothing", 0.0), ("ignore_index", -100))
             for name, value in group.kwargs.items()
         )
     )
 
 
-def _count_from_end(group: Group, shapes: Sequence[Shape]) -> None:
-    """Count the dims of a call from the end, so that an axis of examples may stand in front."""
+def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> bool:
+    """Count the dims of a call from the end, to allow an axis of examples before them; False if it has none."""
     position, name = DIMENSIONS[group.name]
     dims = len(shapes[0])
     extra = 1 if group.name in ("stack", "unsqueeze") else 0
     given = group.args[position] if len(group.args) > position else group.kwargs.get(name)
-    if given is None and group.name in ("cat", "stack", "concat", "concatenate"):
+    if given is None and group.name in JOINING:
         given = 0
-    is_dim = isinstance(given, int) or (isinstance(given, (tuple, list)) and all(isinstance(each, int) for each in given))
-    if not is_dim or dims == 0 or len({len(shape) for shape in shapes}) > 1 or isinstance(given, bool):
+    is_dim = isinstance(given, int) or (
+        isinstance(given, (tuple, list)) and all(isinstance(each, int) for each in given)
+    )
+    if (
+        not is_dim
+        or dims + extra == 0
+        or len({len(shape) for shape in shapes}) > 1
+        or isinstance(given, bool)
+    ):
         if given is None and group.name in ("sum", "mean") and dims > 0 and len(shapes) == 1:
             given = tuple(range(dims))
         else:
-            return
+            return False
     counted = from_end(given, dims + extra)
     if len(group.args) > position:
         group.args = (*group.args[:position], counted, *group.args[position + 1 :])
     else:
         group.kwargs = {**group.kwargs, name: counted}
-    group.rule = along_dims
+    return True

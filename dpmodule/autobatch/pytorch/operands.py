@@ -51,7 +51,9 @@ class _Scatter(torch.autograd.Function):
         sources = [next(found) if wanted else zero for wanted in ctx.wants]
         if not all(ctx.wants[source] for source in needed):  # ranges of other sources have no gradient
             pieces = [
-                sources[source].reshape(-1)[offset : offset + size] if ctx.wants[source] else zero.expand(size)
+                sources[source].reshape(-1)[offset : offset + size]
+                if ctx.wants[source]
+                else zero.expand(size)
                 for source, offset, size in ctx.ranges.listed()
             ]
             return None, None, None, torch.cat(pieces)
@@ -102,9 +104,11 @@ def gather(sources: Sequence[Tensor], ranges: Any) -> Tensor:
     if is_on_cpu and not needs_grad:
         return _gathered(ranges, sources)
     if is_on_cpu and sources[0].dtype in _COPIED:
-        return _gather_apply(ranges, *sources)
+        found: Tensor = _gather_apply(ranges, *sources)
+        return found
     flat = [source.reshape(-1) for source in sources]
-    return torch.cat([flat[source][offset : offset + size] for source, offset, size in ranges.listed()])
+    pieces = [flat[source][offset : offset + size] for source, offset, size in ranges.listed()]
+    return torch.cat(pieces)
 
 
 def range_of(source: Tensor, offset: int, shape: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""How functions of torch run for many examples at once.
+"""How functions of torch run for many examples together.
 
 A rule takes a batch and its operands, and returns the results of all examples, (examples, *shape) each. Operands that
 all examples share have no axis of examples. Functions without a rule run by `torch.vmap`, and those that it does not
@@ -18,7 +18,12 @@ Tensor = torch.Tensor
 Shape = tuple[int, ...]
 
 
-class Slot:
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+class OperandSlot:
     """Place of an operand in the arguments of a call."""
 
     __slots__ = ("number",)
@@ -32,7 +37,7 @@ class Slot:
 
 def filled(item: Any, operands: Sequence[Tensor]) -> Any:
     """Return arguments with operands in place of slots."""
-    if isinstance(item, Slot):
+    if isinstance(item, OperandSlot):
         return operands[item.number]
     if isinstance(item, tuple):
         found = [filled(each, operands) for each in item]
@@ -42,8 +47,40 @@ def filled(item: Any, operands: Sequence[Tensor]) -> Any:
     return item
 
 
+class Lengths:
+    """Lengths of the examples of a batch whose rows are one after the other.
+
+    Args:
+        sizes: rows of each example, for each operand; padding is that of the first.
+    """
+
+    def __init__(self, sizes: Sequence[Sequence[int]], device: torch.device) -> None:
+        self.all_sizes = sizes
+        self.sizes = torch.tensor(sizes[0], device=device)
+        self.count, self.longest = len(sizes[0]), max(sizes[0])
+        self.starts = self.sizes.cumsum(0) - self.sizes
+        self._places = torch.arange(self.longest, device=device)
+        self._is_row = self._places < self.sizes.unsqueeze(1)
+
+    def padded(self, rows: Tensor, fill: float) -> Tensor:
+        """Return rows with an axis of examples, padded at the end.
+
+        Shape:
+            rows: (rows of all examples, *tail).
+            returns: (examples, longest, *tail).
+        """
+        places = torch.where(self._is_row, self.starts.unsqueeze(1) + self._places, rows.shape[0])
+        last = rows.new_full((1, *rows.shape[1:]), fill)
+        found = torch.cat([rows, last]).index_select(0, places.flatten())
+        return found.view(self.count, self.longest, *rows.shape[1:])
+
+    def rows(self, padded: Tensor) -> Tensor:
+        """Return the rows of all examples without padding."""
+        return padded[self._is_row]
+
+
 @dataclass(eq=False)
-class Group:
+class CallGroup:
     """Calls that may run together.
 
     Args:
@@ -57,6 +94,7 @@ class Group:
         repeated: for calls whose results differ in their first dimension: the operands that are equal for all rows of
             an example. None if all shapes agree.
         tails: for such calls, the shape of a row of each operand.
+        ragged: how they run if not as rows.
     """
 
     name: str
@@ -65,12 +103,13 @@ class Group:
     kwargs: dict[str, Any]
     shapes: list[Shape]
     dims: int
-    rule: Callable[[Group, list[Tensor], list[bool], int], Any]
+    rule: Callable[[CallGroup, list[Tensor], list[bool], int], Any]
     needs_grad: bool
     autocast: tuple[tuple[str, torch.dtype], ...]
     is_random: bool
     repeated: tuple[int, ...] | None = None
     tails: list[Shape] = field(default_factory=list)
+    ragged: Callable[[CallGroup, list[Tensor], list[bool], Lengths], Any] | None = None
     calls: int = 0
     nodes: int = 0
 
@@ -82,7 +121,7 @@ class Group:
         return self.function(*args, **{name: filled(each, operands) for name, each in self.kwargs.items()})
 
 
-def pointwise(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def pointwise(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function of numbers, with the operands' shapes aligned at the end."""
     found = []
     for operand, is_shared, shape in zip(operands, shared, group.shapes):
@@ -93,14 +132,14 @@ def pointwise(group: Group, operands: list[Tensor], shared: list[bool], count: i
     return group.call(found)
 
 
-def direct(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def direct(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function that treats the rows of its first operand alike, with further axes in front."""
     if shared[0] or not all(shared[1:]):
         return by_vmap(group, operands, shared, count)
     return group.call(operands)
 
 
-def along_dims(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def along_dims(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function whose dims count from the end; every operand has the axis of examples."""
     found = [
         operand.expand(count, *operand.shape) if is_shared else operand
@@ -109,19 +148,99 @@ def along_dims(group: Group, operands: list[Tensor], shared: list[bool], count: 
     return group.call(found)
 
 
-def product(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Tensor:
+def padded(fill: float) -> Callable[[CallGroup, list[Tensor], list[bool], Lengths], Any]:
+    """Return the rule of a reduction of rows that ignores a fill value."""
+
+    def rule(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Any:
+        return group.call([lengths.padded(operands[0], fill)])
+
+    return rule
+
+
+def padded_mean(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Compute the mean of the rows of each example."""
+    found = lengths.padded(operands[0], 0.0).sum(1)
+    return found / lengths.sizes.view(-1, *[1] * (found.dim() - 1)).to(found.dtype)
+
+
+def padded_softmax(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Compute softmax or its logarithm over the rows of each example."""
+    return lengths.rows(group.call([lengths.padded(operands[0], -torch.inf)]))
+
+
+def padded_product(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Multiply matrices whose rows are those of an example."""
+    (left, right), (a, b) = operands, group.shapes
+    if len(a) == 1:
+        return (lengths.padded(left, 0.0).unsqueeze(1) @ lengths.padded(right, 0.0)).squeeze(1)
+    if shared[1]:
+        return left @ right
+    left = lengths.padded(left, 0.0)
+    right = right.view(lengths.count, *b)
+    return lengths.rows((left @ right.unsqueeze(-1)).squeeze(-1) if len(b) == 1 else left @ right)
+
+
+def chosen_rows(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Select rows of each example by its own indices."""
+    source, index = operands
+    return source.index_select(0, _places(index, lengths))
+
+
+def added_rows(group: CallGroup, operands: list[Tensor], shared: list[bool], lengths: Lengths) -> Tensor:
+    """Add rows to those of each example, by its own indices."""
+    target, index, rows = operands
+    return target.index_add(0, _places(index, lengths), rows)
+
+
+def _places(index: Tensor, lengths: Lengths) -> Tensor:
+    """Return the indices of all examples as places among all rows."""
+    counts = torch.tensor(lengths.all_sizes[1], device=index.device)
+    size = lengths.sizes.repeat_interleave(counts)
+    if bool(((index >= size) | (index < -size)).any()):
+        raise IndexError("index out of range")
+    return torch.where(index < 0, index + size, index) + lengths.starts.repeat_interleave(counts)
+
+
+REDUCTIONS = {
+    "sum": padded(0.0),
+    "mean": padded_mean,
+    "amax": padded(-torch.inf),
+    "amin": padded(torch.inf),
+    "max": padded(-torch.inf),
+    "min": padded(torch.inf),
+    "logsumexp": padded(-torch.inf),
+    "softmax": padded_softmax,
+    "log_softmax": padded_softmax,
+}
+"""Functions of floating-point numbers along the first dimension, for examples of different lengths."""
+
+
+def join(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Return the operands of all examples, joined in memory, as the results."""
+    return operands[0]
+
+
+def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Multiply matrices or vectors."""
     (left, right), (a, b) = operands, group.shapes
     if shared[0] and len(a) == 1:
         return right.mT @ left if len(b) == 2 else right @ left
     if shared[0] and len(b) == 1:
-        return right @ left.mT if len(a) == 2 else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
+        return (
+            right @ left.mT
+            if len(a) == 2
+            else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
+        )
     if len(a) == 1 and len(b) == 1:
         return (left * right).sum(-1) if not shared[1] else left @ right
     if shared[1]:
         return left @ right if len(b) <= 2 or len(a) >= len(b) else by_vmap(group, operands, shared, count)
     if len(a) == 1:
-        return (left.unsqueeze(-2) @ right).squeeze(-2) if len(b) == 2 else by_vmap(group, operands, shared, count)
+        return (
+            (left.unsqueeze(-2) @ right).squeeze(-2)
+            if len(b) == 2
+            else by_vmap(group, operands, shared, count)
+        )
     if len(b) == 1:
         if shared[0]:
             return by_vmap(group, operands, shared, count)
@@ -131,18 +250,21 @@ def product(group: Group, operands: list[Tensor], shared: list[bool], count: int
     return left @ right
 
 
-def cell(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def cell(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a step of a recurrent network, whose rows are independent."""
-    rows = sum(not each for each in shared)
-    if any(shared[:rows]) or any(len(shape) != 2 for shape in group.shapes[:rows]):
+    states = 3 if group.name == "lstm_cell" else 2  # the input and the states
+    if not all(shared[states:]) or any(len(shape) != 2 for shape in group.shapes[:states]):
         return by_vmap(group, operands, shared, count)
-    flat = [x if is_shared else x.flatten(0, 1) for x, is_shared in zip(operands, shared)]
-    found = group.call(flat)
+    flat = [
+        (x.expand(count, *x.shape) if is_shared else x).flatten(0, 1)
+        for x, is_shared in zip(operands[:states], shared)
+    ]
+    found = group.call([*flat, *operands[states:]])
     outs = found if isinstance(found, tuple) else (found,)
     return tuple(each.unflatten(0, (count, -1)) for each in outs)
 
 
-def by_vmap(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def by_vmap(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function by `torch.vmap`, or example by example."""
     try:
         axes = tuple(None if each else 0 for each in shared)
@@ -152,7 +274,7 @@ def by_vmap(group: Group, operands: list[Tensor], shared: list[bool], count: int
         return one_by_one(group, operands, shared, count)
 
 
-def one_by_one(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def one_by_one(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function for one example after the other."""
     columns = [
         [operand] * count if is_shared else operand.unbind(0) for operand, is_shared in zip(operands, shared)
@@ -163,34 +285,40 @@ def one_by_one(group: Group, operands: list[Tensor], shared: list[bool], count: 
     return tuple(torch.stack(column) for column in zip(*found))
 
 
-POINTWISE = frozenset(
+POINTWISE = words(
     """abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or
-    bitwise_xor bool ceil celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad digamma div divide double elu eq
-    erf erfc erfinv exp exp2 expit expm1 fix float floor floor_divide floordiv fmod frac ge gelu greater greater_equal gt
-    half hardsigmoid hardswish hardtanh heaviside hypot int invert isfinite isinf isnan ldexp le leaky_relu lerp less
-    less_equal lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
-    logsigmoid long lt masked_fill maximum minimum mish mod mul multiply nan_to_num ne neg negative not_equal pos positive
-    pow radd rand rdiv reciprocal relu relu6 remainder rmul ror round rpow rsqrt rsub rtruediv rxor selu sgn sigmoid sign
-    silu sin sinc sinh softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold true_divide
-    truediv trunc where xlogy and or xor clone""".split()
+    bitwise_xor bool ceil celu clamp clamp_max clamp_min clip copysign cos cosh deg2rad digamma div divide
+    double elu eq erf erfc erfinv exp exp2 expit expm1 fix float floor floor_divide floordiv fmod frac ge
+    gelu greater greater_equal gt half hardsigmoid hardswish hardtanh heaviside hypot int invert isfinite
+    isinf isnan ldexp le leaky_relu lerp less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2
+    logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish
+    mod mul multiply nan_to_num ne neg negative not_equal pos positive pow radd rand rdiv reciprocal relu
+    relu6 remainder rmul ror round rpow rsqrt rsub rtruediv rxor selu sgn sigmoid sign silu sin sinc sinh
+    softplus softshrink softsign sqrt square sub subtract tan tanh tanhshrink threshold true_divide truediv
+    trunc where xlogy and or xor clone"""
 )
 """Functions of numbers, by name without underscores."""
 
 ROWWISE = {"linear": 1, "embedding": 0, "layer_norm": 1, "rms_norm": 1, "dropout": 0, "alpha_dropout": 0}
 """Functions of rows of their first operand, with the number of dimensions of a row."""
 
-DIMENSIONS: dict[str, tuple[int, str]] = {
-    **dict.fromkeys(
+DIMENSIONS: dict[str, tuple[int, str]] = dict.fromkeys(
+    words(
         "sum mean softmax log_softmax logsumexp max min argmax argmin amax amin cumsum norm std var prod any all"
-        " cat stack concat concatenate flip sort argsort narrow gather index_select unsqueeze normalize softmin".split(),
-        (1, "dim"),
+        " cat stack concat concatenate flip sort argsort narrow gather index_select unsqueeze normalize softmin"
     ),
-}
+    (1, "dim"),
+)
 """Functions along dimensions: position and name of the argument."""
 
-RANDOM = frozenset("dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson".split())
+JOINING = words("cat stack concat concatenate")
+"""Functions that join their operands."""
 
-RULES: dict[str, Callable[[Group, list[Tensor], list[bool], int], Any]] = {
+RANDOM = words(
+    "dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson"
+)
+
+RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {
     "matmul": product,
     "mm": product,
     "mv": product,
@@ -210,11 +338,9 @@ def from_end(dim: Any, dims: int) -> Any:
     return dim - dims if isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 else dim
 
 
-def nll(group: Group, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+def nll(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Compute the mean loss of every example from the losses of its rows."""
-    scores, labels = (
-        x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared)
-    )
+    scores, labels = (x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared))
     rows = F.log_softmax(scores, -1) if group.name == "cross_entropy" else scores
     found = -rows.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     return found.mean(-1) if found.dim() > 1 else found

@@ -1,104 +1,152 @@
-"""Methods and attributes of values that are not computed yet."""
+"""Tensors that are not computed yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import torch
 
-from ...native import core
+from ... import native
+from ..._core import torch_private
 from ..errors import StateError, user_line
-from .calls import autocast_state, classify, is_autocast_enabled
+from .calls import autocast_state, classify
+from .rules import words
 
-_SKIPPED = frozenset(
+Tensor = torch.Tensor
+
+_SKIPPED = words(
     """__class__ __init__ __new__ __getattribute__ __setattr__ __delattr__ __init_subclass__ __subclasshook__ __dir__
     __torch_function__ __torch_dispatch__ __hash__ __weakref__ __module__ __doc__ __dict__ __sizeof__ __reduce__
-    __getstate__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __iter__ __class_getitem__ __getitem__ __str__
-    as_subclass""".split()
+    __getstate__ __iter__ __class_getitem__ __str__ as_subclass _make_subclass _make_wrapper_subclass"""
 )
-_PLAIN = frozenset("is_cuda is_cpu is_sparse is_nested is_quantized layout itemsize is_mps is_xpu is_meta is_mkldnn".split())
-_RECORDED = frozenset("T mT H mH real imag".split())
+_RECORDED = words("T mT H mH real imag")
 
-_is_prepared = False
+
+class RecordedTensor(torch.Tensor):
+    """A tensor of a `batching` block that is not computed yet.
+
+    It has a shape and a dtype, but no memory. `_place` is the place of its value in the recording.
+    """
+
+    _place: Any
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return _outside(function, args, kwargs)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.unbind(0))
+
+    def __await__(self) -> Generator[Any, None, RecordedTensor]:
+        owner = self._place.owner
+        if owner is not None and owner.driver is not None:
+            yield from owner.driver.wait_for(self)
+        return self
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def item(self) -> Any:
+        return _number_of(self, torch.Tensor.item)
+
+    def __bool__(self) -> bool:
+        found: bool = _number_of(self, bool)
+        return found
+
+    def __float__(self) -> float:
+        found: float = _number_of(self, float)
+        return found
+
+    def __int__(self) -> int:
+        found: int = _number_of(self, int)
+        return found
+
+    def __index__(self) -> int:
+        found: int = _number_of(self, torch.Tensor.__index__)
+        return found
 
 
 def prepare() -> None:
     """Give the recorder what it needs of torch, once."""
-    global _is_prepared
-    if _is_prepared:
+    if "shape" in vars(RecordedTensor):
         return
+    core: Any = native.core
     core.recording_setup(
         tensor=torch.Tensor,
         parameter=torch.nn.Parameter,
+        value=RecordedTensor,
         strided=torch.strided,
+        make_value=torch.Tensor._make_subclass,
+        stand_in=_stand_in,
         is_wrapped=torch._C._functorch.is_functorch_wrapped_tensor,
         is_grad_enabled=torch.is_grad_enabled,
         is_autocast_enabled=torch._C._is_any_autocast_enabled,
         autocast_state=autocast_state,
         classify=classify,
-        outside=outside,
+        outside=_outside,
     )
-    kind = core.RecordedValue
-    own = set(vars(kind))
     for name in dir(torch.Tensor):
         found = getattr(torch.Tensor, name)
-        if name in own or name in _SKIPPED:
+        if name in vars(RecordedTensor) or name in _SKIPPED:
             continue
         if name in _RECORDED:
-            setattr(kind, name, property(core.RecordedMethod(found.__get__)))
+            setattr(RecordedTensor, name, property(core.RecordedMethod(found.__get__)))
         elif callable(found):
-            setattr(kind, name, core.RecordedMethod(found))
-        else:
-            setattr(kind, name, property(_attribute(name)))
-    kind.__iter__ = _iterate
-    kind.__await__ = _wait
-    _is_prepared = True
+            setattr(RecordedTensor, name, core.RecordedMethod(found))
+    for name in ("dtype", "device", "requires_grad", "ndim", "shape"):
+        setattr(RecordedTensor, name, property(getattr(core, f"recorded_{name}")))
 
 
-def _attribute(name: str) -> Callable[[Any], Any]:
-    if name in _PLAIN:
-        return lambda value: getattr(torch.empty(0, dtype=value.dtype, device=value.device), name)
-    if name == "_is_param":
-        return lambda value: False
-    return lambda value: getattr(value.tensor, name)
+def _stand_in(shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
 
 
-def _iterate(value: Any) -> Iterator[Any]:
-    return iter(value.unbind(0))
+def is_value(item: Any) -> bool:
+    """Return True if a tensor is not computed yet."""
+    return type(item) is RecordedTensor
 
 
-def _wait(value: Any) -> Iterator[Any]:
-    return iter(())
+def tensor_of(value: Any) -> Tensor:
+    """Return the tensor of a value, which is computed if necessary."""
+    found: Tensor = _owner_of(value).tensor_of(value)
+    return found
 
 
-def outside(function: Callable[..., Any] | None, args: Any, kwargs: dict[str, Any] | None) -> Any:
-    """Call a function of torch with values whose recording has ended, or belongs to another thread."""
+def _number_of(value: Any, read: Callable[[Tensor], Any]) -> Any:
+    with torch._C.DisableTorchFunction():
+        return read(_owner_of(value).number_of(value))
+
+
+def _owner_of(value: Any) -> Any:
+    owner = value._place.owner
+    if owner is None:
+        raise StateError(
+            f"batching: a tensor of a block that was interrupted has no value; run the block again (at {user_line()})"
+        )
+    return owner
+
+
+def settle(value: Any, tensor: Tensor) -> None:
+    """Make a value an ordinary tensor, with memory and gradient of another one, which is not used otherwise."""
+    del value._place
+    value.__class__ = torch.Tensor
+    torch_private.swap_tensors(value, tensor)
+
+
+def _outside(function: Callable[..., Any] | None, args: Any, kwargs: dict[str, Any] | None) -> Any:
+    """Call a function of torch with values outside of the recorder's mode."""
     given = [args] if function is None else [*args, *(kwargs or {}).values()]
-    for each in _values(given):
-        owner = each._owner()
-        if owner is not None:
-            return owner.call(function, args, kwargs)
-        if each._source() is None or each._source()[0] is None:
-            raise StateError(
-                f"batching: a tensor of a block that was interrupted has no value; run the block again (at {user_line()})"
-            )
-    return function(*_settled(args), **_settled(kwargs or {}))  # type: ignore[misc]
+    for each in _values_in(given):
+        return _owner_of(each).call(function, args, kwargs)
+    raise StateError(f"batching: a tensor of a block is used outside of it (at {user_line()})")
 
 
-def _values(items: Any) -> Iterator[Any]:
+def _values_in(items: Any) -> Iterator[Any]:
     for each in items:
-        if type(each) is core.RecordedValue:
+        if is_value(each):
             yield each
         elif isinstance(each, (tuple, list)):
-            yield from _values(each)
-
-
-def _settled(item: Any) -> Any:
-    if type(item) is core.RecordedValue:
-        return item.tensor
-    if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
-        return type(item)(_settled(each) for each in item)
-    if isinstance(item, dict):
-        return {name: _settled(each) for name, each in item.items()}
-    return item
+            yield from _values_in(each)

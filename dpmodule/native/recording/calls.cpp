@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "../errors.hpp"
 #include "recording.hpp"
 #include "setup.hpp"
 
@@ -19,7 +20,8 @@ int number_in(PyObject *numbers, PyObject *object) {
     if (PyObject *found = PyDict_GetItemWithError(numbers, object)) return static_cast<int>(PyLong_AsLong(found));
     if (PyErr_Occurred()) return -1;
     PyObject *number = PyLong_FromSsize_t(PyDict_Size(numbers));
-    const int made = number && PyDict_SetItem(numbers, object, number) == 0 ? static_cast<int>(PyLong_AsLong(number)) : -1;
+    const int made =
+        number && PyDict_SetItem(numbers, object, number) == 0 ? static_cast<int>(PyLong_AsLong(number)) : -1;
     Py_XDECREF(number);
     return made;
 }
@@ -31,14 +33,15 @@ class Arguments {
 
     // False, perhaps with an exception, if an argument can be neither a part of a key nor an operand.
     bool add(PyObject *item) {
-        if (Py_TYPE(item) == value_type) return add_value(reinterpret_cast<ValueObject *>(item));
+        if (Py_TYPE(item) == setup.value) return add_value(item);
         if (PyLong_CheckExact(item)) {
             int overflow;
             const long long number = PyLong_AsLongLongAndOverflow(item, &overflow);
             if (overflow) return false;
             return push(integer_tag, number);
         }
-        if (item == Py_None || PyBool_Check(item) || item == Py_Ellipsis || PyType_Check(item)) return push_pointer(item);
+        if (item == Py_None || PyBool_Check(item) || item == Py_Ellipsis || PyType_Check(item))
+            return push_pointer(item);
         if (PyFloat_CheckExact(item)) {
             const double number = PyFloat_AS_DOUBLE(item);
             std::int64_t bits;
@@ -79,7 +82,6 @@ class Arguments {
     Key key;
     std::vector<Operand> operands;
     std::vector<PyObject *> given;  // the operands as objects, borrowed
-    bool has_value = false;         // one of them is not computed yet
 
   private:
     bool push(std::int64_t tag, std::int64_t number) {
@@ -96,28 +98,14 @@ class Arguments {
         return push(value_tag, operand.spec);
     }
 
-    bool add_value(ValueObject *value) {
-        if (value->recorder == self_) {
-            has_value = true;
-            return push_operand(value->place, reinterpret_cast<PyObject *>(value));
-        }
-        return !value->recorder && value->tensor && add_leaf(value->tensor);
+    bool add_value(PyObject *item) {
+        const PlaceObject *place = place_of_value(item);
+        return place && place->recorder == self_ && push_operand(place->place, item);
     }
 
     bool add_leaf(PyObject *tensor) {
-        const auto found = self_->leaf_numbers.find(tensor);
-        int number;
-        if (found != self_->leaf_numbers.end()) {
-            number = found->second;
-        } else {
-            const int spec = spec_of_tensor(tensor);
-            if (spec < 0) return false;
-            number = static_cast<int>(self_->leaves.size());
-            // weights are the parameters of modules and other tensors that are trained
-            const bool is_parameter = Py_TYPE(tensor) == setup.parameter || table.specs[spec].needs_grad;
-            self_->leaves.push_back({Py_NewRef(tensor), spec, is_parameter});
-            self_->leaf_numbers.emplace(tensor, number);
-        }
+        const int number = leaf_number(self_, tensor);
+        if (number < 0) return false;
         const Leaf &leaf = self_->leaves[number];
         key.push_back(leaf.is_parameter);
         return push_operand({~number, 0, 0, leaf.spec}, tensor);
@@ -134,8 +122,8 @@ Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::si
     PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
     PyObject *operands = tuple_of(arguments.given.size(), [&](std::size_t i) { return Py_NewRef(arguments.given[i]); });
     PyObject *described = positional && operands
-                              ? PyObject_CallMethod(self->owner, "describe", "OOOO", table.functions[function], positional,
-                                                    keywords ? keywords : Py_None, operands)
+                              ? PyObject_CallMethod(self->owner, "describe", "OOOO", table.functions[function],
+                                                    positional, keywords ? keywords : Py_None, operands)
                               : nullptr;
     Py_XDECREF(positional);
     Py_XDECREF(operands);
@@ -179,6 +167,20 @@ int partition_of(RecorderObject *self, const Call &call, const std::vector<Opera
     return found->second;
 }
 
+// Whether a call makes a number without a gradient from computed values: a condition, such as `await score > 0`.
+bool is_soon_read(const RecorderObject *self, const Call &call, const std::vector<Operand> &operands) {
+    if (call.group < 0 || !call.is_single) return false;
+    const Spec &spec = table.specs[call.results[0].spec];
+    if (spec.numel != 1 || spec.needs_grad) return false;
+    bool has_value = false;
+    for (const Operand &operand : operands) {
+        if (operand.node < 0) continue;
+        if (self->nodes[operand.node].batch < 0) return false;
+        has_value = true;
+    }
+    return has_value;
+}
+
 PyObject *run_in_python(RecorderObject *self, const char *method, int function, PyObject *const *args,
                         std::size_t count, PyObject *keywords) {
     PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
@@ -194,11 +196,11 @@ PyObject *value_of(RecorderObject *self, const Result &result, int node, int out
     if (result.source < 0) return make_value(self, {node, output, 0, result.spec});
     const Operand &source = arguments.operands[result.source];
     PyObject *given = arguments.given[result.source];
-    const bool is_value = Py_TYPE(given) == value_type;
+    const bool is_value = Py_TYPE(given) == setup.value;
     if (is_value && result.offset == 0 && result.spec == source.spec) return Py_NewRef(given);
     PyObject *made = make_value(self, {source.node, source.output, source.offset + result.offset, result.spec});
-    if (made) reinterpret_cast<ValueObject *>(made)->has_views = true;
-    if (is_value) reinterpret_cast<ValueObject *>(given)->has_views = true;
+    if (made) place_of_value(made)->has_views = true;
+    if (is_value) place_of_value(given)->has_views = true;
     return made;
 }
 
@@ -210,7 +212,12 @@ int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_g
     Py_XDECREF(tuple);
     if (number < static_cast<int>(table.specs.size())) return number;
     const int dims = static_cast<int>(PyTuple_GET_SIZE(shape));
-    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), needs_grad, dims, 1, 1};
+    PyObject *stand_in = PyObject_CallFunctionObjArgs(setup.stand_in, shape, dtype, nullptr);
+    if (!stand_in) {
+        PyErr_Clear();  // no operand has such a description
+        return -1;
+    }
+    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1};
     for (int i = 0; i < dims; ++i) {
         const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
         if (i == 0) spec.first = size;
@@ -241,6 +248,21 @@ int spec_of_tensor(PyObject *tensor) {
     return number;
 }
 
+int leaf_number(RecorderObject *self, PyObject *tensor) {
+    const auto found = self->leaf_numbers.find(tensor);
+    if (found != self->leaf_numbers.end()) return found->second;
+    const int spec = spec_of_tensor(tensor);
+    if (spec < 0) return -1;
+    const int number = static_cast<int>(self->leaves.size());
+    // weights: the parameters of modules, and other tensors that are trained
+    PyObject *is_leaf = table.specs[spec].needs_grad ? PyObject_GetAttrString(tensor, "is_leaf") : nullptr;
+    const bool is_parameter = Py_TYPE(tensor) == setup.parameter || is_leaf == Py_True;
+    Py_XDECREF(is_leaf);
+    self->leaves.push_back({Py_NewRef(tensor), spec, is_parameter});
+    self->leaf_numbers.emplace(tensor, number);
+    return number;
+}
+
 int function_number(PyObject *function) {
     const int number = number_in(table.function_numbers, function);
     if (number < static_cast<int>(table.functions.size())) return number;
@@ -257,9 +279,16 @@ int function_number(PyObject *function) {
 
 PyObject *call_function(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
                         PyObject *keywords) {
+    if (self->thread != PyThread_get_thread_ident()) {
+        return set_named_error("dpmodule.base", "StateError",
+                               "batching: a tensor of a block is used in another thread; use it in "
+                               "the thread of the block, or after its end");
+    }
+    if (self->is_suspended) return run_in_python(self, "suspended", function, args, count, keywords);
     const Treatment treatment = table.treatments[function];
     if (treatment != Treatment::record) {
-        return run_in_python(self, treatment == Treatment::eager ? "eager" : "in_place", function, args, count, keywords);
+        return run_in_python(self, treatment == Treatment::eager ? "eager" : "in_place", function, args, count,
+                             keywords);
     }
     Arguments arguments(self);
     arguments.key.push_back(function);
@@ -277,7 +306,8 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     for (std::size_t i = 0; fits && i < count; ++i) fits = arguments.add(args[i]);
     if (fits && keywords) {
         PyObject *name, *item;
-        for (Py_ssize_t at = 0; fits && PyDict_Next(keywords, &at, &name, &item);) fits = arguments.add_keyword(name, item);
+        for (Py_ssize_t at = 0; fits && PyDict_Next(keywords, &at, &name, &item);)
+            fits = arguments.add_keyword(name, item);
     }
     if (PyErr_Occurred()) return nullptr;
     if (!fits || arguments.operands.empty()) return run_in_python(self, "eager", function, args, count, keywords);
@@ -286,6 +316,8 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     if (call->kind == Call::Kind::constant) return Py_NewRef(call->constant);
     if (call->kind == Call::Kind::eager) return run_in_python(self, "eager", function, args, count, keywords);
     int node = -1;
+    if (is_soon_read(self, *call, arguments.operands))
+        return run_in_python(self, "eager", function, args, count, keywords);
     if (call->group >= 0) {
         node = static_cast<int>(self->nodes.size());
         Node made;
@@ -295,6 +327,9 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
         made.count = static_cast<int>(arguments.operands.size());
         self->operands.insert(self->operands.end(), arguments.operands.begin(), arguments.operands.end());
         self->nodes.push_back(made);
+        for (const Operand &operand : arguments.operands) {
+            if (operand.node >= 0) ++self->nodes[operand.node].uses;
+        }
         ++self->recorded;
     }
     if (call->is_single) return value_of(self, call->results[0], node, 0, arguments);

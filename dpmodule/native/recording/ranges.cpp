@@ -28,7 +28,8 @@ PyObject *gather(PyObject *self, PyObject *args) {
     PyObject *list;
     Py_ssize_t item;
     std::vector<char *> sources;
-    if (!PyArg_ParseTuple(args, "KO!n", &target, &PyList_Type, &list, &item) || !addresses_of(list, sources)) return nullptr;
+    if (!PyArg_ParseTuple(args, "KO!n", &target, &PyList_Type, &list, &item) || !addresses_of(list, sources))
+        return nullptr;
     char *out = reinterpret_cast<char *>(static_cast<std::uintptr_t>(target));
     for (const Range &range : as_ranges(self)->ranges) {
         const std::size_t bytes = static_cast<std::size_t>(range.size * item);

@@ -12,13 +12,24 @@ PyTypeObject *recorder_type = nullptr;
 
 namespace {
 
+constexpr std::size_t most_calls = 1 << 17;  // programs of ever new shapes must not fill the memory
+
 RecorderObject *as_recorder(PyObject *object) { return reinterpret_cast<RecorderObject *>(object); }
+
+void forget_calls() {
+    for (auto &[key, call] : table.calls) {
+        Py_XDECREF(call.pack);
+        Py_XDECREF(call.constant);
+    }
+    table.calls.clear();
+}
 
 PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *owner;
     if (!PyArg_ParseTuple(args, "O", &owner)) return nullptr;
     auto *self = as_recorder(type->tp_alloc(type, 0));
     if (!self) return nullptr;
+    if (table.recorders++ == 0 && table.calls.size() > most_calls) forget_calls();
     new (&self->nodes) std::vector<Node>();
     new (&self->operands) std::vector<Operand>();
     new (&self->leaves) std::vector<Leaf>();
@@ -26,7 +37,10 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     new (&self->leaf_numbers) std::unordered_map<PyObject *, int>();
     new (&self->partition_numbers) std::unordered_map<Key, int, KeyHash>();
     new (&self->planned) std::vector<std::vector<int>>();
+    new (&self->run_of_node) std::vector<int>();
+    new (&self->level) std::vector<int>();
     self->owner = Py_NewRef(owner);
+    self->thread = PyThread_get_thread_ident();
     return reinterpret_cast<PyObject *>(self);
 }
 
@@ -40,6 +54,8 @@ void forget(RecorderObject *self) {
     self->leaf_numbers.clear();
     self->partition_numbers.clear();
     self->planned.clear();
+    self->run_of_node.clear();
+    self->level.clear();
     for (const Leaf &leaf : leaves) Py_DECREF(leaf.tensor);
     for (const Batch &batch : batches) {
         for (PyObject *each : batch.outputs) Py_XDECREF(each);
@@ -48,6 +64,7 @@ void forget(RecorderObject *self) {
 
 void recorder_dealloc(PyObject *object) {
     RecorderObject *self = as_recorder(object);
+    --table.recorders;
     forget(self);
     Py_XDECREF(self->owner);
     std::destroy_at(&self->nodes);
@@ -57,6 +74,8 @@ void recorder_dealloc(PyObject *object) {
     std::destroy_at(&self->leaf_numbers);
     std::destroy_at(&self->partition_numbers);
     std::destroy_at(&self->planned);
+    std::destroy_at(&self->run_of_node);
+    std::destroy_at(&self->level);
     free_object(object);
 }
 
@@ -83,8 +102,8 @@ PyObject *plan_values(PyObject *object, PyObject *values) {
         }
     } else {
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(values); ++i) {
-            const auto *value = reinterpret_cast<ValueObject *>(PySequence_Fast_GET_ITEM(values, i));
-            if (value->recorder == self && value->place.node >= 0) wanted.push_back(value->place.node);
+            const PlaceObject *value = place_of_value(PySequence_Fast_GET_ITEM(values, i));
+            if (value && value->recorder == self && value->place.node >= 0) wanted.push_back(value->place.node);
         }
     }
     plan(self, wanted);
@@ -103,45 +122,53 @@ std::int64_t size_of(const RecorderObject *self, const Operand &operand) {
 
 PyObject *shape_of(const Operand &operand) { return table.specs[operand.spec].shape; }
 
-// The operand at a position of all nodes of a batch:
+// The operand at a position of all nodes of a batch; with position < 0, all operands of each node, one after another:
 //   (0, source, offset, shape)              one range for all
 //   (1, source, None, 0, 0, shape)          the whole source, in order
-//   (2, source, width, row, column, shape)  a block of the source as rows of a width
-//   (3, sources, ranges, 0, 0, shape)       ranges
+//   (2, source, width, row, column, shape)  a block of the source as rows of a
+//   width (3, sources, ranges, 0, 0, shape)       ranges
 PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, int position, bool repeats) {
-    const auto at = [&](std::size_t i) -> const Operand & {
-        return self->operands[self->nodes[nodes[i]].first + position];
-    };
+    std::vector<const Operand *> all_operands;
+    for (const int number : nodes) {
+        const Operand *of_node = self->operands.data() + self->nodes[number].first;
+        if (position >= 0) all_operands.push_back(of_node + position);
+        for (int k = 0; position < 0 && k < self->nodes[number].count; ++k) all_operands.push_back(of_node + k);
+    }
+    const std::size_t count = all_operands.size();
+    const auto at = [&](std::size_t i) -> const Operand & { return *all_operands[i]; };
     const Operand &first = at(0);
     PyObject *source = source_of(self, first);
     bool is_shared = true, is_one_source = true, is_even = true;
     const std::int64_t start = place_of(self, first), size = table.specs[first.spec].numel;
-    const std::int64_t step = nodes.size() > 1 ? place_of(self, at(1)) - start : size;
-    for (std::size_t i = 1; i < nodes.size(); ++i) {
+    const std::int64_t step = count > 1 ? place_of(self, at(1)) - start : size;
+    for (std::size_t i = 1; i < count; ++i) {
         const Operand &each = at(i);
         const std::int64_t offset = place_of(self, each);
         is_one_source = is_one_source && source_of(self, each) == source;
         is_shared = is_shared && is_one_source && offset == start && each.spec == first.spec;
-        is_even = is_even && offset == start + step * static_cast<std::int64_t>(i) && table.specs[each.spec].numel == size;
+        is_even =
+            is_even && offset == start + step * static_cast<std::int64_t>(i) && table.specs[each.spec].numel == size;
         if (!is_one_source) break;
     }
-    if (is_shared) return Py_BuildValue("iOLO", 0, source, static_cast<long long>(start), shape_of(first));
+    if (is_shared && position >= 0)
+        return Py_BuildValue("iOLO", 0, source, static_cast<long long>(start), shape_of(first));
     if (is_one_source && is_even && !repeats && size > 0 && step >= size) {
-        const std::int64_t all = size_of(self, first), count = static_cast<std::int64_t>(nodes.size());
-        if (step == size && start == 0 && count * size == all) return Py_BuildValue("iOOiiO", 1, source, Py_None, 0, 0, shape_of(first));
+        const std::int64_t all = size_of(self, first);
+        if (step == size && start == 0 && static_cast<std::int64_t>(count) * size == all)
+            return Py_BuildValue("iOOiiO", 1, source, Py_None, 0, 0, shape_of(first));
         const std::int64_t row = start / step, column = start % step;
-        if (all % step == 0 && column + size <= step) {
+        if (position >= 0 && all % step == 0 && column + size <= step) {
             return Py_BuildValue("iOLLLO", 2, source, static_cast<long long>(step), static_cast<long long>(row),
                                  static_cast<long long>(column), shape_of(first));
         }
     }
     std::vector<Range> ranges;
-    ranges.reserve(nodes.size());
+    ranges.reserve(count);
     std::unordered_map<PyObject *, int> numbers;
     PyObject *sources = PyList_New(0);
     PyObject *last = nullptr;
     int last_number = 0;
-    for (std::size_t i = 0; sources && i < nodes.size(); ++i) {
+    for (std::size_t i = 0; sources && i < count; ++i) {
         const Operand &each = at(i);
         PyObject *from = source_of(self, each);
         if (from != last) {
@@ -162,8 +189,9 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
     return found;
 }
 
-// batch(number, repeated): (group, nodes, sizes of the first dimension of the results or None if their shapes are
-// equal, operands). `repeated(group)` is a tuple of the operands that are one row for all rows of a result.
+// batch(number, repeated): (group, nodes, sizes of the first dimension of each operand or None if all shapes are equal,
+// operands). `repeated[group]` is a tuple of the operands that are one row for all rows of a result; (-1,) for
+// groups that only join their operands, which are given as one.
 PyObject *batch(PyObject *object, PyObject *args) {
     RecorderObject *self = as_recorder(object);
     Py_ssize_t number;
@@ -172,16 +200,23 @@ PyObject *batch(PyObject *object, PyObject *args) {
     const std::vector<int> &nodes = self->planned[number];
     const Node &first = self->nodes[nodes[0]];
     bool is_ragged = false;
-    for (const int each : nodes) is_ragged = is_ragged || self->nodes[each].call != first.call;
+    for (const int each : nodes) is_ragged = is_ragged || !equal_shapes(self, each, nodes[0]);
     PyObject *group = PyLong_FromLong(first.call->group);
-    PyObject *positions = group && is_ragged ? PyDict_GetItemWithError(repeated, group) : nullptr;
-    PyObject *sizes = is_ragged ? list_of(nodes.size(),
-                                          [&](std::size_t i) {
-                                              return PyLong_FromLongLong(
-                                                  table.specs[self->nodes[nodes[i]].call->results[0].spec].first);
-                                          })
-                                : Py_NewRef(Py_None);
-    PyObject *operands = tuple_of(first.count, [&](std::size_t i) {
+    PyObject *positions = group ? PyDict_GetItemWithError(repeated, group) : nullptr;
+    const bool is_joined =
+        positions && PyTuple_GET_SIZE(positions) && PyLong_AsLong(PyTuple_GET_ITEM(positions, 0)) == -1;
+    if (!is_ragged) positions = nullptr;
+    PyObject *sizes = is_ragged
+                          ? tuple_of(is_joined ? 0 : first.count,
+                                     [&](std::size_t k) {
+                                         return list_of(nodes.size(), [&](std::size_t i) {
+                                             const Operand *operand = &self->operands[self->nodes[nodes[i]].first];
+                                             return PyLong_FromLongLong(table.specs[operand[k].spec].first);
+                                         });
+                                     })
+                          : Py_NewRef(Py_None);
+    PyObject *operands = tuple_of(is_joined ? 1 : first.count, [&](std::size_t i) {
+        if (is_joined) return operand_of(self, nodes, -1, false);
         bool repeats = false;
         for (Py_ssize_t k = 0; positions && k < PyTuple_GET_SIZE(positions); ++k) {
             repeats = repeats || PyLong_AsSize_t(PyTuple_GET_ITEM(positions, k)) == i;
@@ -207,7 +242,7 @@ PyObject *store(PyObject *object, PyObject *args) {
     const std::vector<int> &nodes = self->planned[number];
     Batch made;
     made.is_ragged = false;
-    for (const int each : nodes) made.is_ragged = made.is_ragged || self->nodes[each].call != self->nodes[nodes[0]].call;
+    for (const int each : nodes) made.is_ragged = made.is_ragged || !equal_shapes(self, each, nodes[0]);
     std::int64_t row = 0;
     for (const int each : nodes) {
         Node &node = self->nodes[each];
@@ -231,16 +266,52 @@ PyObject *store(PyObject *object, PyObject *args) {
 // The values that the program still refers to.
 PyObject *values(PyObject *object, PyObject *) {
     PyObject *found = PyList_New(0);
-    for (ValueObject *each = as_recorder(object)->values; found && each; each = each->next) {
-        if (PyList_Append(found, reinterpret_cast<PyObject *>(each)) < 0) Py_CLEAR(found);
+    for (PlaceObject *each = as_recorder(object)->places; found && each; each = each->next) {
+        if (PyList_Append(found, each->value) < 0) Py_CLEAR(found);
     }
     return found;
+}
+
+// A value for a tensor.
+PyObject *leaf(PyObject *object, PyObject *tensor) {
+    RecorderObject *self = as_recorder(object);
+    const int number = leaf_number(self, tensor);
+    if (number < 0) return PyErr_Occurred() ? nullptr : Py_NewRef(tensor);
+    return make_value(self, {~number, 0, 0, self->leaves[number].spec});
+}
+
+PyObject *suspend(PyObject *object, PyObject *is_suspended) {
+    as_recorder(object)->is_suspended = is_suspended == Py_True;
+    Py_RETURN_NONE;
+}
+
+// Forget all calls; every value must be one of a tensor.
+PyObject *restart(PyObject *object, PyObject *) {
+    RecorderObject *self = as_recorder(object);
+    for (PlaceObject *each = self->places; each; each = each->next) {
+        if (each->place.node >= 0) return PyErr_Format(PyExc_ValueError, "a value is not computed");
+    }
+    std::vector<Leaf> kept;
+    std::unordered_map<PyObject *, int> numbers;
+    for (PlaceObject *each = self->places; each; each = each->next) {
+        const Leaf &leaf = self->leaves[~each->place.node];
+        const auto [found, is_new] = numbers.emplace(leaf.tensor, static_cast<int>(kept.size()));
+        if (is_new) {
+            Py_INCREF(leaf.tensor);
+            kept.push_back(leaf);
+        }
+        each->place.node = ~found->second;
+    }
+    forget(self);
+    self->leaves = std::move(kept);
+    self->leaf_numbers = std::move(numbers);
+    Py_RETURN_NONE;
 }
 
 // Forget everything and the owner; values that are not settled yet can no longer be computed.
 PyObject *close(PyObject *object, PyObject *) {
     RecorderObject *self = as_recorder(object);
-    while (self->values) unlink(self->values);
+    while (self->places) unlink(self->places);
     forget(self);
     Py_CLEAR(self->owner);
     Py_RETURN_NONE;
@@ -253,6 +324,9 @@ PyMethodDef recorder_methods[] = {{"__torch_function__", mode_function, METH_VAR
                                   {"batch", batch, METH_VARARGS, "The group and the operands of a batch."},
                                   {"store", store, METH_VARARGS, "Save the results of a batch."},
                                   {"values", values, METH_NOARGS, "The values that the program refers to."},
+                                  {"leaf", leaf, METH_O, "A value for a tensor."},
+                                  {"suspend", suspend, METH_O, "Let Python run every call."},
+                                  {"restart", restart, METH_NOARGS, "Forget computed calls."},
                                   {"close", close, METH_NOARGS, "End the recording."},
                                   {nullptr, nullptr, 0, nullptr}};
 
@@ -266,7 +340,8 @@ PyType_Slot recorder_slots[] = {{Py_tp_new, slot(recorder_new)},
                                 {Py_tp_doc, const_cast<char *>("A recording of calls of torch.")},
                                 {0, nullptr}};
 
-PyType_Spec recorder_definition = {"dpmodule._native.Recorder", sizeof(RecorderObject), 0, Py_TPFLAGS_DEFAULT, recorder_slots};
+PyType_Spec recorder_definition = {"dpmodule._native.Recorder", sizeof(RecorderObject), 0, Py_TPFLAGS_DEFAULT,
+                                   recorder_slots};
 
 }  // namespace
 

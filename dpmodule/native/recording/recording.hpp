@@ -1,7 +1,7 @@
 // Recording of torch operations for automatic batching of PyTorch programs.
 //
 // A call of torch becomes a node. Its key has the function, the grad mode, the shape and dtype of every tensor and all
-// other arguments; equal keys share one `Call`, which Python describes when it is first seen. A view is no node: a
+// other arguments; equal keys share one `Call`, which Python describes when it is first seen. A view needs no node: a
 // value is a range of the flat memory of an operation's result, or of a tensor of the program (a leaf).
 #pragma once
 
@@ -17,9 +17,11 @@ namespace dpmodule::recording {
 // Shape, dtype and device of a tensor; equal ones have one number.
 struct Spec {
     PyObject *shape, *dtype, *device;
+    PyObject *stand_in;  // a tensor without memory
     bool needs_grad;
     int dims;
-    std::int64_t numel, first;  // number of elements; size of the first dimension, 1 for a scalar
+    std::int64_t numel;  // number of elements
+    std::int64_t first;  // size of the first dimension; 1 for a scalar
 };
 
 // A result of a call: an output of its node, or a range of an operand (source >= 0).
@@ -32,9 +34,9 @@ struct Result {
 // Everything that calls with equal keys share.
 struct Call {
     enum class Kind { eager, constant, values } kind = Kind::eager;
-    int group = -1;              // in Table::groups; -1 if all results are ranges of operands
-    bool is_single = true;       // one value, not a tuple of values
-    PyObject *pack = nullptr;    // makes the result from the tuple of values; nullptr for a tuple
+    int group = -1;            // a number of Python; -1 if all results are ranges of operands
+    bool is_single = true;     // one value, not a tuple of values
+    PyObject *pack = nullptr;  // makes the result from the tuple of values; nullptr for a tuple
     PyObject *constant = nullptr;
     std::vector<Result> results;
 };
@@ -58,7 +60,8 @@ enum class Treatment : long { record, eager, in_place };
 struct Table {
     std::vector<Spec> specs;
     std::vector<Treatment> treatments;  // of each function
-    std::vector<PyObject *> functions, groups;
+    std::vector<PyObject *> functions;
+    int recorders = 0;  // whose nodes refer to calls
     std::unordered_map<Key, Call, KeyHash> calls;
     PyObject *function_numbers = nullptr, *constant_numbers = nullptr, *spec_numbers = nullptr;
 };
@@ -72,12 +75,13 @@ struct Operand {
 
 struct Node {
     const Call *call;
-    int partition;   // nodes of one partition may run together
-    int first;       // of its operands
+    int partition;  // nodes of one partition may run together
+    int first;      // of its operands
     int count;
-    int batch = -1;  // the batch that computed it
+    int batch = -1;        // the batch that computed it
     std::int64_t row = 0;  // within the batch: number of the node, or first of its rows in a ragged batch
     int handles = 0;       // values of the program that refer to it
+    int uses = 0;          // operands of other nodes
 };
 
 struct Leaf {
@@ -93,7 +97,7 @@ struct Batch {
     bool is_ragged;                   // rows of the first dimension one after the other
 };
 
-struct ValueObject;
+struct PlaceObject;
 
 // dpmodule._native.Recorder: the recording of one `batching` block, and its mode on torch's stack of function modes.
 struct RecorderObject {
@@ -104,22 +108,25 @@ struct RecorderObject {
     std::unordered_map<PyObject *, int> leaf_numbers;
     std::unordered_map<Key, int, KeyHash> partition_numbers;
     std::vector<std::vector<int>> planned;  // nodes of each batch to run
-    ValueObject *values;                    // all values of the program that refer to the recording
+    std::vector<int> run_of_node, level;    // of planned nodes; -1 and 0 between plans
+    PlaceObject *places;                    // of all values of the program that refer to the recording
     PyObject *owner;                        // the Python object that computes
     std::size_t recorded;
+    unsigned long thread;  // the recording's thread
+    bool is_suspended;     // calls may come from the body of an autograd.Function, which is not recorded
 };
 
-// dpmodule._native.RecordedValue: stands for a tensor that is not computed yet. Without a recorder, `tensor` is set.
-struct ValueObject {
-    PyObject_HEAD RecorderObject *recorder;
+// dpmodule._native.RecordedPlace: the place of the value of a tensor that is not computed yet.
+struct PlaceObject {
+    PyObject_HEAD RecorderObject *recorder;  // nullptr after the end of the recording
     Operand place;
-    bool has_views;  // other values are ranges of it, or it is one: it must not be changed in place
-    PyObject *tensor;
-    ValueObject *next, *previous;
+    bool has_views;   // other values are ranges of it, or it is one: it must not be changed in place
+    PyObject *value;  // the tensor, which owns this object
+    PlaceObject *next, *previous;
 };
 
 extern Table table;
-extern PyTypeObject *value_type, *recorder_type;
+extern PyTypeObject *recorder_type;
 
 // Record a call, or run it where it cannot be recorded. Returns a new reference.
 PyObject *call_function(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
@@ -127,17 +134,23 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
 
 int function_number(PyObject *function);
 
-// Make a value of the program.
+// Number of a tensor of the program; -1, perhaps with an exception, if it is not an ordinary one.
+int leaf_number(RecorderObject *self, PyObject *tensor);
+
+// Make a tensor without memory for a value: a new reference.
 PyObject *make_value(RecorderObject *self, Operand place);
 
-// Forget that a value refers to a recording.
-void unlink(ValueObject *value);
+// The place of an object of the class of values; nullptr, without an exception, if it has none.
+PlaceObject *place_of_value(PyObject *value);
 
-// Compute, if necessary, and return the tensor of a value: a new reference.
-PyObject *tensor_of(ValueObject *value);
+// Forget that a value refers to a recording.
+void unlink(PlaceObject *place);
 
 // The start of an operand in the flat memory of its batch or leaf; -1 if it is not computed.
 std::int64_t place_of(const RecorderObject *self, const Operand &operand);
+
+// Whether the operands of two nodes of a partition have equal shapes.
+bool equal_shapes(const RecorderObject *self, int a, int b);
 
 // Fill `planned` with the batches that compute the given nodes (all that values refer to, if there are none).
 void plan(RecorderObject *self, const std::vector<int> &wanted);

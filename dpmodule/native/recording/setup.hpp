@@ -7,12 +7,15 @@ namespace dpmodule::recording {
 
 struct Setup {
     PyTypeObject *tensor = nullptr, *parameter = nullptr;
-    PyObject *strided = nullptr;                              // torch.strided
-    PyObject *is_wrapped = nullptr;                           // True for tensors inside torch.func
+    PyTypeObject *value = nullptr;   // the class of values, a subclass of torch.Tensor
+    PyObject *make_value = nullptr;  // torch.Tensor._make_subclass
+    PyObject *stand_in = nullptr;    // makes a tensor without memory of a shape and a dtype
+    PyObject *strided = nullptr;     // torch.strided
+    PyObject *is_wrapped = nullptr;  // True for tensors inside torch.func
     PyObject *is_grad_enabled = nullptr, *is_autocast_enabled = nullptr;
-    PyObject *autocast_state = nullptr;                       // a hashable object
-    PyObject *classify = nullptr;                             // how a function is treated
-    PyObject *outside = nullptr;                              // a call with values of another or a former recording
+    PyObject *autocast_state = nullptr;  // a hashable object
+    PyObject *classify = nullptr;        // how a function is treated
+    PyObject *outside = nullptr;         // a call with values of another or a former recording
 };
 
 extern Setup setup;

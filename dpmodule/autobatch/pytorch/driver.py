@@ -1,0 +1,125 @@
+"""The event loop of asynchronous programs: all that wait for a value get it from one computation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+
+from ..errors import StateError
+
+_TOGETHER = (
+    "an asynchronous program of autobatch may wait for tensors and for other coroutines only; do input and output"
+    " before or after it"
+)
+
+
+class ProgramLoop:
+    """An event loop without time, input or output.
+
+    It runs inside another loop too, as in a notebook.
+
+    Args:
+        compute: computes a list of values together.
+    """
+
+    def __init__(self, compute: Callable[[Sequence[Any]], None]) -> None:
+        self._compute = compute
+        self._ready: deque[asyncio.Handle] = deque()
+        self._waiting: list[tuple[asyncio.Future[None], Any]] = []
+
+    def run(self, programs: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+        """Run coroutines to their ends; return their results.
+
+        Raises:
+            StateError: a program waits for something that is not a tensor or a coroutine.
+            Exception: the first error of a program; the others are cancelled.
+        """
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self))
+        tasks: list[asyncio.Task[Any]] = [self.create_task(each) for each in programs]
+        try:
+            self._run_until_idle(tasks)
+            for task in tasks:
+                if task.done() and task.exception() is not None:
+                    task.result()
+            return [task.result() for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+            self._run_ready()
+            asyncio._set_running_loop(outer)
+
+    def wait_for(self, value: Any) -> Iterator[Any]:
+        """Wait until a value is computed."""
+        future = self.create_future()
+        self._waiting.append((future, value))
+        yield from future
+
+    def _run_until_idle(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        self._run_ready()
+        while not all(task.done() for task in tasks):
+            if any(task.done() and task.exception() is not None for task in tasks):
+                return
+            waiting, self._waiting = [each for each in self._waiting if not each[0].done()], []
+            if not waiting:
+                raise StateError(f"autobatch.map: {_TOGETHER}")
+            self._compute([value for _, value in waiting])
+            for future, _ in waiting:
+                future.set_result(None)
+            self._run_ready()
+
+    def _run_ready(self) -> None:
+        while self._ready:
+            handle = self._ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    # what tasks and futures call
+
+    def call_soon(
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, cast(asyncio.AbstractEventLoop, self), context)
+        self._ready.append(handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=cast(asyncio.AbstractEventLoop, self), **options)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Ignore errors of tasks that nothing waits for, as their program has ended."""
+
+    def get_debug(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        raise StateError(f"autobatch.map: {_TOGETHER} (asked for {name})")
+
+
+class AwaitableTensors:
+    """While open, ``await tensor`` returns the tensor, for programs that run without recording."""
+
+    _count = 0
+
+    def __enter__(self) -> None:
+        if AwaitableTensors._count == 0:
+            torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
+        AwaitableTensors._count += 1
+
+    def __exit__(self, *error: object) -> None:
+        AwaitableTensors._count -= 1
+        if AwaitableTensors._count == 0:
+            del torch.Tensor.__await__  # type: ignore[attr-defined]
+
+
+def _ready(tensor: torch.Tensor) -> Generator[Any, None, torch.Tensor]:
+    yield from ()
+    return tensor

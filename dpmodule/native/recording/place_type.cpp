@@ -1,0 +1,325 @@
+// The Python types RecordedPlace and RecordedMethod. Values are tensors without memory, of a subclass made in Python, so
+// that torch and Python code accept them; their operators and methods are RecordedMethods.
+#include "recording.hpp"
+#include "setup.hpp"
+
+#include <structmember.h>
+
+#include <string>
+
+namespace dpmodule::recording {
+
+namespace {
+
+PyTypeObject *place_type = nullptr, *method_type = nullptr;
+PyObject *place_name = nullptr;
+int item_function = -1;  // torch.Tensor.__getitem__
+
+PlaceObject *as_place(PyObject *object) { return reinterpret_cast<PlaceObject *>(object); }
+
+// The recording of a call: that of the first value which still has one.
+RecorderObject *recorder_of(PyObject *const *args, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+        if (Py_TYPE(args[i]) != setup.value) continue;
+        const PlaceObject *place = place_of_value(args[i]);
+        if (place && place->recorder) return place->recorder;
+    }
+    return nullptr;
+}
+
+PyObject *call_any(int function, PyObject *const *args, std::size_t count, PyObject *keywords) {
+    if (function < 0) return nullptr;
+    if (RecorderObject *recorder = recorder_of(args, count)) {
+        return call_function(recorder, function, args, count, keywords);
+    }
+    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
+    PyObject *found = positional ? PyObject_CallFunctionObjArgs(setup.outside, table.functions[function], positional,
+                                                                keywords ? keywords : Py_None, nullptr)
+                                 : nullptr;
+    Py_XDECREF(positional);
+    return found;
+}
+
+// The description of a row of a tensor.
+int row_spec(int number) {
+    static std::vector<int> known;
+    if (number >= static_cast<int>(known.size())) known.resize(number + 64, -1);
+    if (known[number] < 0) {
+        const Spec spec = table.specs[number];
+        PyObject *shape = PySequence_GetSlice(spec.shape, 1, spec.dims);
+        PyObject *size =
+            shape ? PyObject_CallOneArg(reinterpret_cast<PyObject *>(Py_TYPE(spec.shape)), shape) : nullptr;
+        if (size) known[number] = spec_number(size, spec.dtype, spec.device, spec.needs_grad);
+        Py_XDECREF(shape);
+        Py_XDECREF(size);
+    }
+    return known[number];
+}
+
+bool is_grad_enabled() {
+    PyObject *found = PyObject_CallNoArgs(setup.is_grad_enabled);
+    Py_XDECREF(found);
+    return found == Py_True;
+}
+
+// value[row], which needs no call; nullptr, perhaps without an exception, if a call of torch must find it.
+PyObject *row_of(PyObject *value, PyObject *index) {
+    PlaceObject *place = Py_TYPE(value) == setup.value ? place_of_value(value) : nullptr;
+    if (!place || !place->recorder || !PyLong_CheckExact(index)) return nullptr;
+    const Spec &spec = table.specs[place->place.spec];
+    if (spec.dims == 0 || (spec.needs_grad && !is_grad_enabled())) return nullptr;
+    const std::int64_t count = spec.first;
+    int overflow;
+    long long row = PyLong_AsLongLongAndOverflow(index, &overflow);
+    if (row < 0) row += count;
+    if (overflow || row < 0 || row >= count) return nullptr;
+    const int made = row_spec(place->place.spec);
+    if (made < 0) return nullptr;
+    const Operand &from = place->place;
+    PyObject *found =
+        make_value(place->recorder, {from.node, from.output, from.offset + row * table.specs[made].numel, made});
+    if (found) place_of_value(found)->has_views = place->has_views = true;
+    return found;
+}
+
+template <int which>
+PyObject *described(PyObject *, PyObject *value) {
+    const PlaceObject *place = place_of_value(value);
+    if (!place || !place->recorder) {
+        PyErr_Clear();
+        return PyObject_CallFunctionObjArgs(setup.outside, Py_None, value, Py_None, nullptr);
+    }
+    const Spec &spec = table.specs[place->place.spec];
+    switch (which) {
+        case 0: return Py_NewRef(spec.shape);
+        case 1: return Py_NewRef(spec.dtype);
+        case 2: return Py_NewRef(spec.device);
+        case 3: return PyBool_FromLong(spec.needs_grad);
+        default: return PyLong_FromLong(spec.dims);
+    }
+}
+
+void place_dealloc(PyObject *self) {
+    unlink(as_place(self));
+    free_object(self);
+}
+
+// Let a value refer to the result of another call, after a change in place.
+PyObject *become(PyObject *self, PyObject *given) {
+    PlaceObject *place = as_place(self), *other = place_of_value(given);
+    if (!other || !other->recorder || other->recorder != place->recorder) {
+        return PyErr_Format(PyExc_TypeError, "not a value of this recording");
+    }
+    auto &nodes = place->recorder->nodes;
+    if (place->place.node >= 0) --nodes[place->place.node].handles;
+    place->place = other->place;
+    if (place->place.node >= 0) ++nodes[place->place.node].handles;
+    Py_RETURN_NONE;
+}
+
+PyObject *uses(PyObject *self, void *) {
+    const PlaceObject *place = as_place(self);
+    const bool is_node = place->recorder && place->place.node >= 0;
+    return PyLong_FromLong(is_node ? place->recorder->nodes[place->place.node].uses : 0);
+}
+
+PyObject *has_views(PyObject *self, void *) { return PyBool_FromLong(as_place(self)->has_views); }
+
+PyObject *owner_of(PyObject *self, void *) {
+    const PlaceObject *place = as_place(self);
+    return Py_NewRef(place->recorder && place->recorder->owner ? place->recorder->owner : Py_None);
+}
+
+PyObject *source_of(PyObject *self, void *) {
+    const PlaceObject *place = as_place(self);
+    const std::int64_t offset = place->recorder ? place_of(place->recorder, place->place) : -1;
+    if (offset < 0) Py_RETURN_NONE;
+    const Operand &at = place->place;
+    const RecorderObject *from = place->recorder;
+    PyObject *source =
+        at.node < 0 ? from->leaves[~at.node].tensor : from->batches[from->nodes[at.node].batch].outputs[at.output];
+    return Py_BuildValue("OLO", source, static_cast<long long>(offset), table.specs[at.spec].shape);
+}
+
+PyMethodDef place_methods[] = {{"become", become, METH_O, "Refer to the result of another value."},
+                               {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef place_attributes[] = {
+    {"uses", uses, nullptr, "Number of recorded calls that read the value.", nullptr},
+    {"has_views", has_views, nullptr, "True if another value shares its memory.", nullptr},
+    {"owner", owner_of, nullptr, "The object that computes it; None after the end of the recording.", nullptr},
+    {"source", source_of, nullptr, "(tensor, offset, shape), or None if it is not computed.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot place_slots[] = {{Py_tp_dealloc, slot(place_dealloc)},
+                             {Py_tp_doc, const_cast<char *>("Where the value of a recorded call will be.")},
+                             {Py_tp_getset, place_attributes},
+                             {Py_tp_methods, place_methods},
+                             {0, nullptr}};
+
+PyType_Spec place_definition = {"dpmodule._native.RecordedPlace", sizeof(PlaceObject), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, place_slots};
+
+// A method of values; a descriptor like those of Python functions.
+struct MethodObject {
+    PyObject_HEAD vectorcallfunc call;
+    int function;
+};
+
+PyObject *method_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *names) {
+    const std::size_t count = PyVectorcall_NARGS(flags);
+    PyObject *keywords = nullptr;
+    if (count == 2 && reinterpret_cast<MethodObject *>(self)->function == item_function) {
+        if (PyObject *row = row_of(args[0], args[1])) return row;
+        if (PyErr_Occurred()) return nullptr;
+    }
+    if (names && PyTuple_GET_SIZE(names)) {
+        if (!(keywords = PyDict_New())) return nullptr;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+            if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) < 0) {
+                Py_DECREF(keywords);
+                return nullptr;
+            }
+        }
+    }
+    PyObject *found = call_any(reinterpret_cast<MethodObject *>(self)->function, args, count, keywords);
+    Py_XDECREF(keywords);
+    return found;
+}
+
+PyObject *method_get(PyObject *self, PyObject *object, PyObject *) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+PyObject *method_new(PyTypeObject *type, PyObject *args, PyObject *) {
+    PyObject *function;
+    if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
+    const int number = function_number(function);
+    PyObject *self = number < 0 ? nullptr : type->tp_alloc(type, 0);
+    if (self) {
+        reinterpret_cast<MethodObject *>(self)->call = method_call;
+        reinterpret_cast<MethodObject *>(self)->function = number;
+    }
+    return self;
+}
+
+PyMemberDef method_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(MethodObject, call), READONLY, nullptr},
+                                {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot method_slots[] = {{Py_tp_new, slot(method_new)},
+                              {Py_tp_dealloc, slot(free_object)},
+                              {Py_tp_call, slot(PyVectorcall_Call)},
+                              {Py_tp_descr_get, slot(method_get)},
+                              {Py_tp_members, method_members},
+                              {Py_tp_doc, const_cast<char *>("A function of torch as a method of values.")},
+                              {0, nullptr}};
+
+PyType_Spec method_definition = {"dpmodule._native.RecordedMethod", sizeof(MethodObject), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                                 method_slots};
+
+// recording_setup(...): give the objects of torch, once in a process.
+PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
+    static const char *names[] = {
+        "tensor",          "parameter",           "value",          "strided",  "make_value", "stand_in", "is_wrapped",
+        "is_grad_enabled", "is_autocast_enabled", "autocast_state", "classify", "outside",    nullptr};
+    PyObject *tensor, *parameter, *value;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!OOOOOOOOO", const_cast<char **>(names), &PyType_Type,
+                                     &tensor, &PyType_Type, &parameter, &PyType_Type, &value, &setup.strided,
+                                     &setup.make_value, &setup.stand_in, &setup.is_wrapped, &setup.is_grad_enabled,
+                                     &setup.is_autocast_enabled, &setup.autocast_state, &setup.classify,
+                                     &setup.outside)) {
+        return nullptr;
+    }
+    setup.tensor = reinterpret_cast<PyTypeObject *>(tensor);
+    setup.parameter = reinterpret_cast<PyTypeObject *>(parameter);
+    setup.value = reinterpret_cast<PyTypeObject *>(value);
+    for (PyObject *each :
+         {tensor, parameter, value, setup.strided, setup.make_value, setup.stand_in, setup.is_wrapped,
+          setup.is_grad_enabled, setup.is_autocast_enabled, setup.autocast_state, setup.classify, setup.outside}) {
+        Py_INCREF(each);
+    }
+    for (PyObject **numbers : {&table.function_numbers, &table.constant_numbers, &table.spec_numbers}) {
+        if (!*numbers && !(*numbers = PyDict_New())) return nullptr;
+    }
+    PyObject *item = PyObject_GetAttrString(tensor, "__getitem__");
+    item_function = item ? function_number(item) : -1;
+    Py_XDECREF(item);
+    if (item_function < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject *spec(PyObject *, PyObject *args) {
+    PyObject *shape, *dtype, *device;
+    int needs_grad;
+    if (!PyArg_ParseTuple(args, "O!OOp", &PyTuple_Type, &shape, &dtype, &device, &needs_grad)) return nullptr;
+    const int number = spec_number(shape, dtype, device, needs_grad);
+    return number < 0 ? nullptr : PyLong_FromLong(number);
+}
+
+PyMethodDef functions[] = {
+    {"recording_setup", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(set_up)), METH_VARARGS | METH_KEYWORDS,
+     "Give the objects of torch that recording needs."},
+    {"recorded_shape", described<0>, METH_O, "Shape of a value."},
+    {"recorded_dtype", described<1>, METH_O, "Dtype of a value."},
+    {"recorded_device", described<2>, METH_O, "Device of a value."},
+    {"recorded_requires_grad", described<3>, METH_O, "True if a value has a gradient."},
+    {"recorded_ndim", described<4>, METH_O, "Number of dimensions of a value."},
+    {"recording_spec", spec, METH_VARARGS, "Number of a shape, dtype, device and need of a gradient."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+PyObject *make_value(RecorderObject *self, Operand place) {
+    const Spec &spec = table.specs[place.spec];
+    PyObject *args[] = {reinterpret_cast<PyObject *>(setup.value), spec.stand_in, spec.needs_grad ? Py_True : Py_False};
+    PyObject *value = PyObject_Vectorcall(setup.make_value, args, 3, nullptr);
+    auto *made = value ? as_place(place_type->tp_alloc(place_type, 0)) : nullptr;
+    if (!made || PyObject_GenericSetAttr(value, place_name, reinterpret_cast<PyObject *>(made)) < 0) {
+        Py_XDECREF(value);
+        Py_XDECREF(reinterpret_cast<PyObject *>(made));
+        return nullptr;
+    }
+    Py_DECREF(reinterpret_cast<PyObject *>(made));  // the value owns it
+    made->recorder = reinterpret_cast<RecorderObject *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
+    made->place = place;
+    made->value = value;
+    PyObject_GC_UnTrack(value);  // the collector need not walk the recording
+    made->next = self->places;
+    if (self->places) self->places->previous = made;
+    self->places = made;
+    if (place.node >= 0) ++self->nodes[place.node].handles;
+    return value;
+}
+
+PlaceObject *place_of_value(PyObject *value) {
+    PyObject *found = PyObject_GenericGetAttr(value, place_name);
+    if (!found) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    Py_DECREF(found);
+    return Py_TYPE(found) == place_type ? as_place(found) : nullptr;
+}
+
+void unlink(PlaceObject *place) {
+    RecorderObject *recorder = place->recorder;
+    if (!recorder) return;
+    if (place->previous) place->previous->next = place->next;
+    else recorder->places = place->next;
+    if (place->next) place->next->previous = place->previous;
+    if (place->place.node >= 0) --recorder->nodes[place->place.node].handles;
+    place->recorder = nullptr;
+    place->next = place->previous = nullptr;
+    Py_DECREF(reinterpret_cast<PyObject *>(recorder));
+}
+
+}  // namespace dpmodule::recording
+
+int dpmodule::add_recorded_place(PyObject *module) {
+    using namespace dpmodule::recording;
+    if (!(place_name = PyUnicode_InternFromString("_place"))) return -1;
+    if (!(place_type = add_type(module, place_definition)) || !(method_type = add_type(module, method_definition)))
+        return -1;
+    return PyModule_AddFunctions(module, functions);
+}

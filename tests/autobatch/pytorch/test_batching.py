@@ -1,0 +1,547 @@
+"""`batching` and `map`: what is computed, when, and what is refused."""
+
+import asyncio
+import contextlib
+import copy
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from dpmodule import autobatch, native
+from dpmodule.autobatch import StateError
+from dpmodule.autobatch.pytorch import batching
+
+recorded_only = pytest.mark.skipif(native.core is None, reason="nothing is recorded without the extension")
+
+
+@pytest.fixture
+def linear():
+    torch.manual_seed(1)
+    return torch.nn.Linear(4, 4).double()
+
+
+@pytest.fixture
+def examples():
+    generator = torch.Generator().manual_seed(2)
+    return [torch.randn(4, generator=generator, dtype=torch.float64) for _ in range(6)]
+
+
+def gradients(parameters, compute):
+    """Return results of a function and the gradients of their sum."""
+    for each in parameters:
+        each.grad = None
+    found = compute()
+    sum(each.sum() for each in found).backward()
+    return [each.detach().clone() for each in found], [each.grad.clone() for each in parameters]
+
+
+def agrees(module, program, examples, count=None):
+    """Compare a program on every example with the same programs in one block."""
+    parameters = list(module.parameters())
+    alone = gradients(parameters, lambda: [program(each) for each in examples])
+
+    def together():
+        with autobatch.batching() as run:
+            found = [program(each) for each in examples]
+        together.run = run
+        return found
+
+    batched = gradients(parameters, together)
+    for one, other in zip(alone, batched):
+        for a, b in zip(one, other):
+            torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-10)
+    if count is not None and native.core is not None:
+        assert together.run.calls == count
+    return together.run
+
+
+def test_equal_operations_of_all_examples_are_one_call(linear, examples):
+    run = agrees(linear, lambda x: torch.tanh(linear(x)).sum(), examples, 3)
+    if native.core is not None:
+        assert run.recorded == 18
+
+
+def test_results_are_ordinary_tensors(linear, examples):
+    with autobatch.batching():
+        out = linear(examples[0])
+        assert isinstance(out, torch.Tensor)
+        assert torch.is_tensor(out)
+        assert (out.shape, out.dtype, out.ndim, out.requires_grad) == ((4,), torch.float64, 1, True)
+        assert (len(out), out.size(0), out.dim(), out.numel()) == (4, 4, 1, 4)
+    assert type(out) is torch.Tensor
+    torch.testing.assert_close(out, linear(examples[0]))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(out.detach())), out.detach())
+    torch.testing.assert_close(copy.deepcopy(out.detach()), out.detach())
+    torch.autograd.backward([out.sum()])
+    assert linear.weight.grad is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.add_(1),
+        lambda x: x.__iadd__(x),
+        lambda x: x.mul_(2).sub_(1),
+        lambda x: x.zero_(),
+        lambda x: x.masked_fill_(x > 0, 0.0),
+        lambda x: x.__setitem__(1, 3.0),
+        lambda x: x.clamp_(-0.1, 0.1),
+        lambda x: torch.nn.functional.relu(x, inplace=True),
+        lambda x: torch.nn.functional.dropout(x, 0.5, False, True),
+    ],
+)
+def test_a_change_in_place_has_its_effect(linear, examples, change):
+    def program(x):
+        hidden = linear(x) * 1
+        before = hidden * 2
+        change(hidden)
+        return (hidden + before).tanh()
+
+    agrees(linear, program, examples)
+
+
+@recorded_only
+def test_a_change_of_shared_memory_is_refused(linear, examples):
+    with autobatch.batching():
+        hidden = linear(examples[0])
+        row = hidden[0]
+        with pytest.raises(
+            StateError, match=r"add_ changes a tensor that shares memory.*test_batching\.py:\d+"
+        ):
+            hidden.add_(1)
+        with pytest.raises(StateError, match="mul_ changes"):
+            row.mul_(2)
+
+
+def test_tensors_of_the_program_may_change(linear, examples):
+    buffer = torch.zeros(4, dtype=torch.float64)
+
+    def program(x):
+        buffer.copy_(x)
+        out = linear(buffer * 1)
+        buffer.add_(1)
+        return out + buffer
+
+    agrees(linear, program, examples)
+
+
+def test_writing_results_into_a_tensor(linear, examples):
+    def program(x):
+        out = torch.zeros(2, 4, dtype=torch.float64)
+        out[0] = linear(x)
+        out[1] = out[0] * 2
+        return out
+
+    agrees(linear, program, examples)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: float(t.sum()) > 0,
+        lambda t: bool(t.sum() > 0),
+        lambda t: t.sum().item() > 0,
+        lambda t: t.tolist()[0] > 0,
+        lambda t: t.detach().numpy()[0] > 0,
+        lambda t: np.asarray(t.detach())[0] > 0,
+        lambda t: f"{t.sum():.3f}".startswith("-"),
+        lambda t: str(t).startswith("tensor([-"),
+        lambda t: int(t.argmax()) % 2 == 0,
+        lambda t: 1.0 in (t > 0).double(),
+        lambda t: torch.equal(t, t.abs()),
+        lambda t: len(t[t > 0]) > 2,
+        lambda t: t.nonzero().shape[0] > 2,
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+def test_what_is_read_inside_is_right(linear, examples, read):
+    def program(x):
+        hidden = linear(x)
+        return (torch.tanh(hidden) if read(hidden) else hidden * 3).sum()
+
+    agrees(linear, program, examples)
+
+
+@recorded_only
+def test_a_read_computes_only_what_it_needs(linear, examples):
+    with autobatch.batching() as run:
+        others = [linear(each).tanh() for each in examples[1:]]
+        float(linear(examples[0]).detach().sum())
+        assert run.calls == 3
+    assert run.calls == 5
+    assert others[0].requires_grad
+    assert list(run.explain().reads.values()) == [1]
+    assert "test_batching.py" in str(run.explain())
+
+
+class Straight(torch.autograd.Function):
+    """The sign, with a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign() + 0 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+straight = Straight.apply
+
+
+def test_functions_with_their_own_gradient(linear, examples):
+    agrees(linear, lambda x: straight(linear(x)) * 2, examples)
+    agrees(linear, lambda x: Straight.apply(linear(x)) * linear(x), examples)
+
+
+def test_a_hook_on_a_tensor(linear, examples):
+    def program(x):
+        hidden = linear(x)
+        hidden.register_hook(lambda grad: grad * 3)
+        return hidden.tanh()
+
+    agrees(linear, program, examples)
+
+
+@recorded_only
+def test_hooks_that_come_too_late_are_refused(linear, examples):
+    with autobatch.batching():
+        hidden = linear(examples[0])
+        hidden.tanh()
+        with pytest.raises(StateError, match="register_hook comes after calls"):
+            hidden.register_hook(print)
+        with pytest.raises(StateError, match="use register_hook"):
+            (hidden * 2).retain_grad()
+
+
+def test_the_grad_mode_belongs_to_the_call(linear, examples):
+    def program(x):
+        with torch.no_grad():
+            scale = linear(x).sigmoid()
+            with torch.enable_grad():
+                bias = linear(x * 2)
+        assert (scale.requires_grad, bias.requires_grad) == (False, True)
+        return linear(x) * scale + bias + linear(x).detach()
+
+    agrees(linear, program, examples)
+
+
+def test_autocast_belongs_to_the_call(examples):
+    module = torch.nn.Linear(4, 4)
+
+    def program(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            low = module(x)
+        return low.float() + module(x)
+
+    run = autobatch.map(program, [each.float() for each in examples])
+    for one, x in zip(run, examples):
+        torch.testing.assert_close(one, program(x.float()), rtol=1e-2, atol=1e-2)
+
+
+def test_dropout_has_a_mask_for_each_example():
+    ones = [torch.ones(50) for _ in range(4)]
+    with autobatch.batching():
+        outs = [torch.nn.functional.dropout(each, 0.5) for each in ones]
+        shared = [torch.nn.functional.dropout(ones[0], 0.5) for _ in range(4)]
+    for masks in (outs, shared):
+        assert all(set(each.tolist()) == {0.0, 2.0} for each in masks)
+        assert len({tuple(each.tolist()) for each in masks}) == 4
+
+
+def test_statistics_of_batch_norm_are_those_of_the_loop():
+    torch.manual_seed(3)
+    data = [torch.randn(5, 3) for _ in range(4)]
+    norm, other = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)
+    alone = [norm(each) for each in data]
+    with autobatch.batching():
+        together = [other(each) for each in data]
+    for a, b in zip(alone, together):
+        torch.testing.assert_close(b, a)
+    torch.testing.assert_close(other.running_var, norm.running_var)
+    assert int(other.num_batches_tracked) == 4
+
+
+def test_training_steps_inside_a_block(linear, examples):
+    other = copy.deepcopy(linear)
+
+    def train(module):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        for x in examples:
+            optimizer.zero_grad()
+            module(x).square().sum().backward()
+            optimizer.step()
+
+    train(linear)
+    with autobatch.batching():
+        train(other)
+    torch.testing.assert_close(other.weight, linear.weight)
+
+
+def test_double_backward(linear, examples):
+    def penalty(run):
+        with run:
+            outs = [linear(x).tanh().sum() for x in examples]
+            loss = torch.stack(outs).sum()
+        (grad,) = torch.autograd.grad(loss, linear.weight, create_graph=True)
+        linear.weight.grad = None
+        grad.square().sum().backward()
+        return linear.weight.grad.clone()
+
+    torch.testing.assert_close(penalty(autobatch.batching()), penalty(contextlib.nullcontext()))
+
+
+def test_gathered_rows_have_second_derivatives(linear, examples):
+    def program(x):
+        first, second = linear(x), linear(x * 2)
+        for _ in range(int(x[0] > 0)):
+            first = first + linear(first).tanh()
+        return (first * second).tanh()
+
+    def penalty(block):
+        with block:
+            loss = torch.stack([program(x) for x in examples]).sum()
+        (grad,) = torch.autograd.grad(loss, linear.weight, create_graph=True)
+        linear.weight.grad = None
+        grad.square().sum().backward()
+        return linear.weight.grad.clone()
+
+    torch.testing.assert_close(penalty(autobatch.batching()), penalty(contextlib.nullcontext()))
+
+
+def test_a_second_backward_pass(linear, examples):
+    with autobatch.batching():
+        loss = torch.stack([linear(x).sum() for x in examples]).sum()
+    loss.backward(retain_graph=True)
+    once = linear.weight.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(linear.weight.grad, 2 * once)
+
+
+def test_torch_func_inside(linear, examples):
+    weights = {name: each.detach() for name, each in linear.named_parameters()}
+
+    def loss(weights, x):
+        return torch.func.functional_call(linear, weights, (x,)).square().sum()
+
+    def program(x):
+        return torch.func.grad(loss)(weights, x)["weight"] + linear(x)
+
+    agrees(linear, program, examples)
+
+
+def test_errors_are_those_of_torch_at_the_line_of_the_program(linear, examples):
+    with pytest.raises(RuntimeError, match="size") as alone:
+        linear(examples[0]) + torch.ones(3)
+    with pytest.raises(RuntimeError, match="size") as caught, autobatch.batching():
+        linear(examples[0]) + torch.ones(3)
+    assert str(caught.value) == str(alone.value)
+
+
+@recorded_only
+def test_values_of_an_interrupted_block_are_refused(linear, examples):
+    outs = []
+
+    def interrupted():
+        with autobatch.batching():
+            outs.append(linear(examples[0]))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    (out,) = outs
+    for use in (lambda: out + 1, lambda: print(out), lambda: torch.tanh(out), lambda: out.shape):
+        with pytest.raises(StateError, match="was interrupted"):
+            use()
+
+
+@recorded_only
+def test_other_threads_are_refused(linear, examples):
+    errors = []
+
+    def use(out):
+        for call in (lambda: out + 1, lambda: torch.tanh(out), lambda: float(out.sum())):
+            try:
+                call()
+            except StateError as error:
+                errors.append(str(error))
+
+    with autobatch.batching():
+        out = linear(examples[0])
+        thread = threading.Thread(target=use, args=(out,))
+        thread.start()
+        thread.join()
+    assert len(errors) == 3
+    assert all("thread" in each for each in errors)
+
+
+def test_blocks_do_not_nest(linear):
+    with autobatch.batching(), pytest.raises(StateError, match="open already"), autobatch.batching():
+        pass
+    run = autobatch.batching()
+    with run:
+        pass
+    with pytest.raises(StateError, match="has ended"), run:
+        pass
+
+
+def test_two_threads_may_record_separately(linear, examples):
+    found = {}
+
+    def work(name):
+        found[name] = autobatch.map(lambda x: linear(x).tanh(), examples)
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for outs in found.values():
+        for out, x in zip(outs, examples):
+            torch.testing.assert_close(out, linear(x).tanh())
+
+
+# map
+
+
+async def decode(linear, x, steps):
+    states = []
+    for _ in range(steps):
+        x = torch.tanh(linear(x))
+        states.append(int(await x.argmax()))
+        if states[-1] == 3:
+            break
+    return states, x
+
+
+def test_asynchronous_programs_have_company(linear, examples):
+    steps = [3, 5, 1, 4, 7, 2]
+    found = autobatch.map(lambda x, n: decode(linear, x, n), examples, steps)
+    for (states, x), example, count in zip(found, examples, steps):
+        (alone,) = autobatch.map(lambda x, n: decode(linear, x, n), [example], [count])
+        assert alone[0] == states
+        torch.testing.assert_close(x, alone[1])
+
+
+@recorded_only
+def test_waiting_programs_share_calls(linear, examples):
+    async def program(x):
+        return float((await linear(x).sum()).detach())
+
+    with autobatch.batching() as run:
+        autobatch.map(program, examples)
+    assert run.calls == 2
+
+
+def test_gather_inside_a_program_and_inside_another_loop(linear, examples):
+    async def part(x):
+        return float((await linear(x).sum()).detach())
+
+    async def program(x):
+        return await asyncio.gather(part(x), part(2 * x))
+
+    async def notebook():
+        return autobatch.map(program, examples)
+
+    expected = [[float(linear(k * x).sum().detach()) for k in (1, 2)] for x in examples]
+    np.testing.assert_allclose(autobatch.map(program, examples), expected)
+    np.testing.assert_allclose(asyncio.run(notebook()), expected)
+    np.testing.assert_allclose(autobatch.map(program, examples[:1]), expected[:1])
+
+
+def test_programs_that_wait_for_something_else_are_refused(examples):
+    async def sleeps(x):
+        await asyncio.sleep(0.01)
+
+    async def forever(x):
+        await asyncio.get_running_loop().create_future()
+
+    for program in (sleeps, forever):
+        with pytest.raises(StateError, match="may wait for tensors and for other coroutines only"):
+            autobatch.map(program, examples)
+
+
+def test_the_error_of_a_program_is_raised(linear, examples):
+    ended = []
+
+    async def program(x):
+        try:
+            await linear(x).sum()
+            if x is examples[2]:
+                raise KeyError("third")
+            await linear(x).sum()
+        finally:
+            ended.append(x)
+
+    with pytest.raises(KeyError, match="third"):
+        autobatch.map(program, examples)
+    assert len(ended) == len(examples)
+    with autobatch.batching():  # nothing is left open
+        pass
+
+
+def test_map_takes_several_lists_and_no_example(linear, examples):
+    outs = autobatch.map(lambda x, y: linear(x) + y, examples, examples[::-1])
+    torch.testing.assert_close(outs[1], linear(examples[1]) + examples[-2])
+    assert autobatch.map(linear, []) == []
+    with pytest.raises(autobatch.ForeignValueError, match="map: program"):
+        autobatch.map(3, examples)
+
+
+def test_star_import_keeps_pythons_map():
+    names = {}
+    exec("from dpmodule.autobatch import *", names)
+    assert [name in names for name in ("map", "batching", "Model")] == [False, False, True]
+
+
+@recorded_only
+def test_blocks_without_company_are_seldom_recorded(linear, examples, monkeypatch):
+    monkeypatch.setattr(batching, "BLOCKS_BETWEEN_TRIALS", 2)
+    runs = []
+    for _ in range(4):
+        with autobatch.batching() as run:
+            kept = linear(examples[0]).tanh()
+        runs.append(run)
+        assert kept.requires_grad
+    assert [each.recorded for each in runs] == [2, 0, 0, 2]
+    assert "too few equal operations" in str(runs[1].explain())
+
+
+@recorded_only
+def test_memory_is_released(linear, examples):
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("needs /proc")
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    big = [torch.randn(1000, 100) for _ in range(8)]
+    weight = torch.randn(100, 100, requires_grad=True)
+
+    def step():
+        with autobatch.batching():
+            loss = torch.stack([(x @ weight).tanh().sum() for x in big]).sum()
+        loss.backward()
+
+    for _ in range(3):
+        step()
+    before = resident()
+    for _ in range(20):
+        step()
+    assert resident() - before < 64e6
+
+
+def test_each_example_may_have_its_own_weights(examples):
+    torch.manual_seed(5)
+    module = torch.nn.Linear(4, 12).double()
+
+    def program(x):
+        weights = module(x).view(3, 4)
+        return torch.nn.functional.linear(torch.outer(x[: 1 + int(x[0] > 0)], x), weights)
+
+    agrees(module, program, examples)

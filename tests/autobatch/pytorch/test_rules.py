@@ -1,0 +1,347 @@
+"""Programs in the forms of papers and public code, written for one example, against the loop over examples."""
+
+import asyncio
+import copy
+import inspect
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dpmodule import autobatch
+
+SIZE, WORDS = 6, 12
+
+
+class Net(nn.Module):
+    """Layers that the programs share."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, SIZE)
+        self.lstm = nn.LSTMCell(SIZE, SIZE)
+        self.gru = nn.GRUCell(SIZE, SIZE)
+        self.iou = nn.Linear(2 * SIZE, 3 * SIZE)
+        self.forget = nn.Linear(2 * SIZE, SIZE)
+        self.pair = nn.Linear(2 * SIZE, SIZE)
+        self.gates = nn.Linear(2 * SIZE, 5 * SIZE)
+        self.a = nn.Linear(SIZE, SIZE)
+        self.b = nn.Linear(SIZE, SIZE, bias=False)
+        self.score = nn.Linear(SIZE, 1)
+        self.out = nn.Linear(SIZE, 3)
+        self.words = nn.Linear(SIZE, WORDS)
+        self.norm = nn.LayerNorm(SIZE)
+        self.attention = nn.MultiheadAttention(SIZE, 2, batch_first=True)
+        self.encoder = nn.TransformerEncoderLayer(SIZE, 2, 8, dropout=0.0, batch_first=True)
+        self.conv = nn.Conv1d(SIZE, SIZE, 3, padding=1)
+        self.rnn = nn.LSTM(SIZE, SIZE)
+        self.query = nn.Parameter(torch.randn(SIZE))
+        self.memory = nn.Parameter(torch.randn(5, SIZE))
+        self.transitions = nn.Parameter(torch.randn(3, 3))
+        self.experts = nn.ModuleList([nn.Linear(SIZE, SIZE) for _ in range(3)])
+
+
+class Example:
+    """Words, a tree over them, edges, and a label, drawn with a seed."""
+
+    def __init__(self, seed, dtype):
+        draw = random.Random(seed)
+        self.length = draw.randint(2, 7)
+        self.words = torch.tensor([draw.randrange(WORDS) for _ in range(self.length)])
+        self.tree = self._tree(draw, 0, self.length)
+        self.edges = torch.tensor(
+            [[draw.randrange(self.length) for _ in range(2 * self.length)] for _ in range(2)]
+        )
+        self.label = torch.tensor(draw.randrange(3))
+        self.steps = draw.randint(1, 4)
+        self.rows = torch.randn(self.length, SIZE, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+    def _tree(self, draw, first, last):
+        if last - first == 1:
+            return first
+        middle = draw.randint(first + 1, last - 1)
+        return self._tree(draw, first, middle), self._tree(draw, middle, last)
+
+
+def fold(tree, leaf, compose):
+    if isinstance(tree, int):
+        return leaf(tree)
+    return compose(*[fold(each, leaf, compose) for each in tree])
+
+
+def child_sum_tree(net, e):
+    def node(x, *children):
+        total = sum((h for h, _ in children), torch.zeros_like(x))
+        i, o, u = net.iou(torch.cat([x, total])).chunk(3)
+        c = i.sigmoid() * u.tanh()
+        for h, memory in children:
+            c = c + torch.sigmoid(net.forget(torch.cat([x, h]))) * memory
+        return o.sigmoid() * c.tanh(), c
+
+    root = fold(
+        e.tree, lambda k: node(net.embed(e.words[k])), lambda left, right: node(net.query, left, right)
+    )
+    return F.cross_entropy(net.out(root[0]), e.label)
+
+
+def binary_tree(net, e):
+    def compose(left, right):
+        i, f, g, o, u = net.gates(torch.cat([left[0], right[0]])).chunk(5)
+        c = i.sigmoid() * u.tanh() + f.sigmoid() * left[1] + g.sigmoid() * right[1]
+        return o.sigmoid() * c.tanh(), c
+
+    x = net.embed(e.words)
+    return net.out(fold(e.tree, lambda k: (x[k], torch.zeros_like(x[k])), compose)[0])
+
+
+def recursive_autoencoder(net, e):
+    losses = []
+
+    def compose(left, right):
+        both = torch.cat([left, right])
+        parent = torch.tanh(net.pair(both))
+        losses.append(F.mse_loss(torch.cat([net.a(parent), net.b(parent)]), both))
+        return parent
+
+    x = net.embed(e.words)
+    fold(e.tree, lambda k: x[k], compose)
+    return torch.stack(losses).mean()
+
+
+def lattice(net, e):
+    states = [net.query.unsqueeze(0)]
+    for k in range(e.length):
+        ways = [net.gru(net.embed(e.words[k : k + 1]), states[j]) for j in range(max(0, k - 1), k + 1)]
+        states.append(torch.stack(ways).mean(0))
+    return states[-1]
+
+
+def ragged_attention(net, e):
+    x = net.embed(e.words)
+    weights = F.softmax(torch.tanh(net.a(x)) @ net.query, dim=0)
+    return net.out(weights @ x)
+
+
+def scaled_attention(net, e):
+    x = net.embed(e.words).unsqueeze(0)
+    return F.scaled_dot_product_attention(net.a(x), net.b(x), x).mean(1)
+
+
+def multihead_attention(net, e):
+    x = net.embed(e.words).unsqueeze(0)
+    return net.attention(x, x, x, need_weights=False)[0].sum(1)
+
+
+def transformer_layer(net, e):
+    return net.encoder(net.embed(e.words).unsqueeze(0)).mean(1)
+
+
+def graph_messages(net, e):
+    x, (source, target) = e.rows, e.edges
+    for _ in range(2):
+        messages = torch.zeros_like(x).index_add(0, target, net.a(x)[source])
+        x = torch.tanh(net.b(x) + messages)
+    return x.sum(0)
+
+
+def graph_convolution(net, e):
+    adjacency = torch.zeros(e.length, e.length, dtype=e.rows.dtype)
+    adjacency[e.edges[0], e.edges[1]] = 1.0
+    return net.a(adjacency @ net.b(e.rows)).relu().amax(0)
+
+
+def deep_set(net, e):
+    return net.out(net.a(net.norm(e.rows)).relu().sum(0))
+
+
+def pointer(net, e):
+    state, keys, found = net.query, net.a(e.rows), []
+    for _ in range(e.steps):
+        scores = torch.tanh(keys + net.b(state)) @ net.query
+        weights = scores.log_softmax(-1)
+        found.append(weights.max())
+        state = (weights.exp().unsqueeze(-1) * e.rows).sum(0)
+    return torch.stack(found).sum()
+
+
+def cell_loop(net, e):
+    h = c = torch.zeros(1, SIZE, dtype=e.rows.dtype)
+    for row in e.rows.split(1):
+        h, c = net.lstm(row, (h, c))
+    return net.out(h)
+
+
+def whole_sequence(net, e):
+    return net.out(net.rnn(e.rows.unsqueeze(1))[0][-1])
+
+
+def char_cnn(net, e):
+    return net.conv(net.embed(e.words).T.unsqueeze(0)).relu().max(-1).values
+
+
+def memory_network(net, e):
+    state = net.embed(e.words).mean(0)
+    for _ in range(e.steps):
+        state = state + F.softmax(net.memory @ state, -1) @ net.memory
+    return net.out(state)
+
+
+def addressing(net, e):
+    key = torch.tanh(net.a(e.rows[0]))
+    similar = F.cosine_similarity(net.memory, key.unsqueeze(0), dim=-1)
+    weights = torch.softmax(similar * F.softplus(net.score(key)), -1)
+    rolled = torch.roll(weights, 1) * 0.5 + weights * 0.5
+    return (net.memory * (1 - rolled.unsqueeze(-1)) + rolled.unsqueeze(-1) * key).sum(0)
+
+
+def chain_crf(net, e):
+    scores = net.out(e.rows)
+    alpha = scores[0]
+    for row in scores[1:]:
+        alpha = torch.logsumexp(alpha.unsqueeze(1) + net.transitions, 0) + row
+    return torch.logsumexp(alpha, 0) - scores[:, 0].sum()
+
+
+def siamese(net, e):
+    left, right = net.a(e.rows[0]), net.a(e.rows[-1])
+    return F.cosine_similarity(left, right, dim=0) + F.pairwise_distance(left, right)
+
+
+def stack_encoder(net, e):
+    """SPINN: shifts and reductions of a known tree, with a tracking GRU."""
+    buffer = list(net.embed(e.words).unbind(0))[::-1]
+    stack, tracked = [], net.query
+
+    def walk(tree):
+        nonlocal tracked
+        if isinstance(tree, int):
+            stack.append(buffer.pop())
+        else:
+            walk(tree[0])
+            walk(tree[1])
+            right, left = stack.pop(), stack.pop()
+            stack.append(torch.tanh(net.pair(torch.cat([left, right])) + tracked))
+        tracked = net.gru(stack[-1].unsqueeze(0), tracked.unsqueeze(0))[0]
+
+    walk(e.tree)
+    return net.out(stack[-1])
+
+
+async def greedy(net, e):
+    state, word, total = net.query, torch.tensor(0), 0.0
+    for _ in range(6):
+        state = net.gru(net.embed(word).unsqueeze(0), (state + e.rows[0]).unsqueeze(0))[0]
+        scores = net.words(state).log_softmax(-1)
+        word = torch.tensor(int(await scores.argmax()))
+        total = total + scores[int(word)]
+        if int(word) < 3:
+            break
+    return total
+
+
+async def beam(net, e):
+    beams = [(0.0, net.query + e.rows[0], 0)]
+    for _ in range(e.steps):
+        grown = []
+        for score, state, word in beams:
+            state = net.gru(net.embed.weight[word].unsqueeze(0), state.unsqueeze(0))[0]
+            best = (score + net.words(state).log_softmax(-1)).topk(2)
+            grown += [(best.values[k], state, best.indices[k]) for k in range(2)]
+        scores = await torch.stack([score for score, _, _ in grown])
+        order = sorted(range(len(grown)), key=lambda k: -scores[k].item())[:2]
+        beams = [(grown[k][0], grown[k][1], int(grown[k][2])) for k in order]
+    return beams[0][0]
+
+
+async def early_exit(net, e):
+    x = e.rows.mean(0)
+    for layer in (net.a, net.b, net.a):
+        x = torch.tanh(layer(x))
+        confidence = await net.out(x).softmax(-1).max()
+        if confidence.item() > 0.45:
+            break
+    return net.out(x)
+
+
+async def adaptive_steps(net, e):
+    state, left, mean = net.query, 1.0, 0.0
+    for _ in range(5):
+        state = net.gru(e.rows[:1], state.unsqueeze(0))[0]
+        halt = torch.sigmoid(net.score(state))[0]
+        if (await halt).item() > 0.6:
+            break
+        mean, left = mean + left * halt * state, left * (1 - halt)
+    return mean + left * state
+
+
+async def shift_reduce(net, e):
+    buffer, stack = list(net.embed(e.words).unbind(0))[::-1], []
+    while buffer or len(stack) > 1:
+        if len(stack) < 2:
+            is_shift = True
+        elif not buffer:
+            is_shift = False
+        else:
+            is_shift = bool(await net.score(stack[-1] + buffer[-1]).sum() > 0)
+        if is_shift:
+            stack.append(buffer.pop())
+        else:
+            right, left = stack.pop(), stack.pop()
+            stack.append(torch.tanh(net.pair(torch.cat([left, right]))))
+    return net.out(stack[0])
+
+
+async def experts(net, e):
+    x = net.a(e.rows[0])
+    chosen = int(await net.out(x).argmax())
+    both = await asyncio.gather(half(net, x), half(net, 2 * x))
+    return net.experts[chosen](x) + both[0] - both[1]
+
+
+async def half(net, x):
+    return net.b(x) if (await x.sum()).item() > 0 else net.b(-x)
+
+
+PROGRAMS = [
+    child_sum_tree, binary_tree, recursive_autoencoder, lattice, ragged_attention, scaled_attention,
+    multihead_attention, transformer_layer, graph_messages, graph_convolution, deep_set, pointer, cell_loop,
+    whole_sequence, char_cnn, memory_network, addressing, chain_crf, siamese, stack_encoder, greedy, beam,
+    early_exit, adaptive_steps, shift_reduce, experts,
+]  # fmt: skip
+
+
+def steps(net, program, examples, batched):
+    """Return losses and gradients of three steps of training."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    found = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        if batched:
+            outs = autobatch.map(lambda e: program(net, e), examples)
+        elif inspect.iscoroutinefunction(program):
+            outs = [autobatch.map(lambda e: program(net, e), [each])[0] for each in examples]
+        else:
+            outs = [program(net, each) for each in examples]
+        loss = torch.stack([each.double().square().sum() for each in outs]).mean()
+        loss.backward()
+        optimizer.step()
+        found += [loss.detach(), *[each.grad.clone() for each in net.parameters() if each.grad is not None]]
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "count"),
+    [(torch.float64, 1e-10, 2), (torch.float64, 1e-10, 17), (torch.float32, 1e-5, 9)],
+)
+def test_a_program_agrees_with_the_loop(program, dtype, tolerance, count):
+    torch.manual_seed(4)
+    net = Net().to(dtype)
+    examples = [Example(seed, dtype) for seed in range(count)]
+    alone = steps(copy.deepcopy(net), program, examples, False)
+    together = steps(copy.deepcopy(net), program, examples, True)
+    assert len(alone) == len(together)
+    for a, b in zip(alone, together):
+        torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance)
