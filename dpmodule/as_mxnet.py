@@ -122,12 +122,14 @@ def _advice(path: str) -> str:
 
 
 def _explain_missing(module: ModuleType, name: str) -> None:
-    """Raise an error that says why a module of this package lacks a name; called by its ``__getattr__``."""
+    """Raise an error that says why a module lacks a name, if that is known; called by its ``__getattr__``."""
     if name.startswith("__"):
         return
-    from .cli.check_program import missing_name
+    from .cli.check_program import advice, missing_name
 
     old, text = missing_name(module, name)
+    if not advice(old):
+        return
     frame = sys._getframe(2)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:

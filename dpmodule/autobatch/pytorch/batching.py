@@ -66,6 +66,36 @@ class Profit:
 _profit = Profit()
 
 
+class _ProcessChanges:
+    """What blocks change for all threads, from the start of the first open block to the end of the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._blocks += 1
+            if self._blocks > 1:
+                return
+            if gc.isenabled():  # a collection would walk the program's lists of tensors again and again
+                gc.disable()
+                self._undo.callback(gc.enable)
+            if "torch._dynamo" in sys.modules:
+                self._undo.enter_context(torch.compiler.set_stance("force_eager"))
+            self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks == 0:
+                self._undo.close()
+
+
+_changes = _ProcessChanges()
+
+
 class Run:
     """A block whose operations run together; created by `batching`.
 
@@ -97,12 +127,7 @@ class Run:
             prepare()
             core: Any = native.core
             self._recorder = core.Recorder(self)
-            if gc.isenabled():  # a collection would walk the program's lists of tensors again and again
-                gc.disable()
-                self._undo.callback(gc.enable)
-            if "torch._dynamo" in sys.modules:
-                self._undo.enter_context(torch.compiler.set_stance("force_eager"))
-            self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
+            self._undo.enter_context(_changes)
             torch_private.push_mode(self._recorder)
             self._undo.callback(torch_private.pop_mode)
         _current.run = self
@@ -349,10 +374,14 @@ def _run_rows(
 ) -> Any:
     """Run a batch of examples that differ in their first dimension."""
     if group.ragged is not None:
-        pieces = [
-            range_of(*operand[1:]) if is_shared else joined(operand, tail, count)
-            for operand, is_shared, tail in zip(operands, shared, group.tails)
-        ]
+        pieces = []
+        for operand, is_shared, tail, shape in zip(operands, shared, group.tails, group.shapes):
+            if not is_shared:
+                pieces.append(joined(operand, tail, count))
+            elif tail == shape:  # not rows: the same for all
+                pieces.append(range_of(*operand[1:]))
+            else:
+                pieces.append(_repeated(operand, tail, count))
         return group.ragged(group, pieces, shared, Lengths(sizes, pieces[0].device))
     if group.rule is direct and not all(shared[1:]):
         return _run_each(group, count, sizes, operands, shared)
@@ -362,11 +391,16 @@ def _run_rows(
         if is_shared and (number in repeated or (group.rule is direct and number)):
             given.append(range_of(*operand[1:]))
         elif is_shared:
-            row = range_of(*operand[1:])
-            given.append(row.expand(count, *row.shape).reshape(-1, *tail))
+            given.append(_repeated(operand, tail, count))
         else:
             given.append(joined(operand, tail, count))
     return group.call(given)
+
+
+def _repeated(operand: tuple[Any, ...], tail: Sequence[int], count: int) -> Tensor:
+    """Return rows that all examples share, repeated for each."""
+    rows = range_of(*operand[1:])
+    return rows.expand(count, *rows.shape).reshape(-1, *tail)
 
 
 def _run_each(

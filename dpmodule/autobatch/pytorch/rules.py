@@ -224,7 +224,7 @@ def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count:
     """Multiply matrices or vectors."""
     (left, right), (a, b) = operands, group.shapes
     if shared[0] and len(a) == 1:
-        return right.mT @ left if len(b) == 2 else right @ left
+        return right @ left if len(b) == 1 else left @ right
     if shared[0] and len(b) == 1:
         return (
             right @ left.mT
@@ -245,7 +245,7 @@ def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count:
         if shared[0]:
             return by_vmap(group, operands, shared, count)
         return (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
-    if len(a) != len(b) and not shared[0]:
+    if len(a) != len(b) and not (shared[0] and len(a) < len(b)):
         return by_vmap(group, operands, shared, count)
     return left @ right
 
@@ -342,5 +342,6 @@ def nll(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int
     """Compute the mean loss of every example from the losses of its rows."""
     scores, labels = (x.expand(count, *x.shape) if is_shared else x for x, is_shared in zip(operands, shared))
     rows = F.log_softmax(scores, -1) if group.name == "cross_entropy" else scores
-    found = -rows.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    return found.mean(-1) if found.dim() > 1 else found
+    found = F.nll_loss(rows.flatten(0, -2), labels.flatten(), reduction="none").view(count, -1)
+    counted = (labels.view(count, -1) != -100).sum(-1)  # torch ignores this label by default
+    return found.sum(-1) / counted

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import gc
 import os
 import pickle
 import threading
@@ -389,17 +390,20 @@ def test_blocks_do_not_nest(linear):
         pass
 
 
-def test_two_threads_may_record_separately(linear, examples):
-    found = {}
+def test_threads_may_record_separately(linear, examples):
+    found, compiled = {}, torch.compile(lambda x: x + 1, backend="eager")
+    compiled(examples[0])  # now blocks have torch.compile to switch off
 
     def work(name):
         found[name] = autobatch.map(lambda x: linear(x).tanh(), examples)
 
-    threads = [threading.Thread(target=work, args=(each,)) for each in range(3)]
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(8)]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
+    assert gc.isenabled()
+    assert torch._dynamo.eval_frame._stance.stance == "default"
     for outs in found.values():
         for out, x in zip(outs, examples):
             torch.testing.assert_close(out, linear(x).tanh())

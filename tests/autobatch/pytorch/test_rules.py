@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dpmodule import autobatch
+from dpmodule.autobatch.pytorch.rules import words
 
 SIZE, WORDS = 6, 12
 
@@ -345,3 +346,115 @@ def test_a_program_agrees_with_the_loop(program, dtype, tolerance, count):
     assert len(alone) == len(together)
     for a, b in zip(alone, together):
         torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("rows", [(), (3,)])
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+def test_ignored_labels_and_labels_out_of_range(rows, loss):
+    torch.manual_seed(6)
+    scores = [torch.randn(*rows, 4, dtype=torch.float64) for _ in range(5)]
+    labels = [torch.randint(4, rows) for _ in range(5)]
+    if rows:
+        labels[1][0] = labels[2][1] = -100
+    for out, s, y in zip(autobatch.map(loss, scores, labels), scores, labels):
+        torch.testing.assert_close(out, loss(s, y))
+    labels[3] = torch.full(rows, 9)
+    with pytest.raises(IndexError, match="out of bounds"):
+        autobatch.map(loss, scores, labels)
+
+
+UNARY = sorted(
+    words(
+        """abs acos asinh atan ceil cos cosh digamma erf erfinv exp expm1 floor frac lgamma log1p neg
+        reciprocal relu round rsqrt"""
+    )
+)
+BINARY = sorted(
+    words("""add sub mul div pow maximum minimum atan2 fmod remainder hypot logaddexp lt ge eq ne""")
+)
+ALONG = sorted(
+    words(
+        """sum mean softmax log_softmax logsumexp max min argmax argmin amax amin cumsum std var prod norm sort
+        flip unsqueeze"""
+    )
+)
+SHAPES = [(), (3,), (1,), (2, 3), (1, 3), (2, 1), (2, 2, 3)]
+
+
+def drawn_call(draw):
+    """Return a function of a list of tensors, and the shapes of its operands for an example of a length."""
+    kind = draw.choice(["unary", "binary", "along", "along", "product", "join", "index", "linear"])
+    shape = draw.choice(SHAPES)
+    if kind == "unary":
+        name = draw.choice(UNARY)
+        return lambda x: getattr(torch, name)(x), lambda n: [(n, *shape)]
+    if kind == "binary":
+        name, tail = draw.choice(BINARY), draw.choice([(), (1,), (3,), (2, 3)])
+        other = draw.choice([lambda n: tail, lambda n: (n, *tail), lambda n: (1, *tail)])
+        return lambda x, y: getattr(torch, name)(x, y), lambda n: [(n, *tail), other(n)]
+    if kind == "along":
+        name, dims = draw.choice(ALONG), 1 + len(shape)
+        dim = draw.choice([draw.randrange(dims), draw.randrange(dims) - dims])
+        may_keep = name in words("sum mean max amax logsumexp std prod norm")
+        keep = {"keepdim": True} if may_keep and draw.random() < 0.3 else {}
+        argument = {"dims": [dim]} if name == "flip" else {"dim": dim}
+        return lambda x: getattr(x, name)(**argument, **keep), lambda n: [(n, *shape)]
+    if kind == "product":
+        shapes = draw.choice(
+            [
+                lambda n: [(n,), (n, 3)], lambda n: [(n, 3), (3,)], lambda n: [(n, 3), (3, 2)],
+                lambda n: [(3,), (3, n)],
+                lambda n: [(2, n), (n, 3)], lambda n: [(n,), (n,)], lambda n: [(2, n, 3), (3, 4)],
+                lambda n: [(n, 3), (2, 3, 4)], lambda n: [(3,), (2, 3, n)], lambda n: [(2, 4, n), (n,)],
+                lambda n: [(n, n), (n, 2)],
+            ]
+        )  # fmt: skip
+        return torch.matmul, shapes
+    if kind == "join":
+        join, dim = draw.choice([torch.cat, torch.stack]), draw.randrange(1 + len(shape))
+        return lambda x, y: join([x, y, x], dim=dim), lambda n: [(n, *shape), (n, *shape)]
+    if kind == "index":
+        index = torch.tensor([0, 1, 0, -1][: draw.randint(1, 4)])
+        call = draw.choice([lambda x: x[index], lambda x: x[-1], lambda x: x[1:], lambda x: x.flip(0)[index]])
+        return call, lambda n: [(n, *shape)]
+    return F.linear, lambda n: [(n, 3), (2, 3), (2,)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(25))
+def test_random_calls_agree_with_the_loop(seed):
+    draw = random.Random(seed)
+    for case in range(10):
+        call, shapes_of = drawn_call(draw)
+        lengths = draw.choice([[3] * 4, [2, 3, 4, 3, 5, 2], [2] * 9 + [4] * 9])
+        shared = [draw.random() < 0.3 for _ in shapes_of(2)]
+        torch.manual_seed(1000 * seed + case)
+        first = [
+            torch.rand(shape, dtype=torch.float64).mul(0.8).requires_grad_()
+            for shape in shapes_of(lengths[0])
+        ]
+        examples = []
+        for length in lengths:
+            own = [
+                torch.rand(shape, dtype=torch.float64).mul(0.8).requires_grad_()
+                for shape in shapes_of(length)
+            ]
+            examples.append([f if s and f.shape == o.shape else o for s, f, o in zip(shared, first, own)])
+        results = []
+        for is_batched in (False, True):
+            if is_batched:
+                with autobatch.batching():
+                    outs = [call(*[x * 1 for x in example]) for example in examples]
+            else:
+                outs = [call(*example) for example in examples]
+            outs = [each if isinstance(each, tuple) else (each,) for each in outs]
+            for each in {x for example in examples for x in example}:
+                each.grad = None
+            terms = [(x * x).sum() for out in outs for x in out if x.requires_grad]
+            if terms:
+                torch.stack(terms).sum().backward()
+            grads = [x.grad for example in examples for x in example]
+            results.append(([x for out in outs for x in out], grads))
+        for alone, together in zip(*results):
+            for a, b in zip(alone, together):
+                torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-10, equal_nan=True)
