@@ -128,15 +128,14 @@ def _explain_missing(module: ModuleType, name: str) -> None:
     from .cli.check_program import advice, missing_name
 
     old, text = missing_name(module, name)
-    if not advice(old):
-        return
     frame = sys._getframe(2)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
         raise ImportError(
             f"cannot import name {name!r} from {old.rpartition('.')[0]!r}: {text}", name=old
         ) from None
-    raise AttributeError(f"{old} is missing: {text}", name=name, obj=module) from None
+    if advice(old):
+        raise AttributeError(f"{old} is missing: {text}", name=name, obj=module) from None
 
 
 def install_as_mxnet(*, cpu: bool = False, old_numpy: bool = False, replace: bool = False) -> None:
