@@ -27,6 +27,7 @@ from .rules import (
     from_end,
     join,
     nll,
+    one_by_one,
     padded_product,
     pointwise,
     product,
@@ -105,9 +106,16 @@ def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: 
         "leaky_relu": 2,
         "elu": 2,
     }
-    at = place.get(getattr(function, "__name__", ""), 99)
+    name = getattr(function, "__name__", "")
+    at = place.get(name, 99)
     is_running = name_of(function) in ("batch_norm", "instance_norm")
-    return (len(args) > at and args[at] is True) or is_running
+    is_limited = name == "embedding" and _option(args, kwargs, 3, "max_norm") is not None
+    return (len(args) > at and args[at] is True) or is_running or is_limited
+
+
+def _option(args: Sequence[Any], kwargs: dict[str, Any], position: int, name: str) -> Any:
+    """Return an argument of a call, or None."""
+    return args[position] if len(args) > position else kwargs.get(name)
 
 
 def autocast_state() -> tuple[tuple[str, torch.dtype], ...]:
@@ -206,6 +214,7 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
             and out.dtype == each.dtype
             and out.is_contiguous()
             and out.requires_grad == each.requires_grad
+            and not (out.is_conj() or out.is_neg())
         ):
             return number, int(out.storage_offset())
     return None
@@ -215,7 +224,7 @@ def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tens
     """Choose the rule of a call; return the number of its group."""
     name, shapes = group.name, group.shapes
     group.dims = outs[0].dim()
-    group.rule = _rule(group, outs)
+    group.rule = _rule(group, operands, outs)
     if group.rule is along_dims and name in JOINING and _joins_rows(group, operands):
         group.rule, group.repeated = join, (-1,)
         return _number(group, operands, ("join", name, outs[0].shape[1:], group.dims), "")
@@ -234,11 +243,13 @@ def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tens
     return _number(group, operands, shape_key, repr((group.args, group.kwargs)))
 
 
-def _rule(group: CallGroup, outs: Sequence[Tensor]) -> Callable[..., Any]:
+def _rule(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tensor]) -> Callable[..., Any]:
     """Return the rule for examples of equal shapes."""
     name = group.name
     if name in POINTWISE and len(outs) == 1:
-        return pointwise
+        return pointwise if _may_gain_dims(group, operands) else one_by_one
+    if name == "embedding" and _option(group.args, group.kwargs, 5, "scale_grad_by_freq"):
+        return one_by_one  # counts the indices of each call
     if name in ROWWISE and len(outs) == 1 and _is_first(group):
         return direct
     if name in DIMENSIONS and _count_from_end(group, group.shapes):
@@ -246,6 +257,13 @@ def _rule(group: CallGroup, outs: Sequence[Tensor]) -> Callable[..., Any]:
     if name in ("nll_loss", "cross_entropy") and _is_plain_loss(group):
         return nll
     return RULES.get(name, by_vmap)
+
+
+def _may_gain_dims(group: CallGroup, operands: Sequence[Any]) -> bool:
+    """Return True if operands without dimensions may get an axis of examples: it can change the dtype of the result."""
+    has_dims = {len(shape) > 0 for shape in group.shapes}
+    is_mixed = len(has_dims) == 2 and len({x.dtype for x in operands}) > 1
+    return not is_mixed and not (group.name == "masked_fill" and len(operands) == 3)
 
 
 def _number(group: CallGroup, operands: Sequence[Any], shape_key: tuple[Any, ...], arguments: str) -> int:
@@ -272,7 +290,8 @@ def _ragged_rule(group: CallGroup, outs: Sequence[Tensor]) -> Any:
         position, name = DIMENSIONS[group.name]
         dim = group.args[position] if len(group.args) > position else group.kwargs.get(name)
         is_first = dim in (-len(shapes[0]), (-len(shapes[0]),), [-len(shapes[0])])
-        is_plain = len(group.args) <= position + 1 and outs[0].is_floating_point()
+        has_dtype = group.name == "mean" and "dtype" in group.kwargs
+        is_plain = len(group.args) <= position + 1 and outs[0].is_floating_point() and not has_dtype
         return REDUCTIONS[group.name] if is_first and is_plain else None
     lengths = [len(shape) for shape in shapes]
     if group.name in ("getitem", "index_select") and lengths[1:] == [1] and lengths[0] and _is_indexed(group):
@@ -339,13 +358,15 @@ def _is_plain_loss(group: CallGroup) -> bool:
 def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> bool:
     """Count the dims of a call from the end, to allow an axis of examples before them; False if it has none."""
     position, name = DIMENSIONS[group.name]
+    if "axis" in group.kwargs or (group.name == "flip" and len(group.args) > 2):
+        return False
     dims = len(shapes[0])
     extra = 1 if group.name in ("stack", "unsqueeze") else 0
     given = group.args[position] if len(group.args) > position else group.kwargs.get(name)
     if given is None and group.name in JOINING:
         given = 0
     is_dim = isinstance(given, int) or (
-        isinstance(given, (tuple, list)) and all(isinstance(each, int) for each in given)
+        isinstance(given, (tuple, list)) and given and all(isinstance(each, int) for each in given)
     )
     if (
         not is_dim

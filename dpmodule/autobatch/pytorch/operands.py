@@ -64,8 +64,15 @@ _gather_apply = torch_private.autograd_apply(_Gather)
 _scatter_apply = torch_private.autograd_apply(_Scatter)
 
 
+def _in_memory(tensor: Tensor) -> Tensor:
+    """Return a tensor whose memory has its numbers in order: not conjugated or negated, and no zeros without memory."""
+    if tensor._is_zerotensor():
+        return torch.zeros_like(tensor)
+    return tensor.contiguous().resolve_conj().resolve_neg()
+
+
 def _gathered(ranges: Any, sources: Sequence[Tensor]) -> Tensor:
-    joined = [source.detach().contiguous() for source in sources]
+    joined = [_in_memory(source.detach()) for source in sources]
     out = torch.empty(ranges.total, dtype=joined[0].dtype)
     ranges.gather(out.data_ptr(), [each.data_ptr() for each in joined], out.element_size())
     return out
@@ -74,7 +81,7 @@ def _gathered(ranges: Any, sources: Sequence[Tensor]) -> Tensor:
 def _scattered(
     ranges: Any, shapes: Sequence[torch.Size], wants: Sequence[bool], grad: Tensor
 ) -> list[Tensor | None]:
-    grad = grad.contiguous()
+    grad = _in_memory(grad)
     found = [grad.new_zeros(shape) if wanted else None for shape, wanted in zip(shapes, wants)]
     ranges.scatter(
         grad.data_ptr(),

@@ -304,11 +304,11 @@ ROWWISE = {"linear": 1, "embedding": 0, "layer_norm": 1, "rms_norm": 1, "dropout
 
 DIMENSIONS: dict[str, tuple[int, str]] = dict.fromkeys(
     words(
-        "sum mean softmax log_softmax logsumexp max min argmax argmin amax amin cumsum norm std var prod any all"
-        " cat stack concat concatenate flip sort argsort narrow gather index_select unsqueeze normalize softmin"
+        "sum mean softmax log_softmax logsumexp max min argmax argmin amax amin cumsum std var prod any all"
+        " cat stack concat concatenate flip sort argsort narrow gather unsqueeze softmin"
     ),
     (1, "dim"),
-)
+) | {"norm": (2, "dim"), "normalize": (2, "dim")}
 """Functions along dimensions: position and name of the argument."""
 
 JOINING = words("cat stack concat concatenate")

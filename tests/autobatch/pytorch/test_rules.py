@@ -363,6 +363,63 @@ def test_ignored_labels_and_labels_out_of_range(rows, loss):
         autobatch.map(loss, scores, labels)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.norm(2),
+        lambda x: x.norm(1, 0),
+        lambda x: F.normalize(x, 2, 0),
+        lambda x: x.view(-1, 2, 2).flip(0, 2),
+        lambda x: x.flip(0, 1),
+        lambda x: x.sum(axis=0),
+        lambda x: torch.cat([x, x], axis=1),
+        lambda x: x.sum(()),
+        lambda x: x.amax(()),
+        lambda x: x.mean(0, dtype=torch.float32),
+        lambda x: x[0].index_select(0, torch.tensor([0, 2])),
+        lambda x: x.float() * x.sum(),
+        lambda x: torch.where(x > 0, x.float(), x.sum()),
+        lambda x: x.masked_fill(x > 0, x.sum().detach()),
+        lambda x: torch.complex(x, x).conj() * 2,
+        lambda x: x.sgn(),
+    ],
+)
+@pytest.mark.parametrize("lengths", [[3] * 4, [2, 3, 4, 3]])
+def test_arguments_of_every_form(call, lengths):
+    torch.manual_seed(7)
+    weight = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    data = [torch.randn(length, 4, dtype=torch.float64) for length in lengths]
+    results = []
+    for outs in (
+        [call(each * weight) for each in data],
+        autobatch.map(lambda each: call(each * weight), data),
+    ):
+        weight.grad = None
+        torch.stack([out.abs().double().sum() for out in outs]).sum().backward()
+        results.append([*outs, weight.grad])
+    for alone, together in zip(*results):
+        torch.testing.assert_close(together, alone)
+
+
+@pytest.mark.parametrize("options", [{"scale_grad_by_freq": True}, {"max_norm": 0.5}])
+def test_options_of_embeddings(options):
+    results = []
+    for is_batched in (False, True):
+        torch.manual_seed(8)
+        table = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+
+        def program(words, table=table):
+            before = table.detach() * 1
+            return F.embedding(words, table, **options).sum(0) + before.sum(0)
+
+        sentences = [torch.tensor([0, 0, 1]), torch.tensor([1, 2, 1]), torch.tensor([3, 0, 3])]
+        outs = autobatch.map(program, sentences) if is_batched else [program(each) for each in sentences]
+        torch.stack(outs).square().sum().backward()
+        results.append([*outs, table.grad])
+    for alone, together in zip(*results):
+        torch.testing.assert_close(together, alone)
+
+
 UNARY = sorted(
     words(
         """abs acos asinh atan ceil cos cosh digamma erf erfinv exp expm1 floor frac lgamma log1p neg
