@@ -50,7 +50,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from operator import attrgetter
 from types import FrameType
@@ -234,6 +234,33 @@ def functions_prepared_by(prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]])
         yield
     finally:
         _function_arguments.unwrap_dead_wrappers = before
+
+
+@contextmanager
+def transforms_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
+    """Let a function change the arguments of `torch.func`'s transformations, in all threads, until the block ends.
+
+    Args:
+        prepare: takes a tuple or a dict of arguments, before the transformation starts.
+    """
+    from torch._functorch import apis, eager_transforms
+
+    names = ("grad_impl", "grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
+    with ExitStack() as undo:
+        for module, name in ((apis, "vmap_impl"), *((eager_transforms, each) for each in names)):
+            before = getattr(module, name)
+            setattr(module, name, _prepared(before, prepare))
+            undo.callback(setattr, module, name, before)
+        yield
+
+
+def _prepared(function: Callable[..., Any], prepare: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: function(*prepare(args), **prepare(kwargs))
+
+
+def is_in_transform() -> bool:
+    """Return True inside a transformation of `torch.func`."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def is_in_function() -> bool:

@@ -21,7 +21,17 @@ import torch
 from ... import native
 from ..._core import torch_private
 from ..errors import StateError, user_line, wrong_type
-from .calls import GROUPS, HOOKS, REPEATED, changes_argument, describe, is_like, name_of
+from .calls import (
+    GROUPS,
+    HOOKS,
+    REPEATED,
+    changes_argument,
+    changes_memory,
+    describe,
+    is_like,
+    name_of,
+    without_change,
+)
 from .driver import AwaitableTensors, ProgramLoop
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
@@ -85,6 +95,7 @@ class _ProcessChanges:
             if "torch._dynamo" in sys.modules:
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
+            self._undo.enter_context(torch_private.transforms_prepared_by(_transform_arguments))
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
@@ -142,7 +153,12 @@ class Run:
         try:
             if kind is None:
                 self._compute(None)
-                for value in self._recorder.values():
+                values = self._recorder.values()
+                for value in values:
+                    if value._place.is_shared:  # with other examples
+                        self._give_memory(value)
+                self._make_views()
+                for value in values:
                     settle(value, self._separated(value))
                 _profit.report(self._site, self._recorder.recorded, self.calls)
         finally:
@@ -219,26 +235,76 @@ class Run:
         """Run a call that changes a tensor."""
         kwargs = kwargs or {}
         target: Any = args[0] if args else None
-        if not is_value(target) or kwargs.get("out") is not None:
-            self._compute(None)  # recorded calls read the tensor as it was
-            return self._call(function, args, kwargs)
-        if target._place.has_views:
+        if kwargs.get("out") is None and self._changed_without_memory(function, args, kwargs):
+            return target
+        found: list[Any] = []
+        _replaced(target if kwargs.get("out") is None else kwargs["out"], found.append)
+        if changes_memory(function) and (found or self._recorder.needs_tensor(target)):
             raise StateError(
-                f"batching: {name_of(function)} changes a tensor that shares memory with another one; write the result"
-                f" to a new tensor, or clone() it before (at {user_line()})"
+                f"batching: {name_of(function)} gives a tensor of the block other memory; do it before the block (at"
+                f" {user_line()})"
             )
-        with torch._C.DisableTorchFunction():
-            clone = tensor_of(target).clone()
-            given = [clone, *[_replaced(each, tensor_of) for each in args[1:]]]
-            result = function(*given, **{name: _replaced(each, tensor_of) for name, each in kwargs.items()})
-        target._place.become(self._recorder.leaf(clone))
-        return target if result is clone else result
+        self._read(None)  # recorded calls read the tensor as it was
+        for value in found:
+            self._give_memory(value)
+        self._make_views()
+        if changes_memory(function):
+            for value in self._recorder.values():  # views of the memory before
+                if value._place.is_leaf and value._place.source[0] is target:
+                    value._place.become(self._recorder.leaf(self._separated(value)))
+        changed = [tensor_of(value) for value in found] if found else [target]
+        before = [_description(each) for each in changed]
+        result = self._call(function, args, kwargs)
+        if before != [_description(each) for each in changed]:
+            self._recorder.refresh()
+        return next((value for value, tensor in zip(found, changed) if tensor is result), result)
+
+    def _changed_without_memory(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Record a change of a value whose memory is its own as a call without a change, if possible."""
+        target: Any = args[0] if args else None
+        if not is_value(target) or target._place.has_views:
+            return False
+        plain = without_change(function, args, kwargs)
+        if plain is None or (target.requires_grad and not torch.is_grad_enabled()):
+            return False
+        result = self._recorder.__torch_function__(plain[0], (), *plain[1:])
+        if not is_value(result) or (result.shape, result.dtype) != (target.shape, target.dtype):
+            return False
+        target._place.become(result)
+        return True
+
+    def _give_memory(self, value: Any) -> None:
+        """Make the tensor of a value, and of all that share its memory, one that may be changed."""
+        while value._place.view is not None:
+            value = value._place.view[0]
+            if not is_value(value):
+                return
+        if value._place.is_leaf:
+            return
+        source, offset, shape = value._place.whole
+        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(source.requires_grad):
+            clone = range_of(source, offset, shape).clone()
+        value._place.move(self._recorder.leaf(clone))
+
+    def _make_views(self) -> None:
+        """Make the values that are views of tensors of the program views in torch, too."""
+        for value in self._recorder.views():
+            base, function, args, kwargs, output = value._place.view
+            if is_value(base) and not base._place.is_leaf:
+                continue
+            with torch.set_grad_enabled(value.requires_grad or not base.requires_grad):
+                found = self._call(function, args, kwargs or {})
+            value._place.become(
+                self._recorder.leaf(found if isinstance(found, torch.Tensor) else found[output])
+            )
 
     def suspended(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """Run a call in the body of an `autograd.Function`, which is not recorded, or record again after it."""
-        if torch_private.is_in_function():
+        """Run a call in an `autograd.Function` or a transformation of `torch.func`, or record again after it."""
+        if torch_private.is_in_function() or torch_private.is_in_transform():
             return self._call(function, args, kwargs or {})
         self._recorder.suspend(False)
         return self._recorder.__torch_function__(function, (), args, kwargs)
@@ -247,6 +313,12 @@ class Run:
         """Prepare the arguments of an `autograd.Function`."""
         self._recorder.suspend(True)
         return tuple(_replaced(each, tensor_of) for each in args)
+
+    def enter_transform(self, args: Any) -> Any:
+        """Prepare the arguments of a transformation of `torch.func`."""
+        self._read(None)  # what is computed inside would belong to the transformation
+        self._recorder.suspend(True)
+        return _replaced(args, tensor_of)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """Record a call that did not come through torch's stack of modes."""
@@ -258,12 +330,15 @@ class Run:
             raise StateError(
                 f"batching: retain_grad does not work inside a block; use register_hook (at {user_line()})"
             )
-        if value._place.uses or value._place.has_views:
+        place = value._place
+        if place.is_leaf and place.whole[2] == value.shape and not place.has_views:
+            return  # it has a tensor of its own
+        if place.uses or place.has_views:
             raise StateError(
                 f"batching: {name_of(function)} comes after calls that have read the tensor; call it right after the"
                 f" tensor is made (at {user_line()})"
             )
-        value._place.become(self._recorder.leaf(self._separated(value)))
+        place.become(self._recorder.leaf(self._separated(value)))
 
     def _separated(self, value: Any) -> Tensor:
         """Return the tensor of a value as a tensor that nothing else refers to."""
@@ -274,6 +349,7 @@ class Run:
     def _restart(self) -> None:
         """Forget what is computed, after a backward pass."""
         self._compute(None)
+        self._make_views()
         for value in self._recorder.values():
             value._place.become(self._recorder.leaf(tensor_of(value)))
         self._recorder.restart()
@@ -282,7 +358,7 @@ class Run:
     def tensor_of(self, value: Any) -> Tensor:
         """Return the tensor of a value, with all that it needs."""
         source, offset, shape = self._source_of(value)
-        needs_grad = value.requires_grad
+        needs_grad = value.requires_grad or not source.requires_grad
         with torch._C.DisableTorchFunction(), torch.set_grad_enabled(needs_grad):
             return range_of(source, offset, shape)
 
@@ -307,10 +383,12 @@ class Run:
 
     # computing
 
-    def _read(self, values: Sequence[Any]) -> None:
-        line = _line()
-        self._reads[line] = self._reads.get(line, 0) + 1
+    def _read(self, values: Sequence[Any] | None) -> None:
+        calls = self.calls
         self._compute(values)
+        if self.calls > calls:
+            line = _line()
+            self._reads[line] = self._reads.get(line, 0) + 1
 
     def compute(self, values: Sequence[Any]) -> None:
         """Compute values together."""
@@ -423,6 +501,11 @@ def _listed(result: Any) -> list[Tensor]:
     return [each if each.is_contiguous() else each.contiguous() for each in outs]
 
 
+def _description(item: Any) -> Any:
+    """Return what a change in place may change besides numbers."""
+    return (item.shape, item.dtype, item.requires_grad) if isinstance(item, torch.Tensor) else None
+
+
 def _empty(item: Any) -> Any:
     return torch.empty(item.shape, dtype=item.dtype, device=item.device)
 
@@ -448,6 +531,13 @@ def _function_arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return run.enter_function(args) if run is not None and run.is_recording else args
 
 
+def _transform_arguments(args: Any) -> Any:
+    run = current()
+    if run is None or not run.is_recording or not torch._C._is_torch_function_enabled():
+        return args
+    return run.enter_transform(args)
+
+
 def current() -> Run | None:
     """Return the block that records in this thread."""
     return getattr(_current, "run", None)
@@ -465,7 +555,7 @@ def batching() -> Run:
         A context manager, which also explains what ran.
 
     Raises:
-        StateError: a block is open in this thread, or a tensor that shares memory is changed in place.
+        StateError: a block is open in this thread, or the program does what a recording cannot reproduce.
 
     Example:
         >>> import torch

@@ -70,7 +70,7 @@ _LIKE = words(
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function of torch, without underscores; of an attribute, its own name."""
     name = getattr(function, "__name__", "")
-    if name == "__get__":
+    if name in ("__get__", "__set__"):
         return str(getattr(getattr(function, "__self__", None), "__name__", ""))
     return name if name in _CHANGES or not name.startswith("__") else name.strip("_")
 
@@ -89,6 +89,42 @@ def classify(function: Callable[..., Any]) -> int:
     return EAGER if name in _CALLED or name in _LIKE or name.startswith("_foreach") else RECORD
 
 
+_INPLACE_POSITIONS = {
+    "dropout": 3,
+    "relu": 1,
+    "alpha_dropout": 3,
+    "feature_alpha_dropout": 3,
+    "leaky_relu": 2,
+    "elu": 2,
+}
+"""Functions whose argument `inplace` is often given by position."""
+
+_RESIZING = words("resize_ resize_as_ set_ data")
+
+
+def changes_memory(function: Callable[..., Any]) -> bool:
+    """Return True if a function gives its first argument other memory."""
+    return name_of(function) in _RESIZING
+
+
+def without_change(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+    """Return the call whose result a change in place writes into its first argument, or None if there is none."""
+    name = getattr(function, "__name__", "")
+    at = _INPLACE_POSITIONS.get(name, len(args))
+    if kwargs.get("inplace") or args[at : at + 1] == (True,):
+        return (
+            function,
+            (*args[:at], *(False for _ in args[at : at + 1]), *args[at + 1 :]),
+            {**kwargs, "inplace": False},
+        )
+    plain = f"__{name[3:]}" if name in _CHANGES and name.startswith("__i") else name.removesuffix("_")
+    if plain == name or plain.strip("_") not in POINTWISE or not hasattr(torch.Tensor, plain):
+        return None
+    return getattr(torch.Tensor, plain), args, kwargs
+
+
 def is_like(function: Callable[..., Any]) -> bool:
     """Return True if a function reads only the shape, dtype and device of its operand."""
     return getattr(function, "__name__", "") in _LIKE
@@ -98,19 +134,11 @@ def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: 
     """Return True if a call with these arguments changes one of them."""
     if kwargs.get("out") is not None or kwargs.get("inplace"):
         return True
-    place = {
-        "dropout": 3,
-        "relu": 1,
-        "alpha_dropout": 3,
-        "feature_alpha_dropout": 3,
-        "leaky_relu": 2,
-        "elu": 2,
-    }
     name = getattr(function, "__name__", "")
-    at = place.get(name, 99)
+    at = _INPLACE_POSITIONS.get(name, len(args))
     is_running = name_of(function) in ("batch_norm", "instance_norm")
     is_limited = name == "embedding" and _option(args, kwargs, 3, "max_norm") is not None
-    return (len(args) > at and args[at] is True) or is_running or is_limited
+    return args[at : at + 1] == (True,) or is_running or is_limited
 
 
 def _option(args: Sequence[Any], kwargs: dict[str, Any], position: int, name: str) -> Any:
@@ -150,7 +178,8 @@ def describe(
     Returns:
         None if the call must run immediately; else (True if it returns a constant, the constant, number of the group or
         -1 if all results are ranges of operands, results, True if it returns one tensor, a function that makes the
-        result from a tuple or None). A result is (spec, operand that it is a range of or -1, offset).
+        result from a tuple or None). A result is (spec, operand that it is a range of or -1, offset, operand that
+        shares its memory or -1).
     """
     kwargs = kwargs or {}
     if changes_argument(function, args, kwargs):
@@ -183,10 +212,13 @@ def describe(
     sources = [_source(each, dummies) for each in outs]
     pack = None if is_single or type(result) is tuple else _packer(type(result))
     if all(source is not None for source in sources):
-        results = tuple((spec, *source) for spec, source in zip(specs, sources) if source is not None)
+        results = tuple(
+            (spec, *source, source[0]) for spec, source in zip(specs, sources) if source is not None
+        )
         return False, None, -1, results, is_single, pack
     number = _group_number(group, operands, outs)
-    return False, None, number, tuple((spec, -1, 0) for spec in specs), is_single, pack
+    results = tuple((spec, -1, 0, _base(each, dummies)) for spec, each in zip(specs, outs))
+    return False, None, number, results, is_single, pack
 
 
 def _packer(kind: type) -> Callable[[tuple[Any, ...]], Any]:
@@ -218,6 +250,14 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
         ):
             return number, int(out.storage_offset())
     return None
+
+
+def _base(out: Tensor, dummies: Sequence[Tensor]) -> int:
+    """Return the operand that shares the memory of a result, or -1."""
+    memory = out.untyped_storage()._cdata
+    return next(
+        (number for number, each in enumerate(dummies) if each.untyped_storage()._cdata == memory), -1
+    )
 
 
 def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tensor]) -> int:

@@ -144,7 +144,8 @@ Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::si
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); ++i) {
             long long offset;
             Result result;
-            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(results, i), "iiL", &result.spec, &result.source, &offset)) {
+            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(results, i), "iiLi", &result.spec, &result.source, &offset,
+                                  &result.base)) {
                 Py_DECREF(described);
                 return nullptr;
             }
@@ -191,16 +192,42 @@ PyObject *run_in_python(RecorderObject *self, const char *method, int function, 
     return found;
 }
 
+// A call of torch, to be made again for views.
+struct Made {
+    int function;
+    PyObject *const *args;
+    std::size_t count;
+    PyObject *keywords;
+};
+
 // The value of one result of a node, or of a range of an operand.
-PyObject *value_of(RecorderObject *self, const Result &result, int node, int output, Arguments &arguments) {
-    if (result.source < 0) return make_value(self, {node, output, 0, result.spec});
-    const Operand &source = arguments.operands[result.source];
-    PyObject *given = arguments.given[result.source];
-    const bool is_value = Py_TYPE(given) == setup.value;
-    if (is_value && result.offset == 0 && result.spec == source.spec) return Py_NewRef(given);
-    PyObject *made = make_value(self, {source.node, source.output, source.offset + result.offset, result.spec});
-    if (made) place_of_value(made)->has_views = true;
+PyObject *value_of(RecorderObject *self, const Result &result, int node, int output, const Arguments &arguments,
+                   const Made &made_by) {
+    Operand place{node, output, 0, result.spec};
+    PyObject *given = result.base >= 0 ? arguments.given[result.base] : nullptr;
+    const bool is_value = given && Py_TYPE(given) == setup.value;
+    bool is_range = result.source >= 0;
+    if (is_range) {
+        const Operand &source = arguments.operands[result.source];
+        if (is_value && result.offset == 0 && result.spec == source.spec) return Py_NewRef(given);
+        place = {source.node, source.output, source.offset + result.offset, result.spec};
+        is_range = source.node >= 0 || self->leaves[~source.node].is_contiguous;
+        is_range = is_range && !(is_value && place_of_value(given)->view);
+    }
+    PyObject *made = make_value(self, place);
+    if (!made || !given) return made;
+    place_of_value(made)->has_views = true;
     if (is_value) place_of_value(given)->has_views = true;
+    if (is_range) return made;
+    PyObject *args = tuple_of(made_by.count, [&](std::size_t i) { return Py_NewRef(made_by.args[i]); });
+    PyObject *view = args ? Py_BuildValue("OONOi", given, table.functions[made_by.function], args,
+                                          made_by.keywords ? made_by.keywords : Py_None, output)
+                          : nullptr;
+    if (!view) {
+        Py_DECREF(made);
+        return nullptr;
+    }
+    set_view(place_of_value(made), view);
     return made;
 }
 
@@ -248,19 +275,47 @@ int spec_of_tensor(PyObject *tensor) {
     return number;
 }
 
+// Describe a tensor as a leaf; false, perhaps with an exception, if it is not an ordinary one.
+static bool describe_leaf(PyObject *tensor, Leaf &leaf) {
+    static PyObject *contiguous_name = PyUnicode_InternFromString("is_contiguous");
+    leaf.spec = spec_of_tensor(tensor);
+    if (leaf.spec < 0) return false;
+    // weights: the parameters of modules, and other tensors that are trained
+    PyObject *is_leaf = table.specs[leaf.spec].needs_grad ? PyObject_GetAttrString(tensor, "is_leaf") : nullptr;
+    leaf.is_parameter = Py_TYPE(tensor) == setup.parameter || is_leaf == Py_True;
+    Py_XDECREF(is_leaf);
+    PyObject *is_contiguous = PyObject_CallMethodNoArgs(tensor, contiguous_name);
+    leaf.is_contiguous = is_contiguous == Py_True;
+    Py_XDECREF(is_contiguous);
+    return is_contiguous;
+}
+
 int leaf_number(RecorderObject *self, PyObject *tensor) {
     const auto found = self->leaf_numbers.find(tensor);
     if (found != self->leaf_numbers.end()) return found->second;
-    const int spec = spec_of_tensor(tensor);
-    if (spec < 0) return -1;
+    Leaf leaf{tensor, -1, false, false, false};
+    if (!describe_leaf(tensor, leaf)) return -1;
     const int number = static_cast<int>(self->leaves.size());
-    // weights: the parameters of modules, and other tensors that are trained
-    PyObject *is_leaf = table.specs[spec].needs_grad ? PyObject_GetAttrString(tensor, "is_leaf") : nullptr;
-    const bool is_parameter = Py_TYPE(tensor) == setup.parameter || is_leaf == Py_True;
-    Py_XDECREF(is_leaf);
-    self->leaves.push_back({Py_NewRef(tensor), spec, is_parameter});
+    Py_INCREF(tensor);
+    self->leaves.push_back(leaf);
     self->leaf_numbers.emplace(tensor, number);
     return number;
+}
+
+bool refresh_leaf(RecorderObject *self, int number) {
+    Leaf leaf = self->leaves[number];
+    const bool needed_grad = table.specs[leaf.spec].needs_grad;
+    if (!describe_leaf(leaf.tensor, leaf)) return false;
+    self->leaves[number] = leaf;
+    const bool needs_grad = table.specs[leaf.spec].needs_grad;
+    for (PlaceObject *each = self->places; each && needs_grad != needed_grad; each = each->next) {
+        if (each->place.node != ~number) continue;
+        const Spec spec = table.specs[each->place.spec];
+        const int changed = spec_number(spec.shape, spec.dtype, spec.device, needs_grad);
+        if (changed < 0) return false;
+        each->place.spec = changed;
+    }
+    return true;
 }
 
 int function_number(PyObject *function) {
@@ -329,12 +384,14 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
         self->nodes.push_back(made);
         for (const Operand &operand : arguments.operands) {
             if (operand.node >= 0) ++self->nodes[operand.node].uses;
+            else if (grad == Py_True) self->leaves[~operand.node].has_grad_calls = true;
         }
         ++self->recorded;
     }
-    if (call->is_single) return value_of(self, call->results[0], node, 0, arguments);
+    const Made made_by{function, args, count, keywords};
+    if (call->is_single) return value_of(self, call->results[0], node, 0, arguments, made_by);
     PyObject *values = tuple_of(call->results.size(), [&](std::size_t i) {
-        return value_of(self, call->results[i], node, static_cast<int>(i), arguments);
+        return value_of(self, call->results[i], node, static_cast<int>(i), arguments, made_by);
     });
     if (!values || !call->pack) return values;
     PyObject *packed = PyObject_CallOneArg(call->pack, values);

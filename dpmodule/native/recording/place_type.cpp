@@ -65,7 +65,8 @@ bool is_grad_enabled() {
 // value[row], which needs no call; nullptr, perhaps without an exception, if a call of torch must find it.
 PyObject *row_of(PyObject *value, PyObject *index) {
     PlaceObject *place = Py_TYPE(value) == setup.value ? place_of_value(value) : nullptr;
-    if (!place || !place->recorder || !PyLong_CheckExact(index)) return nullptr;
+    if (!place || !place->recorder || place->view || !PyLong_CheckExact(index)) return nullptr;
+    if (place->place.node < 0 && !place->recorder->leaves[~place->place.node].is_contiguous) return nullptr;
     const Spec &spec = table.specs[place->place.spec];
     if (spec.dims == 0 || (spec.needs_grad && !is_grad_enabled())) return nullptr;
     const std::int64_t count = spec.first;
@@ -114,6 +115,23 @@ PyObject *become(PyObject *self, PyObject *given) {
     if (place->place.node >= 0) --nodes[place->place.node].handles;
     place->place = other->place;
     if (place->place.node >= 0) ++nodes[place->place.node].handles;
+    set_view(place, nullptr);
+    Py_RETURN_NONE;
+}
+
+// Let all values with the memory of a result of a call refer to a tensor with this result.
+PyObject *move(PyObject *self, PyObject *given) {
+    const PlaceObject *place = as_place(self), *other = place_of_value(given);
+    if (!other || !other->recorder || other->recorder != place->recorder || place->place.node < 0) {
+        return PyErr_Format(PyExc_TypeError, "not a value of this recording");
+    }
+    const Operand from = place->place;
+    for (PlaceObject *each = place->recorder->places; each; each = each->next) {
+        if (each->place.node != from.node || each->place.output != from.output) continue;
+        each->place.node = other->place.node;
+        each->place.output = 0;
+        --place->recorder->nodes[from.node].handles;
+    }
     Py_RETURN_NONE;
 }
 
@@ -125,30 +143,57 @@ PyObject *uses(PyObject *self, void *) {
 
 PyObject *has_views(PyObject *self, void *) { return PyBool_FromLong(as_place(self)->has_views); }
 
+PyObject *is_leaf(PyObject *self, void *) { return PyBool_FromLong(as_place(self)->place.node < 0); }
+
+PyObject *is_shared(PyObject *self, void *) {
+    const RecorderObject *from = as_place(self)->recorder;
+    const int node = as_place(self)->place.node;
+    const int batch = from && node >= 0 ? from->nodes[node].batch : -1;
+    return PyBool_FromLong(batch >= 0 && from->batches[batch].is_shared);
+}
+
+PyObject *view_of(PyObject *self, void *) { return Py_NewRef(as_place(self)->view ? as_place(self)->view : Py_None); }
+
 PyObject *owner_of(PyObject *self, void *) {
     const PlaceObject *place = as_place(self);
     return Py_NewRef(place->recorder && place->recorder->owner ? place->recorder->owner : Py_None);
 }
 
-PyObject *source_of(PyObject *self, void *) {
-    const PlaceObject *place = as_place(self);
-    const std::int64_t offset = place->recorder ? place_of(place->recorder, place->place) : -1;
+PyObject *source_at(const RecorderObject *from, const Operand &at) {
+    const std::int64_t offset = from ? place_of(from, at) : -1;
     if (offset < 0) Py_RETURN_NONE;
-    const Operand &at = place->place;
-    const RecorderObject *from = place->recorder;
     PyObject *source =
         at.node < 0 ? from->leaves[~at.node].tensor : from->batches[from->nodes[at.node].batch].outputs[at.output];
     return Py_BuildValue("OLO", source, static_cast<long long>(offset), table.specs[at.spec].shape);
 }
 
+PyObject *source_of(PyObject *self, void *) { return source_at(as_place(self)->recorder, as_place(self)->place); }
+
+// The source of the whole result whose range a value is.
+PyObject *whole_of(PyObject *self, void *) {
+    const RecorderObject *from = as_place(self)->recorder;
+    Operand at = as_place(self)->place;
+    at.offset = 0;
+    if (from) {
+        at.spec = at.node < 0 ? from->leaves[~at.node].spec : from->nodes[at.node].call->results[at.output].spec;
+    }
+    return source_at(from, at);
+}
+
 PyMethodDef place_methods[] = {{"become", become, METH_O, "Refer to the result of another value."},
+                               {"move", move, METH_O, "Refer to a tensor, with all that shares the memory."},
                                {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef place_attributes[] = {
     {"uses", uses, nullptr, "Number of recorded calls that read the value.", nullptr},
-    {"has_views", has_views, nullptr, "True if another value shares its memory.", nullptr},
+    {"has_views", has_views, nullptr, "True if another value shares, or shared, its memory.", nullptr},
+    {"is_leaf", is_leaf, nullptr, "True if it is a range of a tensor of the program.", nullptr},
+    {"is_shared", is_shared, nullptr, "True if other calls have the same result in memory.", nullptr},
+    {"view", view_of, nullptr, "(base, function, args, kwargs, output) of a view that is not a range, or None.",
+     nullptr},
     {"owner", owner_of, nullptr, "The object that computes it; None after the end of the recording.", nullptr},
     {"source", source_of, nullptr, "(tensor, offset, shape), or None if it is not computed.", nullptr},
+    {"whole", whole_of, nullptr, "The source of the whole result whose range it is.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot place_slots[] = {{Py_tp_dealloc, slot(place_dealloc)},
@@ -302,15 +347,26 @@ PlaceObject *place_of_value(PyObject *value) {
     return Py_TYPE(found) == place_type ? as_place(found) : nullptr;
 }
 
+void set_view(PlaceObject *place, PyObject *view) {
+    if (place->recorder) place->recorder->views += (view ? 1 : 0) - (place->view ? 1 : 0);
+    PyObject *former = place->view;
+    place->view = view;
+    Py_XDECREF(former);
+}
+
 void unlink(PlaceObject *place) {
     RecorderObject *recorder = place->recorder;
     if (!recorder) return;
+    PyObject *view = place->view;
+    if (view) --recorder->views;
+    place->view = nullptr;
     if (place->previous) place->previous->next = place->next;
     else recorder->places = place->next;
     if (place->next) place->next->previous = place->previous;
     if (place->place.node >= 0) --recorder->nodes[place->place.node].handles;
     place->recorder = nullptr;
     place->next = place->previous = nullptr;
+    Py_XDECREF(view);
     Py_DECREF(reinterpret_cast<PyObject *>(recorder));
 }
 

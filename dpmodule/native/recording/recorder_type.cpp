@@ -242,6 +242,7 @@ PyObject *store(PyObject *object, PyObject *args) {
     const std::vector<int> &nodes = self->planned[number];
     Batch made;
     made.is_ragged = false;
+    made.is_shared = is_shared && nodes.size() > 1;
     for (const int each : nodes) made.is_ragged = made.is_ragged || !equal_shapes(self, each, nodes[0]);
     std::int64_t row = 0;
     for (const int each : nodes) {
@@ -270,6 +271,32 @@ PyObject *values(PyObject *object, PyObject *) {
         if (PyList_Append(found, each->value) < 0) Py_CLEAR(found);
     }
     return found;
+}
+
+// The values that are views other than ranges, in the order in which they were made.
+PyObject *views(PyObject *object, PyObject *) {
+    PyObject *found = PyList_New(0);
+    const RecorderObject *self = as_recorder(object);
+    for (PlaceObject *each = self->views ? self->places : nullptr; found && each; each = each->next) {
+        if (each->view && PyList_Append(found, each->value) < 0) Py_CLEAR(found);
+    }
+    if (found && PyList_Reverse(found) < 0) Py_CLEAR(found);
+    return found;
+}
+
+// Read the shapes and dtypes of all tensors of the program again.
+PyObject *refresh(PyObject *object, PyObject *) {
+    RecorderObject *self = as_recorder(object);
+    for (std::size_t i = 0; i < self->leaves.size(); ++i) {
+        if (!refresh_leaf(self, static_cast<int>(i)) && PyErr_Occurred()) return nullptr;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *needs_tensor(PyObject *object, PyObject *tensor) {
+    const RecorderObject *self = as_recorder(object);
+    const auto found = self->leaf_numbers.find(tensor);
+    return PyBool_FromLong(found != self->leaf_numbers.end() && self->leaves[found->second].has_grad_calls);
 }
 
 // A value for a tensor.
@@ -324,6 +351,9 @@ PyMethodDef recorder_methods[] = {{"__torch_function__", mode_function, METH_VAR
                                   {"batch", batch, METH_VARARGS, "The group and the operands of a batch."},
                                   {"store", store, METH_VARARGS, "Save the results of a batch."},
                                   {"values", values, METH_NOARGS, "The values that the program refers to."},
+                                  {"views", views, METH_NOARGS, "The values that are views, but not ranges."},
+                                  {"refresh", refresh, METH_NOARGS, "Read the shapes of the program's tensors again."},
+                                  {"needs_tensor", needs_tensor, METH_O, "True if a gradient may need a tensor."},
                                   {"leaf", leaf, METH_O, "A value for a tensor."},
                                   {"suspend", suspend, METH_O, "Let Python run every call."},
                                   {"restart", restart, METH_NOARGS, "Forget computed calls."},

@@ -29,6 +29,7 @@ struct Result {
     int spec;
     int source;
     std::int64_t offset;
+    int base;  // the operand that shares its memory in torch; -1 if none does
 };
 
 // Everything that calls with equal keys share.
@@ -88,6 +89,8 @@ struct Leaf {
     PyObject *tensor;
     int spec;
     bool is_parameter;  // calls with other parameters never run together
+    bool is_contiguous;
+    bool has_grad_calls;  // calls that may have a gradient read it
 };
 
 // Results of one call of torch for many nodes.
@@ -95,6 +98,7 @@ struct Batch {
     std::vector<PyObject *> outputs;
     std::vector<std::int64_t> sizes;  // of each output, in elements
     bool is_ragged;                   // rows of the first dimension one after the other
+    bool is_shared;                   // all nodes have the same result
 };
 
 struct PlaceObject;
@@ -112,6 +116,7 @@ struct RecorderObject {
     PlaceObject *places;                    // of all values of the program that refer to the recording
     PyObject *owner;                        // the Python object that computes
     std::size_t recorded;
+    std::size_t views;     // places with a view
     unsigned long thread;  // the recording's thread
     bool is_suspended;     // calls may come from the body of an autograd.Function, which is not recorded
 };
@@ -120,7 +125,8 @@ struct RecorderObject {
 struct PlaceObject {
     PyObject_HEAD RecorderObject *recorder;  // nullptr after the end of the recording
     Operand place;
-    bool has_views;   // other values are ranges of it, or it is one: it must not be changed in place
+    bool has_views;  // its memory is, or was, that of other values, too
+    PyObject *view;  // for views that are not a range of their base, (base, function, args, kwargs, output); or nullptr
     PyObject *value;  // the tensor, which owns this object
     PlaceObject *next, *previous;
 };
@@ -134,6 +140,10 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
 
 int function_number(PyObject *function);
 
+// Read the shape and dtype of a leaf again, after a change in place, and the need of gradients of values that refer to
+// it; false with an exception.
+bool refresh_leaf(RecorderObject *self, int number);
+
 // Number of a tensor of the program; -1, perhaps with an exception, if it is not an ordinary one.
 int leaf_number(RecorderObject *self, PyObject *tensor);
 
@@ -142,6 +152,9 @@ PyObject *make_value(RecorderObject *self, Operand place);
 
 // The place of an object of the class of values; nullptr, without an exception, if it has none.
 PlaceObject *place_of_value(PyObject *value);
+
+// Set the view of a place; steals the reference.
+void set_view(PlaceObject *place, PyObject *view);
 
 // Forget that a value refers to a recording.
 void unlink(PlaceObject *place);

@@ -105,17 +105,159 @@ def test_a_change_in_place_has_its_effect(linear, examples, change):
     agrees(linear, program, examples)
 
 
+def add_one(x):
+    x += 1
+
+
+def add_one_to_a_column(x):
+    x[:, 1] += 1
+
+
+def zero_rows(x):
+    for row in x:
+        row.zero_()
+
+
+CHANGES_OF_VIEWS = [
+    lambda m: m[0].add_(1),
+    lambda m: m[:, 0].add_(1),
+    lambda m: m[::2].zero_(),
+    lambda m: m.T.mul_(2),
+    lambda m: m.T[0].fill_(5),
+    lambda m: m.T.view(4, 3)[1].fill_(5),
+    lambda m: m.diagonal().fill_(3),
+    lambda m: m.view(-1).add_(1),
+    lambda m: m.narrow(1, 0, 2).zero_(),
+    lambda m: m.select(1, 1).zero_(),
+    lambda m: m.unsqueeze(0).add_(1),
+    lambda m: m.detach().zero_(),
+    lambda m: m.__setitem__((slice(None), 1), 0.5),
+    lambda m: torch.mul(m.detach()[0], 2, out=m.detach()[1]),
+    lambda m: add_one(m[1]),
+    add_one,
+    add_one_to_a_column,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_VIEWS)
+def test_a_change_of_a_view_changes_its_base(linear, examples, change):
+    def program(x):
+        hidden = linear(torch.stack([x, -x, 2 * x]))
+        before = hidden * 2
+        change(hidden)
+        return hidden.tanh() + before
+
+    agrees(linear, program, examples)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *CHANGES_OF_VIEWS,
+        lambda m: m.chunk(2, 1)[1].zero_(),
+        lambda m: m.split(2, 1)[0].mul_(3),
+        lambda m: m.unbind(1)[0].zero_(),
+        zero_rows,
+    ],
+)
+def test_a_change_of_a_view_changes_a_tensor_of_the_program(linear, examples, change):
+    def program(x):
+        matrix = torch.zeros(3, 4, dtype=torch.float64)
+        hidden = linear(x) + matrix
+        change(matrix)
+        return hidden * matrix + linear(x)
+
+    agrees(linear, program, examples)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda m: m[1],
+        lambda m: m[:, 1],
+        lambda m: m.T,
+        lambda m: m.T[0],
+        lambda m: m.detach(),
+        lambda m: m.diagonal(),
+        lambda m: m.expand(2, 3, 4),
+        lambda m: m.T.select(1, 2),
+    ],
+)
+@pytest.mark.parametrize("is_value", [False, True])
+def test_views_see_changes_of_their_base(linear, examples, view, is_value):
+    def program(x):
+        matrix = linear(torch.stack([x, -x, 2 * x])) if is_value else torch.ones(3, 4, dtype=torch.float64)
+        seen = view(matrix)
+        before = seen.sum()
+        matrix.mul_(2)
+        return seen.sum() * 3 + before + linear(x).sum()
+
+    agrees(linear, program, examples)
+
+
+def test_rows_written_and_read_in_turn(linear, examples):
+    def program(x):
+        rows = torch.zeros(3, 4, dtype=torch.float64)
+        sums = rows.sum(0)
+        for i in range(2):
+            rows[i] = linear(x + sums)
+            rows[i, :2] += rows[i, 2:]
+            sums = rows.sum(0)
+        return rows
+
+    agrees(linear, program, examples)
+
+
+def test_a_change_without_grad_keeps_the_gradient(linear, examples):
+    def program(x):
+        hidden = linear(x) * 1
+        with torch.no_grad():
+            hidden.zero_()
+            hidden.add_(2)
+        assert hidden.requires_grad
+        return hidden * hidden
+
+    agrees(linear, program, examples)
+
+
 @recorded_only
-def test_a_change_of_shared_memory_is_refused(linear, examples):
+def test_changes_of_numbers_run_together(linear, examples):
+    def program(x):
+        hidden = linear(x)
+        hidden += x
+        hidden.neg_().mul_(2)
+        return torch.nn.functional.relu(hidden, inplace=True)
+
+    run = agrees(linear, program, examples)
+    assert run.calls == 5
+
+
+@recorded_only
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: setattr(x, "data", torch.ones(4, dtype=torch.float64)),
+        lambda x: x.resize_(2),
+    ],
+)
+def test_other_memory_for_a_tensor_that_was_read_is_refused(linear, examples, change):
+    read = examples[0].clone()
     with autobatch.batching():
-        hidden = linear(examples[0])
-        row = hidden[0]
-        with pytest.raises(
-            StateError, match=r"add_ changes a tensor that shares memory.*test_batching\.py:\d+"
-        ):
-            hidden.add_(1)
-        with pytest.raises(StateError, match="mul_ changes"):
-            row.mul_(2)
+        out = linear(read)
+        with pytest.raises(StateError, match=r"gives a tensor .* other memory.*test_batching\.py:\d+"):
+            change(read)
+        with pytest.raises(StateError, match="other memory"):
+            change(out)
+
+
+def test_equal_results_of_examples_have_memory_of_their_own(linear, examples):
+    with autobatch.batching():
+        found = [(linear.weight * 2).detach() for _ in examples]
+        ones = [linear.bias.detach().exp() for _ in examples]
+    found[0].zero_()
+    ones[0].zero_()
+    assert found[1].abs().sum() > 0
+    assert ones[1].abs().sum() > 0
 
 
 def test_tensors_of_the_program_may_change(linear, examples):
@@ -204,6 +346,27 @@ def test_a_hook_on_a_tensor(linear, examples):
         hidden = linear(x)
         hidden.register_hook(lambda grad: grad * 3)
         return hidden.tanh()
+
+    agrees(linear, program, examples)
+
+
+def test_hooks_run_in_order(linear, examples):
+    def program(x):
+        hidden = linear(x)
+        hidden.register_hook(lambda grad: grad * 2)
+        hidden.register_hook(lambda grad: grad + 1)
+        return hidden.tanh()
+
+    agrees(linear, program, examples)
+
+
+def test_a_hook_after_a_change_sees_all_gradients(linear, examples):
+    def program(x):
+        hidden = linear(x) * 1
+        hidden[0] = x[0]
+        used = hidden * 2
+        hidden.register_hook(lambda grad: grad * 3)
+        return used + hidden
 
     agrees(linear, program, examples)
 
@@ -333,6 +496,27 @@ def test_torch_func_inside(linear, examples):
         return torch.func.grad(loss)(weights, x)["weight"] + linear(x)
 
     agrees(linear, program, examples)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda linear, h: torch.func.grad(lambda v: (v * h).sum())(h),
+        lambda linear, h: torch.func.grad_and_value(lambda v: linear(v).sum())(h)[1],
+        lambda linear, h: torch.func.vmap(lambda v: v * 2)(torch.stack([h, linear(h)])).sum(0),
+        lambda linear, h: torch.func.vmap(lambda w: w @ h)(torch.stack([linear.weight, linear.weight])).sum(
+            0
+        ),
+        lambda linear, h: torch.func.vjp(lambda v: v.tanh() * h, h)[0],
+        lambda linear, h: torch.func.jvp(lambda v: (h * 2) * v, (h,), (h.detach() + 1,))[1],
+        lambda linear, h: torch.func.jacrev(lambda v: v.sin())(h).sum(0),
+        lambda linear, h: torch.func.jacfwd(lambda v: v.sin() * h)(h).sum(0),
+        lambda linear, h: torch.func.hessian(lambda v: (v**3).sum())(h).sum(0),
+    ],
+)
+def test_transformations_of_values(linear, examples, transform):
+    agrees(linear, lambda x: transform(linear, linear(x)) + linear(x).tanh(), examples)
 
 
 def test_errors_are_those_of_torch_at_the_line_of_the_program(linear, examples):
