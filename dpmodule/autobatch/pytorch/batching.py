@@ -24,6 +24,7 @@ from ..errors import StateError, user_line, wrong_type
 from .calls import (
     GROUPS,
     HOOKS,
+    LARGEST_CONSTANT,
     REPEATED,
     changes_argument,
     changes_memory,
@@ -35,7 +36,7 @@ from .calls import (
 from .driver import AwaitableTensors, ProgramLoop
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
-from .rules import CallGroup, Lengths, direct, join
+from .rules import CallGroup, Lengths, direct, join, set_item
 from .values import is_value, prepare, settle, tensor_of
 
 Tensor = torch.Tensor
@@ -47,6 +48,9 @@ _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 
 WORTH_A_CALL = 2.0
 """Operations per call of torch, on average, from which recording pays."""
+
+LARGEST_COPY = 1 << 15
+"""Number of elements of tensors that are copied for a change of some of them."""
 
 BLOCKS_BETWEEN_TRIALS = 20
 """Number of blocks of one line that run without recording before one is recorded again."""
@@ -121,6 +125,7 @@ class Run:
         self._recorder: Any = None
         self._is_used = False
         self._site = ""
+        self._trained: dict[int, Any] = {}
         self._undo = ExitStack()
         self._groups: dict[int, tuple[int, int]] = {}
         self._reads: dict[str, int] = {}
@@ -159,7 +164,10 @@ class Run:
                         self._give_memory(value)
                 self._make_views()
                 for value in values:
-                    settle(value, self._separated(value))
+                    if not self._is_trained(value):
+                        settle(value, self._separated(value))
+                for value in self._recorder.values():
+                    settle(value, tensor_of(value))
                 _profit.report(self._site, self._recorder.recorded, self.calls)
         finally:
             _current.run = None
@@ -167,6 +175,13 @@ class Run:
             self.recorded = self._recorder.recorded
             self._recorder.close()
             self._recorder = None
+
+    def _is_trained(self, value: Any) -> bool:
+        """Return True for a tensor that was made in the block and has its gradient there."""
+        if not value.requires_grad or not value._place.is_own:
+            return False
+        tensor = value._place.source[0]
+        return tensor.is_leaf and self._trained.setdefault(id(tensor), value) is value
 
     @property
     def is_recording(self) -> bool:
@@ -224,6 +239,18 @@ class Run:
             self._restart()
         return result
 
+    def constant(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> Any:
+        """Make a tensor that does not depend on other ones.
+
+        Returns:
+            The tensor, in a tuple if all equal calls may share it.
+        """
+        found = self.eager(function, args, kwargs)
+        is_plain = type(found) is torch.Tensor and not found.requires_grad and not found.is_pinned()
+        return (found,) if is_plain and found.numel() <= LARGEST_CONSTANT else found
+
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction():
             given = [_replaced(each, tensor_of) for each in args]
@@ -266,7 +293,10 @@ class Run:
         target: Any = args[0] if args else None
         if not is_value(target) or target._place.has_views:
             return False
-        plain = without_change(function, args, kwargs)
+        if function is torch.Tensor.__setitem__ and target.numel() <= LARGEST_COPY:
+            plain: Any = (set_item, args, {})
+        else:
+            plain = without_change(function, args, kwargs)
         if plain is None or (target.requires_grad and not torch.is_grad_enabled()):
             return False
         result = self._recorder.__torch_function__(plain[0], (), *plain[1:])
@@ -281,7 +311,7 @@ class Run:
             value = value._place.view[0]
             if not is_value(value):
                 return
-        if value._place.is_leaf:
+        if value._place.is_leaf and not value._place.is_shared:
             return
         source, offset, shape = value._place.whole
         with torch._C.DisableTorchFunction(), torch.set_grad_enabled(source.requires_grad):
@@ -331,8 +361,8 @@ class Run:
                 f"batching: retain_grad does not work inside a block; use register_hook (at {user_line()})"
             )
         place = value._place
-        if place.is_leaf and place.whole[2] == value.shape and not place.has_views:
-            return  # it has a tensor of its own
+        if place.is_own:
+            return
         if place.uses or place.has_views:
             raise StateError(
                 f"batching: {name_of(function)} comes after calls that have read the tensor; call it right after the"

@@ -36,8 +36,12 @@ from .rules import (
 
 Tensor = torch.Tensor
 
-RECORD, EAGER, IN_PLACE = range(3)
-"""How the recorder treats a function: record it, call it immediately, or as a change of its first argument."""
+RECORD, EAGER, IN_PLACE, READ, CONSTANT, LIKE = range(6)
+"""How the recorder treats a function.
+
+It is recorded, called immediately, or called as a change of its first argument. Of functions that READ, calls with
+ordinary tensors are left to torch. CONSTANT ones make a tensor of Python's numbers, LIKE ones in the shape of another.
+"""
 
 _CALLED = words(
     """item tolist numpy backward grad register_hook retain_grad data_ptr storage untyped_storage is_shared pin_memory
@@ -61,6 +65,16 @@ _GETTERS = words("T mT H mH real imag")
 _DESCRIBING = words(
     "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor"
 )
+_READING = words(
+    "item tolist numpy __bool__ __float__ __int__ __index__ __contains__ data_ptr __array__ __format__ __repr__"
+)
+_CONSTANT = words(
+    """zeros ones full empty eye arange linspace tensor scalar_tensor zeros_like ones_like full_like empty_like
+    new_zeros new_ones new_full new_empty"""
+)
+LARGEST_CONSTANT = 4096
+"""Number of elements of tensors that several examples share when they make equal ones."""
+
 _LIKE = words(
     """zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full
     new_tensor"""
@@ -79,13 +93,17 @@ def classify(function: Callable[..., Any]) -> int:
     """Return how the recorder treats a function."""
     name = getattr(function, "__name__", "")
     if name == "__get__":
-        return RECORD if name_of(function) in _GETTERS else EAGER
+        return RECORD if name_of(function) in _GETTERS else READ
     if (
         name in ("__set__", "__delete__")
         or name in _CHANGES
         or (name.endswith("_") and not name.endswith("__"))
     ):
         return IN_PLACE
+    if name in _READING:
+        return READ
+    if name in _CONSTANT:
+        return LIKE if name in _LIKE else CONSTANT
     return EAGER if name in _CALLED or name in _LIKE or name.startswith("_foreach") else RECORD
 
 

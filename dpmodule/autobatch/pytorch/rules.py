@@ -264,6 +264,31 @@ def cell(group: CallGroup, operands: list[Tensor], shared: list[bool], count: in
     return tuple(each.unflatten(0, (count, -1)) for each in outs)
 
 
+def set_item(tensor: Tensor, index: Any, item: Any) -> Tensor:
+    """Return a copy of a tensor with other elements at an index."""
+    found = tensor.clone()
+    found[index] = item
+    return found
+
+
+def set_items(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Set elements of every example at the same places."""
+    if shared[0] or any(isinstance(each, (OperandSlot, list, bool)) for each in _listed_index(group.args[1])):
+        return by_vmap(group, operands, shared, count)
+    found = operands[0].clone()
+    index = (slice(None), *_listed_index(group.args[1]))
+    item = filled(group.args[2], operands)
+    if len(operands) == 2 and not shared[1]:
+        missing = found[index].dim() - item.dim()
+        item = item.reshape(count, *[1] * missing, *item.shape[1:]) if missing > 0 else item
+    found[index] = item
+    return found
+
+
+def _listed_index(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
+
+
 def by_vmap(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function by `torch.vmap`, or example by example."""
     try:
@@ -324,6 +349,7 @@ RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {
     "mv": product,
     "dot": product,
     "inner": by_vmap,
+    "set_item": set_items,
     "lstm_cell": cell,
     "gru_cell": cell,
     "rnn_tanh_cell": cell,

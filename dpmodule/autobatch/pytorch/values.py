@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -85,8 +86,21 @@ def prepare() -> None:
         is_grad_enabled=torch.is_grad_enabled,
         is_autocast_enabled=torch._C._is_any_autocast_enabled,
         autocast_state=autocast_state,
+        default_dtype=torch.get_default_dtype,
         classify=classify,
         outside=_outside,
+        disabled=torch._C.DisableTorchFunction,
+        dtypes=(torch.float32, torch.float64, torch.int64, torch.int32, torch.bool),
+        comparisons={
+            found: number
+            for number, name in enumerate(("lt", "le", "eq", "ne", "gt", "ge"))
+            for found in (
+                getattr(torch, name),
+                getattr(torch.Tensor, name),
+                getattr(torch.Tensor, f"__{name}__"),
+            )
+        },
+        answers=(torch.tensor(False), torch.tensor(True)),
     )
     for name in dir(torch.Tensor):
         found = getattr(torch.Tensor, name)
@@ -101,7 +115,8 @@ def prepare() -> None:
 
 
 def _stand_in(shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    return torch.empty(shape, dtype=dtype, device="meta")
+    with torch._C.DisableTorchFunction():
+        return torch.empty(shape, dtype=dtype, device="meta")
 
 
 def is_value(item: Any) -> bool:
@@ -116,8 +131,21 @@ def tensor_of(value: Any) -> Tensor:
 
 
 def _number_of(value: Any, read: Callable[[Tensor], Any]) -> Any:
+    core: Any = native.core
+    found = core.recorded_number(value)
+    if found is not None:
+        return found if read is torch.Tensor.item else _CONVERSIONS[read](found)
     with torch._C.DisableTorchFunction():
         return read(_owner_of(value).number_of(value))
+
+
+_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
+    bool: bool,
+    float: float,
+    int: int,
+    torch.Tensor.__index__: operator.index,
+}
+"""How Python's numbers answer what torch's tensors are asked."""
 
 
 def _owner_of(value: Any) -> Any:

@@ -192,6 +192,24 @@ PyObject *run_in_python(RecorderObject *self, const char *method, int function, 
     return found;
 }
 
+// While it lives, torch's attributes and functions are called without the modes of the thread.
+class Undispatched {
+  public:
+    Undispatched() : guard_(PyObject_CallNoArgs(setup.disabled)) {
+        Py_XDECREF(guard_ ? PyObject_CallMethod(guard_, "__enter__", nullptr) : nullptr);
+    }
+    ~Undispatched() {
+        PyObject *kind, *error, *traceback;
+        PyErr_Fetch(&kind, &error, &traceback);
+        if (guard_) Py_XDECREF(PyObject_CallMethod(guard_, "__exit__", "OOO", Py_None, Py_None, Py_None));
+        Py_XDECREF(guard_);
+        PyErr_Restore(kind, error, traceback);
+    }
+
+  private:
+    PyObject *guard_;
+};
+
 // A call of torch, to be made again for views.
 struct Made {
     int function;
@@ -199,6 +217,75 @@ struct Made {
     std::size_t count;
     PyObject *keywords;
 };
+
+// A tensor that several values share.
+PyObject *shared_value(RecorderObject *self, PyObject *tensor) {
+    const int known = leaf_number(self, tensor);
+    if (known < 0) return nullptr;
+    Leaf leaf = self->leaves[known];  // one for each value: a change gives only this value other memory
+    leaf.is_constant = true;
+    Py_INCREF(leaf.tensor);
+    const int number = static_cast<int>(self->leaves.size());
+    self->leaves.push_back(leaf);
+    return make_value(self, {~number, 0, 0, leaf.spec});
+}
+
+PyObject *call_torch(int function, PyObject *const *args, std::size_t count, PyObject *keywords) {
+    const Undispatched guard;
+    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
+    PyObject *found = positional ? PyObject_Call(table.functions[function], positional, keywords) : nullptr;
+    Py_XDECREF(positional);
+    return found;
+}
+
+// The result of a call that depends only on numbers of Python and on the description of a tensor.
+PyObject *constant_value(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
+                         PyObject *keywords) {
+    Arguments arguments(self);
+    arguments.key.push_back(function);
+    PyObject *dtype = PyObject_CallNoArgs(setup.default_dtype);
+    bool fits = dtype && arguments.add(dtype);
+    Py_XDECREF(dtype);
+    for (std::size_t i = 0; fits && i < count; ++i) fits = arguments.add(args[i]);
+    PyObject *name, *item;
+    for (Py_ssize_t at = 0; fits && keywords && PyDict_Next(keywords, &at, &name, &item);)
+        fits = arguments.add_keyword(name, item);
+    if (PyErr_Occurred()) return nullptr;
+    fits = fits && arguments.operands.size() == (table.treatments[function] == Treatment::like);
+    const auto known = fits ? self->constants.find(arguments.key) : self->constants.end();
+    if (known != self->constants.end()) return shared_value(self, self->leaves[known->second].tensor);
+    PyObject *found = run_in_python(self, fits ? "constant" : "eager", function, args, count, keywords);
+    if (!fits || !found || !PyTuple_Check(found)) return found;
+    PyObject *made = shared_value(self, PyTuple_GET_ITEM(found, 0));
+    if (made) self->constants.emplace(arguments.key, ~place_of_value(made)->place.node);
+    else if (!PyErr_Occurred()) made = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+    Py_DECREF(found);
+    return made;
+}
+
+// The answer of a comparison of a computed number with one of Python; nullptr, perhaps with an exception, for others.
+PyObject *compared(RecorderObject *self, int function, PyObject *const *args, std::size_t count, PyObject *keywords) {
+    if (count != 2 || keywords || Py_TYPE(args[0]) != setup.value) return nullptr;
+    PyObject *comparison = PyDict_GetItemWithError(setup.comparisons, table.functions[function]);
+    const PlaceObject *place = comparison ? place_of_value(args[0]) : nullptr;
+    const char kind = place ? table.specs[place->place.spec].number : 0;
+    const bool is_real = kind == 'f' || kind == 'd', is_float = PyFloat_CheckExact(args[1]);
+    if (!(is_real && is_float) && !((is_real || kind == 'l') && PyLong_CheckExact(args[1]))) return nullptr;
+    PyObject *left = number_of(place), *right = nullptr;
+    if (left && kind == 'l') right = Py_NewRef(args[1]);
+    if (left && is_real) {  // torch compares in the dtype of the tensor
+        const double number = PyFloat_AsDouble(args[1]);
+        right = PyFloat_FromDouble(kind == 'f' ? static_cast<double>(static_cast<float>(number)) : number);
+    }
+    const int answer = right && !PyErr_Occurred()
+                           ? PyObject_RichCompareBool(left, right, static_cast<int>(PyLong_AsLong(comparison)))
+                           : -1;
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    if (answer >= 0) return shared_value(self, PyTuple_GET_ITEM(setup.answers, answer));
+    PyErr_Clear();  // an integer of more than 64 bits
+    return nullptr;
+}
 
 // The value of one result of a node, or of a range of an operand.
 PyObject *value_of(RecorderObject *self, const Result &result, int node, int output, const Arguments &arguments,
@@ -244,11 +331,17 @@ int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_g
         PyErr_Clear();  // no operand has such a description
         return -1;
     }
-    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1};
+    PyObject *name = PyObject_Str(device);
+    const bool is_on_cpu = name && PyUnicode_CompareWithASCIIString(name, "cpu") == 0;
+    Py_XDECREF(name);
+    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1, is_on_cpu, 0};
     for (int i = 0; i < dims; ++i) {
         const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
         if (i == 0) spec.first = size;
         spec.numel *= size;
+    }
+    for (int i = 0; i < 5 && is_on_cpu && spec.numel == 1; ++i) {
+        if (PyTuple_GET_ITEM(setup.dtypes, i) == dtype) spec.number = "fdli?"[i];
     }
     table.specs.push_back(spec);
     return number;
@@ -277,6 +370,7 @@ int spec_of_tensor(PyObject *tensor) {
 
 // Describe a tensor as a leaf; false, perhaps with an exception, if it is not an ordinary one.
 static bool describe_leaf(PyObject *tensor, Leaf &leaf) {
+    const Undispatched guard;
     static PyObject *contiguous_name = PyUnicode_InternFromString("is_contiguous");
     leaf.spec = spec_of_tensor(tensor);
     if (leaf.spec < 0) return false;
@@ -293,7 +387,7 @@ static bool describe_leaf(PyObject *tensor, Leaf &leaf) {
 int leaf_number(RecorderObject *self, PyObject *tensor) {
     const auto found = self->leaf_numbers.find(tensor);
     if (found != self->leaf_numbers.end()) return found->second;
-    Leaf leaf{tensor, -1, false, false, false};
+    Leaf leaf{tensor, -1, false, false, false, false, false};
     if (!describe_leaf(tensor, leaf)) return -1;
     const int number = static_cast<int>(self->leaves.size());
     Py_INCREF(tensor);
@@ -341,10 +435,12 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     }
     if (self->is_suspended) return run_in_python(self, "suspended", function, args, count, keywords);
     const Treatment treatment = table.treatments[function];
-    if (treatment != Treatment::record) {
-        return run_in_python(self, treatment == Treatment::eager ? "eager" : "in_place", function, args, count,
-                             keywords);
-    }
+    if (treatment == Treatment::read && count && Py_TYPE(args[0]) != setup.value)
+        return call_torch(function, args, count, keywords);
+    if (treatment == Treatment::in_place) return run_in_python(self, "in_place", function, args, count, keywords);
+    if (treatment == Treatment::constant || treatment == Treatment::like)
+        return constant_value(self, function, args, count, keywords);
+    if (treatment != Treatment::record) return run_in_python(self, "eager", function, args, count, keywords);
     Arguments arguments(self);
     arguments.key.push_back(function);
     PyObject *grad = PyObject_CallNoArgs(setup.is_grad_enabled), *cast = PyObject_CallNoArgs(setup.is_autocast_enabled);
@@ -371,8 +467,10 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     if (call->kind == Call::Kind::constant) return Py_NewRef(call->constant);
     if (call->kind == Call::Kind::eager) return run_in_python(self, "eager", function, args, count, keywords);
     int node = -1;
-    if (is_soon_read(self, *call, arguments.operands))
-        return run_in_python(self, "eager", function, args, count, keywords);
+    if (is_soon_read(self, *call, arguments.operands)) {
+        PyObject *found = compared(self, function, args, count, keywords);
+        return found || PyErr_Occurred() ? found : run_in_python(self, "eager", function, args, count, keywords);
+    }
     if (call->group >= 0) {
         node = static_cast<int>(self->nodes.size());
         Node made;

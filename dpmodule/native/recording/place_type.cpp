@@ -5,7 +5,9 @@
 
 #include <structmember.h>
 
+#include <cstring>
 #include <string>
+#include <utility>
 
 namespace dpmodule::recording {
 
@@ -122,7 +124,7 @@ PyObject *become(PyObject *self, PyObject *given) {
 // Let all values with the memory of a result of a call refer to a tensor with this result.
 PyObject *move(PyObject *self, PyObject *given) {
     const PlaceObject *place = as_place(self), *other = place_of_value(given);
-    if (!other || !other->recorder || other->recorder != place->recorder || place->place.node < 0) {
+    if (!other || !other->recorder || other->recorder != place->recorder) {
         return PyErr_Format(PyExc_TypeError, "not a value of this recording");
     }
     const Operand from = place->place;
@@ -130,7 +132,7 @@ PyObject *move(PyObject *self, PyObject *given) {
         if (each->place.node != from.node || each->place.output != from.output) continue;
         each->place.node = other->place.node;
         each->place.output = 0;
-        --place->recorder->nodes[from.node].handles;
+        if (from.node >= 0) --place->recorder->nodes[from.node].handles;
     }
     Py_RETURN_NONE;
 }
@@ -145,10 +147,19 @@ PyObject *has_views(PyObject *self, void *) { return PyBool_FromLong(as_place(se
 
 PyObject *is_leaf(PyObject *self, void *) { return PyBool_FromLong(as_place(self)->place.node < 0); }
 
+PyObject *is_own(PyObject *self, void *) {
+    const PlaceObject *place = as_place(self);
+    const Operand &at = place->place;
+    if (!place->recorder || at.node >= 0) Py_RETURN_FALSE;
+    const Leaf &leaf = place->recorder->leaves[~at.node];
+    return PyBool_FromLong(leaf.is_own && at.offset == 0 && at.spec == leaf.spec);
+}
+
 PyObject *is_shared(PyObject *self, void *) {
     const RecorderObject *from = as_place(self)->recorder;
     const int node = as_place(self)->place.node;
-    const int batch = from && node >= 0 ? from->nodes[node].batch : -1;
+    if (from && node < 0) return PyBool_FromLong(from->leaves[~node].is_constant);
+    const int batch = from ? from->nodes[node].batch : -1;
     return PyBool_FromLong(batch >= 0 && from->batches[batch].is_shared);
 }
 
@@ -188,6 +199,7 @@ PyGetSetDef place_attributes[] = {
     {"uses", uses, nullptr, "Number of recorded calls that read the value.", nullptr},
     {"has_views", has_views, nullptr, "True if another value shares, or shared, its memory.", nullptr},
     {"is_leaf", is_leaf, nullptr, "True if it is a range of a tensor of the program.", nullptr},
+    {"is_own", is_own, nullptr, "True if it is a whole tensor that was made for it.", nullptr},
     {"is_shared", is_shared, nullptr, "True if other calls have the same result in memory.", nullptr},
     {"view", view_of, nullptr, "(base, function, args, kwargs, output) of a view that is not a range, or None.",
      nullptr},
@@ -265,25 +277,33 @@ PyType_Spec method_definition = {"dpmodule._native.RecordedMethod", sizeof(Metho
 
 // recording_setup(...): give the objects of torch, once in a process.
 PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
-    static const char *names[] = {
-        "tensor",          "parameter",           "value",          "strided",  "make_value", "stand_in", "is_wrapped",
-        "is_grad_enabled", "is_autocast_enabled", "autocast_state", "classify", "outside",    nullptr};
-    PyObject *tensor, *parameter, *value;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!O!OOOOOOOOO", const_cast<char **>(names), &PyType_Type,
-                                     &tensor, &PyType_Type, &parameter, &PyType_Type, &value, &setup.strided,
-                                     &setup.make_value, &setup.stand_in, &setup.is_wrapped, &setup.is_grad_enabled,
-                                     &setup.is_autocast_enabled, &setup.autocast_state, &setup.classify,
-                                     &setup.outside)) {
-        return nullptr;
+    if (PyTuple_GET_SIZE(args) || !keywords) return PyErr_Format(PyExc_TypeError, "takes keyword arguments");
+    PyObject *tensor = nullptr, *parameter = nullptr, *value = nullptr;
+    const std::pair<const char *, PyObject **> given[] = {{"tensor", &tensor},
+                                                          {"parameter", &parameter},
+                                                          {"value", &value},
+                                                          {"strided", &setup.strided},
+                                                          {"make_value", &setup.make_value},
+                                                          {"stand_in", &setup.stand_in},
+                                                          {"is_wrapped", &setup.is_wrapped},
+                                                          {"is_grad_enabled", &setup.is_grad_enabled},
+                                                          {"is_autocast_enabled", &setup.is_autocast_enabled},
+                                                          {"autocast_state", &setup.autocast_state},
+                                                          {"default_dtype", &setup.default_dtype},
+                                                          {"classify", &setup.classify},
+                                                          {"outside", &setup.outside},
+                                                          {"disabled", &setup.disabled},
+                                                          {"dtypes", &setup.dtypes},
+                                                          {"comparisons", &setup.comparisons},
+                                                          {"answers", &setup.answers}};
+    for (const auto &[name, target] : given) {
+        PyObject *found = PyDict_GetItemString(keywords, name);
+        if (!found) return PyErr_Format(PyExc_TypeError, "%s is missing", name);
+        *target = Py_NewRef(found);
     }
     setup.tensor = reinterpret_cast<PyTypeObject *>(tensor);
     setup.parameter = reinterpret_cast<PyTypeObject *>(parameter);
     setup.value = reinterpret_cast<PyTypeObject *>(value);
-    for (PyObject *each :
-         {tensor, parameter, value, setup.strided, setup.make_value, setup.stand_in, setup.is_wrapped,
-          setup.is_grad_enabled, setup.is_autocast_enabled, setup.autocast_state, setup.classify, setup.outside}) {
-        Py_INCREF(each);
-    }
     for (PyObject **numbers : {&table.function_numbers, &table.constant_numbers, &table.spec_numbers}) {
         if (!*numbers && !(*numbers = PyDict_New())) return nullptr;
     }
@@ -302,7 +322,15 @@ PyObject *spec(PyObject *, PyObject *args) {
     return number < 0 ? nullptr : PyLong_FromLong(number);
 }
 
+PyObject *recorded_number(PyObject *, PyObject *value) {
+    const PlaceObject *place = place_of_value(value);
+    if (PyObject *found = place ? number_of(place) : nullptr) return found;
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
+    {"recorded_number", recorded_number, METH_O, "The number of a computed value, or None if it is to be read."},
     {"recording_setup", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(set_up)), METH_VARARGS | METH_KEYWORDS,
      "Give the objects of torch that recording needs."},
     {"recorded_shape", described<0>, METH_O, "Shape of a value."},
@@ -314,6 +342,26 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+PyObject *number_of(const PlaceObject *place) {
+    const RecorderObject *from = place->recorder;
+    const Operand &at = place->place;
+    if (!from || at.node < 0 || from->nodes[at.node].batch < 0) return nullptr;
+    const char kind = table.specs[at.spec].number;
+    const char *data = from->batches[from->nodes[at.node].batch].data[at.output];
+    if (!kind || !data || from->thread != PyThread_get_thread_ident()) return nullptr;
+    const auto read = [&](auto number) {
+        std::memcpy(&number, data + place_of(from, at) * static_cast<std::int64_t>(sizeof number), sizeof number);
+        return number;
+    };
+    switch (kind) {
+        case 'f': return PyFloat_FromDouble(read(float()));
+        case 'd': return PyFloat_FromDouble(read(double()));
+        case 'l': return PyLong_FromLongLong(read(std::int64_t()));
+        case 'i': return PyLong_FromLong(read(std::int32_t()));
+        default: return PyBool_FromLong(read(char()));
+    }
+}
 
 PyObject *make_value(RecorderObject *self, Operand place) {
     const Spec &spec = table.specs[place.spec];

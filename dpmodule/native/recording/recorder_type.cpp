@@ -35,6 +35,7 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     new (&self->leaves) std::vector<Leaf>();
     new (&self->batches) std::vector<Batch>();
     new (&self->leaf_numbers) std::unordered_map<PyObject *, int>();
+    new (&self->constants) std::unordered_map<Key, int, KeyHash>();
     new (&self->partition_numbers) std::unordered_map<Key, int, KeyHash>();
     new (&self->planned) std::vector<std::vector<int>>();
     new (&self->run_of_node) std::vector<int>();
@@ -52,6 +53,7 @@ void forget(RecorderObject *self) {
     self->leaves.clear();
     self->batches.clear();
     self->leaf_numbers.clear();
+    self->constants.clear();
     self->partition_numbers.clear();
     self->planned.clear();
     self->run_of_node.clear();
@@ -72,6 +74,7 @@ void recorder_dealloc(PyObject *object) {
     std::destroy_at(&self->leaves);
     std::destroy_at(&self->batches);
     std::destroy_at(&self->leaf_numbers);
+    std::destroy_at(&self->constants);
     std::destroy_at(&self->partition_numbers);
     std::destroy_at(&self->planned);
     std::destroy_at(&self->run_of_node);
@@ -259,6 +262,15 @@ PyObject *store(PyObject *object, PyObject *args) {
             if (is_shared) break;
         }
         made.sizes.push_back(size);
+        const char *data = nullptr;
+        if (table.specs[self->nodes[nodes[0]].call->results[i].spec].is_on_cpu) {
+            static PyObject *name = PyUnicode_InternFromString("data_ptr");
+            PyObject *address = PyObject_CallMethodNoArgs(made.outputs.back(), name);
+            if (address) data = static_cast<const char *>(PyLong_AsVoidPtr(address));
+            Py_XDECREF(address);
+            PyErr_Clear();  // a tensor without memory
+        }
+        made.data.push_back(data);
     }
     self->batches.push_back(std::move(made));
     Py_RETURN_NONE;
@@ -302,8 +314,10 @@ PyObject *needs_tensor(PyObject *object, PyObject *tensor) {
 // A value for a tensor.
 PyObject *leaf(PyObject *object, PyObject *tensor) {
     RecorderObject *self = as_recorder(object);
+    const bool is_new = !self->leaf_numbers.count(tensor);
     const int number = leaf_number(self, tensor);
     if (number < 0) return PyErr_Occurred() ? nullptr : Py_NewRef(tensor);
+    self->leaves[number].is_own = is_new || self->leaves[number].is_own;
     return make_value(self, {~number, 0, 0, self->leaves[number].spec});
 }
 

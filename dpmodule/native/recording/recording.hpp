@@ -22,6 +22,8 @@ struct Spec {
     int dims;
     std::int64_t numel;  // number of elements
     std::int64_t first;  // size of the first dimension; 1 for a scalar
+    bool is_on_cpu;
+    char number;  // of one number in memory of the CPU: f, d, l, i or ? as in Python's struct; 0 for others
 };
 
 // A result of a call: an output of its node, or a range of an operand (source >= 0).
@@ -55,7 +57,8 @@ struct KeyHash {
     }
 };
 
-enum class Treatment : long { record, eager, in_place };
+// How a function is treated: see RECORD and the others in autobatch/pytorch/calls.py.
+enum class Treatment : long { record, eager, in_place, read, constant, like };
 
 // What all recordings of the process share.
 struct Table {
@@ -91,12 +94,15 @@ struct Leaf {
     bool is_parameter;  // calls with other parameters never run together
     bool is_contiguous;
     bool has_grad_calls;  // calls that may have a gradient read it
+    bool is_own;          // a value of the recording alone is this tensor
+    bool is_constant;     // several values of the program are the same tensor, which must not be changed
 };
 
 // Results of one call of torch for many nodes.
 struct Batch {
     std::vector<PyObject *> outputs;
     std::vector<std::int64_t> sizes;  // of each output, in elements
+    std::vector<const char *> data;   // memory of each output
     bool is_ragged;                   // rows of the first dimension one after the other
     bool is_shared;                   // all nodes have the same result
 };
@@ -110,6 +116,7 @@ struct RecorderObject {
     std::vector<Leaf> leaves;
     std::vector<Batch> batches;
     std::unordered_map<PyObject *, int> leaf_numbers;
+    std::unordered_map<Key, int, KeyHash> constants;  // leaves, by call
     std::unordered_map<Key, int, KeyHash> partition_numbers;
     std::vector<std::vector<int>> planned;  // nodes of each batch to run
     std::vector<int> run_of_node, level;    // of planned nodes; -1 and 0 between plans
@@ -146,6 +153,10 @@ bool refresh_leaf(RecorderObject *self, int number);
 
 // Number of a tensor of the program; -1, perhaps with an exception, if it is not an ordinary one.
 int leaf_number(RecorderObject *self, PyObject *tensor);
+
+// The number of a value that is computed: a new reference; nullptr, without an exception, if it is not one number in
+// memory of the CPU.
+PyObject *number_of(const PlaceObject *place);
 
 // Make a tensor without memory for a value: a new reference.
 PyObject *make_value(RecorderObject *self, Operand place);

@@ -14,8 +14,13 @@ struct Setup {
     PyObject *is_wrapped = nullptr;  // True for tensors inside torch.func
     PyObject *is_grad_enabled = nullptr, *is_autocast_enabled = nullptr;
     PyObject *autocast_state = nullptr;  // a hashable object
+    PyObject *default_dtype = nullptr;   // torch.get_default_dtype
     PyObject *classify = nullptr;        // how a function is treated
     PyObject *outside = nullptr;         // a call with values of another or a former recording
+    PyObject *disabled = nullptr;        // torch._C.DisableTorchFunction
+    PyObject *dtypes = nullptr;          // of numbers: see Spec::number
+    PyObject *comparisons = nullptr;     // Python's number of a comparison (Py_LT, ...) by function
+    PyObject *answers = nullptr;         // the tensors False and True
 };
 
 extern Setup setup;

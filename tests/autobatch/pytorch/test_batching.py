@@ -208,6 +208,78 @@ def test_rows_written_and_read_in_turn(linear, examples):
     agrees(linear, program, examples)
 
 
+def test_equal_tensors_of_examples_change_separately(linear, examples):
+    def program(x):
+        total, count = torch.zeros(4, dtype=torch.float64), torch.tensor(0)
+        first = total[0]
+        total += linear(x)
+        count += int(x[0] > 0)
+        total[1:3] = x[:2]
+        total[torch.tensor([0, 3])] += 1.0
+        ones = torch.ones(2, 4, dtype=torch.float64)
+        ones[1] = total
+        ones[:, 0].zero_()
+        return total * count + ones.sum(0) + first + torch.zeros_like(x)
+
+    agrees(linear, program, examples)
+
+
+@recorded_only
+def test_rows_written_into_a_tensor_share_calls(linear, examples):
+    def program(x):
+        rows = torch.empty(3, 4, dtype=torch.float64)
+        for i in range(3):
+            x = linear(x)
+            rows[i] = x
+            rows[i, 0] = 1.0
+        return rows
+
+    assert agrees(linear, program, examples).calls <= 12
+
+
+def test_tensors_made_inside_are_trained(examples):
+    def trained(block):
+        torch.manual_seed(3)
+        with block:
+            scale = torch.ones(4, dtype=torch.float64).requires_grad_()
+            layer = torch.nn.Linear(4, 2, dtype=torch.float64)
+            seen = scale[1] * 2
+            loss = sum(layer(x * scale).square().sum() for x in examples) + seen
+        loss.backward()
+        optimizer = torch.optim.SGD([scale, *layer.parameters()], lr=0.1)
+        optimizer.step()
+        assert all(isinstance(each, torch.nn.Parameter) for each in layer.parameters())
+        return [scale.grad, scale.detach(), layer.weight.grad, layer.bias.grad, layer.weight.detach()]
+
+    alone = trained(contextlib.nullcontext())
+    for one, other in zip(alone, trained(autobatch.batching())):
+        torch.testing.assert_close(other, one, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_comparisons_of_numbers_that_are_known(dtype):
+    def answers(x):
+        total = x.sum() if dtype != torch.bool else x.any()
+        float(total)
+        found = []
+        for other in (0.1, 1, -1.5, True, 2**40, float("nan")):
+            for compare in ("lt", "le", "gt", "ge", "eq", "ne"):
+                found.append(bool(getattr(total, f"__{compare}__")(other)))
+                found.append(getattr(torch, compare)(total, other).item())
+        answer = total > 0
+        answer.logical_not_()
+        return [*found, bool(answer), bool(total > 0)]
+
+    examples = [
+        torch.tensor([0.1]).to(dtype),
+        torch.tensor([1.0, 0.0]).to(dtype),
+        torch.tensor([-1.0]).to(dtype),
+    ]
+    alone = [answers(each) for each in examples]
+    with autobatch.batching():
+        assert [answers(each) for each in examples] == alone
+
+
 def test_a_change_without_grad_keeps_the_gradient(linear, examples):
     def program(x):
         hidden = linear(x) * 1
@@ -363,7 +435,7 @@ def test_hooks_run_in_order(linear, examples):
 def test_a_hook_after_a_change_sees_all_gradients(linear, examples):
     def program(x):
         hidden = linear(x) * 1
-        hidden[0] = x[0]
+        hidden.requires_grad_()
         used = hidden * 2
         hidden.register_hook(lambda grad: grad * 3)
         return used + hidden
