@@ -158,12 +158,14 @@ class Run:
         try:
             if kind is None:
                 self._compute(None)
-                values = self._recorder.values()
-                for value in values:
+                for value in self._recorder.values():
                     if value._place.is_shared:  # with other examples
                         self._give_memory(value)
                 self._make_views()
-                for value in values:
+                for source, shape, values, rows in self._recorder.rows():
+                    for value, tensor in zip(values, self._unbound(source, shape, rows)):
+                        settle(value, tensor)
+                for value in self._recorder.values():
                     if not self._is_trained(value):
                         settle(value, self._separated(value))
                 for value in self._recorder.values():
@@ -175,6 +177,16 @@ class Run:
             self.recorded = self._recorder.recorded
             self._recorder.close()
             self._recorder = None
+
+    @staticmethod
+    def _unbound(source: Tensor, shape: torch.Size, rows: list[int]) -> Sequence[Tensor]:
+        """Return rows of the results of a batch as tensors with memory of their own."""
+        with torch._C.DisableTorchFunction(), torch.set_grad_enabled(source.requires_grad):
+            examples = source.reshape(-1, *shape)
+            if rows != list(range(len(examples))):
+                examples = examples.index_select(0, torch.tensor(rows, device=source.device))
+            found: Sequence[Tensor] = torch.unbind_copy(examples)  # type: ignore[attr-defined]
+            return found
 
     def _is_trained(self, value: Any) -> bool:
         """Return True for a tensor that was made in the block and has its gradient there."""

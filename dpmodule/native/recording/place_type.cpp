@@ -346,7 +346,11 @@ PyMethodDef functions[] = {
 PyObject *number_of(const PlaceObject *place) {
     const RecorderObject *from = place->recorder;
     const Operand &at = place->place;
-    if (!from || at.node < 0 || from->nodes[at.node].batch < 0) return nullptr;
+    if (!from) return nullptr;
+    for (int i = 0; i < 2 && at.node < 0; ++i) {
+        if (from->leaves[~at.node].tensor == PyTuple_GET_ITEM(setup.answers, i)) return PyBool_FromLong(i);
+    }
+    if (at.node < 0 || from->nodes[at.node].batch < 0) return nullptr;
     const char kind = table.specs[at.spec].number;
     const char *data = from->batches[from->nodes[at.node].batch].data[at.output];
     if (!kind || !data || from->thread != PyThread_get_thread_ident()) return nullptr;

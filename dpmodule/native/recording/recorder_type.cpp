@@ -1,4 +1,5 @@
 // The Python type Recorder: a mode of torch that records calls, and batches for Python to run.
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -285,6 +286,32 @@ PyObject *values(PyObject *object, PyObject *) {
     return found;
 }
 
+// The values that are whole results with memory of their own, by batch: (source, shape of one, values, rows).
+PyObject *rows(PyObject *object, PyObject *) {
+    const RecorderObject *self = as_recorder(object);
+    std::map<std::pair<int, int>, std::vector<const PlaceObject *>> groups;  // by batch and output
+    for (const PlaceObject *each = self->places; each; each = each->next) {
+        const Operand &at = each->place;
+        if (at.node < 0 || each->has_views || at.offset || self->nodes[at.node].batch < 0) continue;
+        const Node &node = self->nodes[at.node];
+        const Batch &batch = self->batches[node.batch];
+        if (!batch.is_ragged && !batch.is_shared && at.spec == node.call->results[at.output].spec)
+            groups[{node.batch, at.output}].push_back(each);
+    }
+    PyObject *found = PyList_New(0);
+    for (auto &[place, values] : groups) {
+        if (!found || values.size() < 2) continue;
+        PyObject *group = Py_BuildValue(
+            "OONN", self->batches[place.first].outputs[place.second], table.specs[values[0]->place.spec].shape,
+            list_of(values.size(), [&](std::size_t i) { return Py_NewRef(values[i]->value); }),
+            list_of(values.size(),
+                    [&](std::size_t i) { return PyLong_FromLongLong(self->nodes[values[i]->place.node].row); }));
+        if (!group || PyList_Append(found, group) < 0) Py_CLEAR(found);
+        Py_XDECREF(group);
+    }
+    return found;
+}
+
 // The values that are views other than ranges, in the order in which they were made.
 PyObject *views(PyObject *object, PyObject *) {
     PyObject *found = PyList_New(0);
@@ -365,6 +392,7 @@ PyMethodDef recorder_methods[] = {{"__torch_function__", mode_function, METH_VAR
                                   {"batch", batch, METH_VARARGS, "The group and the operands of a batch."},
                                   {"store", store, METH_VARARGS, "Save the results of a batch."},
                                   {"values", values, METH_NOARGS, "The values that the program refers to."},
+                                  {"rows", rows, METH_NOARGS, "The values that are whole results, by batch."},
                                   {"views", views, METH_NOARGS, "The values that are views, but not ranges."},
                                   {"refresh", refresh, METH_NOARGS, "Read the shapes of the program's tensors again."},
                                   {"needs_tensor", needs_tensor, METH_O, "True if a gradient may need a tensor."},
