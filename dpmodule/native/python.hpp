@@ -54,7 +54,7 @@ inline float *pointer(unsigned long long address) {
     PART(functor) PART(signal_bus) PART(thread_pool) PART(kernels) PART(io) PART(string_handle) PART(ready)   \
     PART(deflate) PART(checksum) PART(multislot) PART(records) PART(pipe_reader) PART(pipe_writer) PART(autobatch_node)     \
     PART(autobatch_function) PART(autobatch_engine) PART(autobatch_layers) PART(autobatch_state)              \
-    PART(autobatch_update) PART(ranges) PART(recorded_place) PART(recorder) PART(hogwild_run)
+    PART(autobatch_update) PART(ranges) PART(recorded_place) PART(recorded_cell) PART(recorder) PART(hogwild_run)
 // clang-format on
 
 #define DPMODULE_DECLARE(part) int add_##part(PyObject *module);

@@ -37,7 +37,7 @@ from .driver import AwaitableTensors, ProgramLoop
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
 from .rules import CallGroup, Lengths, direct, join, set_item
-from .values import is_value, prepare, settle, tensor_of
+from .values import NotACell, is_value, prepare, settle, tensor_of
 
 Tensor = torch.Tensor
 
@@ -98,6 +98,10 @@ class _ProcessChanges:
                 self._undo.callback(gc.enable)
             if "torch._dynamo" in sys.modules:
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
+            core: Any = native.core
+            module: Any = torch.nn.Module
+            self._undo.callback(setattr, module, "__call__", module.__call__)
+            module.__call__ = core.RecordedCell(module.__call__, True)
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
             self._undo.enter_context(torch_private.transforms_prepared_by(_transform_arguments))
 
@@ -185,7 +189,8 @@ class Run:
             examples = source.reshape(-1, *shape)
             if rows != list(range(len(examples))):
                 examples = examples.index_select(0, torch.tensor(rows, device=source.device))
-            found: Sequence[Tensor] = torch.unbind_copy(examples)  # type: ignore[attr-defined]
+            library: Any = torch
+            found: Sequence[Tensor] = library.unbind_copy(examples)
             return found
 
     def _is_trained(self, value: Any) -> bool:
@@ -418,7 +423,7 @@ class Run:
                 f" its end (at {user_line()})"
             )
         place = value._place
-        if place.source is None:
+        if place.source is None or self._recorder.is_traced:
             self._read([value])
         found: tuple[Tensor, int, torch.Size] = place.source
         return found
@@ -438,6 +443,8 @@ class Run:
 
     def _compute(self, values: Sequence[Any] | None) -> None:
         recorder = self._recorder
+        if recorder.is_traced:
+            raise NotACell
         with torch._C.DisableTorchFunction():
             for number in range(recorder.plan(values)):
                 group_number, count, sizes, operands = recorder.batch(number, REPEATED)

@@ -36,11 +36,12 @@ from .rules import (
 
 Tensor = torch.Tensor
 
-RECORD, EAGER, IN_PLACE, READ, CONSTANT, LIKE = range(6)
+RECORD, EAGER, IN_PLACE, READ, ATTRIBUTE, CONSTANT, LIKE = range(7)
 """How the recorder treats a function.
 
-It is recorded, called immediately, or called as a change of its first argument. Of functions that READ, calls with
-ordinary tensors are left to torch. CONSTANT ones make a tensor of Python's numbers, LIKE ones in the shape of another.
+It is recorded, called immediately, or called as a change of its first argument. Of functions that READ, and of an
+ATTRIBUTE, calls with ordinary tensors are left to torch. CONSTANT ones make a tensor of Python's numbers, LIKE ones in
+the shape of another.
 """
 
 _CALLED = words(
@@ -61,7 +62,7 @@ _CHANGES = frozenset(
         "setitem delitem iadd isub imul itruediv idiv ifloordiv imod ipow iand ior ixor ilshift irshift"
     )
 )
-_GETTERS = words("T mT H mH real imag")
+_GETTERS = words("T mT H mH real imag data")
 _DESCRIBING = words(
     "size dim ndimension numel nelement __len__ is_floating_point is_complex element_size is_signed is_tensor"
 )
@@ -93,7 +94,7 @@ def classify(function: Callable[..., Any]) -> int:
     """Return how the recorder treats a function."""
     name = getattr(function, "__name__", "")
     if name == "__get__":
-        return RECORD if name_of(function) in _GETTERS else READ
+        return RECORD if name_of(function) in _GETTERS else ATTRIBUTE
     if (
         name in ("__set__", "__delete__")
         or name in _CHANGES

@@ -12,6 +12,7 @@ from ... import native
 from ..._core import torch_private
 from ..errors import StateError, user_line
 from .calls import autocast_state, classify
+from .cells import state_of_module
 from .rules import words
 
 Tensor = torch.Tensor
@@ -21,7 +22,12 @@ _SKIPPED = words(
     __torch_function__ __torch_dispatch__ __hash__ __weakref__ __module__ __doc__ __dict__ __sizeof__ __reduce__
     __getstate__ __iter__ __class_getitem__ __str__ as_subclass _make_subclass _make_wrapper_subclass"""
 )
-_RECORDED = words("T mT H mH real imag")
+_RECORDED = words("T mT H mH real imag data")
+_DEVICES = words("cpu cuda ipu maia meta mps mtia vulkan xla xpu")
+
+
+class NotACell(Exception):
+    """A function reads or changes values, so that its calls cannot be recorded as one."""
 
 
 class RecordedTensor(torch.Tensor):
@@ -37,6 +43,17 @@ class RecordedTensor(torch.Tensor):
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return _outside(function, args, kwargs)
+
+    layout = torch.strided
+    is_sparse = is_sparse_csr = is_nested = is_quantized = is_mkldnn = False
+
+    @property
+    def itemsize(self) -> int:  # type: ignore[override]
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        return self.numel() * self.dtype.itemsize
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.unbind(0))
@@ -101,17 +118,26 @@ def prepare() -> None:
             )
         },
         answers=(torch.tensor(False), torch.tensor(True)),
+        state_of_module=state_of_module,
+        not_a_cell=NotACell,
     )
     for name in dir(torch.Tensor):
         found = getattr(torch.Tensor, name)
         if name in vars(RecordedTensor) or name in _SKIPPED:
             continue
         if name in _RECORDED:
-            setattr(RecordedTensor, name, property(core.RecordedMethod(found.__get__)))
+            getter, setter = (core.RecordedMethod(each) for each in (found.__get__, found.__set__))
+            setattr(RecordedTensor, name, property(getter, setter))
+        elif name.removeprefix("is_") in _DEVICES and not callable(found):
+            setattr(RecordedTensor, name, property(_is_on(name.removeprefix("is_"))))
         elif callable(found):
             setattr(RecordedTensor, name, core.RecordedMethod(found))
     for name in ("dtype", "device", "requires_grad", "ndim", "shape"):
         setattr(RecordedTensor, name, property(getattr(core, f"recorded_{name}")))
+
+
+def _is_on(kind: str) -> Callable[[Tensor], bool]:
+    return lambda value: value.device.type == kind
 
 
 def _stand_in(shape: torch.Size, dtype: torch.dtype) -> Tensor:

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "../errors.hpp"
+#include "arguments.hpp"
 #include "recording.hpp"
 #include "setup.hpp"
 
@@ -12,107 +13,6 @@ Table table;
 Setup setup;
 
 namespace {
-
-enum Tag : std::int64_t { value_tag, integer_tag, real_tag, object_tag, sequence_tag, slice_tag, keyword_tag };
-
-// Number of an object in a dict of numbers; -1 with an exception.
-int number_in(PyObject *numbers, PyObject *object) {
-    if (PyObject *found = PyDict_GetItemWithError(numbers, object)) return static_cast<int>(PyLong_AsLong(found));
-    if (PyErr_Occurred()) return -1;
-    PyObject *number = PyLong_FromSsize_t(PyDict_Size(numbers));
-    const int made =
-        number && PyDict_SetItem(numbers, object, number) == 0 ? static_cast<int>(PyLong_AsLong(number)) : -1;
-    Py_XDECREF(number);
-    return made;
-}
-
-// The arguments of a call, as a key and operands.
-class Arguments {
-  public:
-    explicit Arguments(RecorderObject *self) : self_(self) { key.reserve(24); }
-
-    // False, perhaps with an exception, if an argument can be neither a part of a key nor an operand.
-    bool add(PyObject *item) {
-        if (Py_TYPE(item) == setup.value) return add_value(item);
-        if (PyLong_CheckExact(item)) {
-            int overflow;
-            const long long number = PyLong_AsLongLongAndOverflow(item, &overflow);
-            if (overflow) return false;
-            return push(integer_tag, number);
-        }
-        if (item == Py_None || PyBool_Check(item) || item == Py_Ellipsis || PyType_Check(item))
-            return push_pointer(item);
-        if (PyFloat_CheckExact(item)) {
-            const double number = PyFloat_AS_DOUBLE(item);
-            std::int64_t bits;
-            static_assert(sizeof bits == sizeof number);
-            __builtin_memcpy(&bits, &number, sizeof bits);
-            return push(real_tag, bits);
-        }
-        if (PyTuple_Check(item) || PyList_Check(item)) {
-            const Py_ssize_t count = PySequence_Fast_GET_SIZE(item);
-            push(sequence_tag, count);
-            if (!push_pointer(reinterpret_cast<PyObject *>(Py_TYPE(item)))) return false;
-            for (Py_ssize_t i = 0; i < count; ++i) {
-                if (!add(PySequence_Fast_GET_ITEM(item, i))) return false;
-            }
-            return true;
-        }
-        if (PySlice_Check(item)) {
-            const auto *slice = reinterpret_cast<PySliceObject *>(item);
-            key.push_back(slice_tag);
-            return add(slice->start) && add(slice->stop) && add(slice->step);
-        }
-        if (Py_TYPE(item) == setup.tensor || Py_TYPE(item) == setup.parameter) return add_leaf(item);
-        if (PyObject_TypeCheck(item, setup.tensor)) return false;
-        PyObject *typed = PyTuple_Pack(2, Py_TYPE(item), item);
-        const int number = typed ? number_in(table.constant_numbers, typed) : -1;
-        Py_XDECREF(typed);
-        if (number < 0) PyErr_Clear();  // it is not hashable
-        return number >= 0 && push(object_tag, -number - 1);
-    }
-
-    bool add_keyword(PyObject *name, PyObject *item) {
-        key.push_back(keyword_tag);
-        const int number = number_in(table.constant_numbers, name);
-        key.push_back(number);
-        return number >= 0 && add(item);
-    }
-
-    Key key;
-    std::vector<Operand> operands;
-    std::vector<PyObject *> given;  // the operands as objects, borrowed
-
-  private:
-    bool push(std::int64_t tag, std::int64_t number) {
-        key.push_back(tag);
-        key.push_back(number);
-        return true;
-    }
-
-    bool push_pointer(PyObject *object) { return push(object_tag, reinterpret_cast<std::intptr_t>(object)); }
-
-    bool push_operand(const Operand &operand, PyObject *item) {
-        operands.push_back(operand);
-        given.push_back(item);
-        return push(value_tag, operand.spec);
-    }
-
-    bool add_value(PyObject *item) {
-        const PlaceObject *place = place_of_value(item);
-        return place && place->recorder == self_ && push_operand(place->place, item);
-    }
-
-    bool add_leaf(PyObject *tensor) {
-        const int number = leaf_number(self_, tensor);
-        if (number < 0) return false;
-        const Leaf &leaf = self_->leaves[number];
-        key.push_back(leaf.is_parameter);
-        return push_operand({~number, 0, 0, leaf.spec}, tensor);
-    }
-
-    RecorderObject *self_;
-};
 
 // The call of a key, described by Python when it is first seen; nullptr with an exception.
 Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::size_t count, PyObject *keywords,
@@ -157,9 +57,12 @@ Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::si
     return &table.calls.emplace(arguments.key, std::move(call)).first->second;
 }
 
-int partition_of(RecorderObject *self, const Call &call, const std::vector<Operand> &operands) {
+}  // namespace
+
+int partition_of(RecorderObject *self, const Call &call, const Operand *operands, int count) {
     Key key{call.group};
-    for (const Operand &operand : operands) {
+    for (int i = 0; i < count; ++i) {
+        const Operand &operand = operands[i];
         // rows of a table may run together
         if (operand.node >= 0 || operand.spec != self->leaves[~operand.node].spec) continue;
         if (self->leaves[~operand.node].is_parameter) key.push_back(operand.node);
@@ -167,6 +70,8 @@ int partition_of(RecorderObject *self, const Call &call, const std::vector<Opera
     const auto [found, is_new] = self->partition_numbers.emplace(key, static_cast<int>(self->partition_numbers.size()));
     return found->second;
 }
+
+namespace {
 
 // Whether a call makes a number without a gradient from computed values: a condition, such as `await score > 0`.
 bool is_soon_read(const RecorderObject *self, const Call &call, const std::vector<Operand> &operands) {
@@ -246,10 +151,7 @@ PyObject *constant_value(RecorderObject *self, int function, PyObject *const *ar
     PyObject *dtype = PyObject_CallNoArgs(setup.default_dtype);
     bool fits = dtype && arguments.add(dtype);
     Py_XDECREF(dtype);
-    for (std::size_t i = 0; fits && i < count; ++i) fits = arguments.add(args[i]);
-    PyObject *name, *item;
-    for (Py_ssize_t at = 0; fits && keywords && PyDict_Next(keywords, &at, &name, &item);)
-        fits = arguments.add_keyword(name, item);
+    fits = fits && arguments.add_all(args, count, keywords);
     if (PyErr_Occurred()) return nullptr;
     fits = fits && arguments.operands.size() == (table.treatments[function] == Treatment::like);
     const auto known = fits ? self->constants.find(arguments.key) : self->constants.end();
@@ -433,9 +335,10 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
                                "batching: a tensor of a block is used in another thread; use it in "
                                "the thread of the block, or after its end");
     }
+    if (self->is_traced && !fits_trace(self, table.treatments[function], args, count)) return nullptr;
     if (self->is_suspended) return run_in_python(self, "suspended", function, args, count, keywords);
     const Treatment treatment = table.treatments[function];
-    if (treatment == Treatment::read && count && Py_TYPE(args[0]) != setup.value)
+    if ((treatment == Treatment::read || treatment == Treatment::attribute) && count && Py_TYPE(args[0]) != setup.value)
         return call_torch(function, args, count, keywords);
     if (treatment == Treatment::in_place) return run_in_python(self, "in_place", function, args, count, keywords);
     if (treatment == Treatment::constant || treatment == Treatment::like)
@@ -443,28 +346,14 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     if (treatment != Treatment::record) return run_in_python(self, "eager", function, args, count, keywords);
     Arguments arguments(self);
     arguments.key.push_back(function);
-    PyObject *grad = PyObject_CallNoArgs(setup.is_grad_enabled), *cast = PyObject_CallNoArgs(setup.is_autocast_enabled);
-    Py_XDECREF(grad);  // both are True or False
-    Py_XDECREF(cast);
-    if (!grad || !cast) return nullptr;
-    arguments.key.push_back((grad == Py_True) + 2 * (cast == Py_True));
-    bool fits = true;
-    if (cast == Py_True) {
-        PyObject *state = PyObject_CallNoArgs(setup.autocast_state);
-        fits = state && arguments.add(state);
-        Py_XDECREF(state);
-    }
-    for (std::size_t i = 0; fits && i < count; ++i) fits = arguments.add(args[i]);
-    if (fits && keywords) {
-        PyObject *name, *item;
-        for (Py_ssize_t at = 0; fits && PyDict_Next(keywords, &at, &name, &item);)
-            fits = arguments.add_keyword(name, item);
-    }
+    const bool fits = arguments.add_modes() && arguments.add_all(args, count, keywords);
     if (PyErr_Occurred()) return nullptr;
+    if ((!fits || arguments.operands.empty()) && self->is_traced) return abort_trace();
     if (!fits || arguments.operands.empty()) return run_in_python(self, "eager", function, args, count, keywords);
     Call *call = call_of(self, function, args, count, keywords, arguments);
     if (!call) return nullptr;
     if (call->kind == Call::Kind::constant) return Py_NewRef(call->constant);
+    if (call->kind == Call::Kind::eager && self->is_traced) return abort_trace();
     if (call->kind == Call::Kind::eager) return run_in_python(self, "eager", function, args, count, keywords);
     int node = -1;
     if (is_soon_read(self, *call, arguments.operands)) {
@@ -475,14 +364,15 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
         node = static_cast<int>(self->nodes.size());
         Node made;
         made.call = call;
-        made.partition = partition_of(self, *call, arguments.operands);
+        made.partition =
+            partition_of(self, *call, arguments.operands.data(), static_cast<int>(arguments.operands.size()));
         made.first = static_cast<int>(self->operands.size());
         made.count = static_cast<int>(arguments.operands.size());
         self->operands.insert(self->operands.end(), arguments.operands.begin(), arguments.operands.end());
         self->nodes.push_back(made);
         for (const Operand &operand : arguments.operands) {
             if (operand.node >= 0) ++self->nodes[operand.node].uses;
-            else if (grad == Py_True) self->leaves[~operand.node].has_grad_calls = true;
+            else if (arguments.has_grad) self->leaves[~operand.node].has_grad_calls = true;
         }
         ++self->recorded;
     }

@@ -295,7 +295,9 @@ PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
                                                           {"disabled", &setup.disabled},
                                                           {"dtypes", &setup.dtypes},
                                                           {"comparisons", &setup.comparisons},
-                                                          {"answers", &setup.answers}};
+                                                          {"answers", &setup.answers},
+                                                          {"state_of_module", &setup.state_of_module},
+                                                          {"not_a_cell", &setup.not_a_cell}};
     for (const auto &[name, target] : given) {
         PyObject *found = PyDict_GetItemString(keywords, name);
         if (!found) return PyErr_Format(PyExc_TypeError, "%s is missing", name);

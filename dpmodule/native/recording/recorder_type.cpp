@@ -43,12 +43,14 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     new (&self->level) std::vector<int>();
     self->owner = Py_NewRef(owner);
     self->thread = PyThread_get_thread_ident();
+    active_recorder = self;
     return reinterpret_cast<PyObject *>(self);
 }
 
 void forget(RecorderObject *self) {
     std::vector<Leaf> leaves = std::move(self->leaves);
     std::vector<Batch> batches = std::move(self->batches);
+    forget_cells(self);
     self->nodes.clear();
     self->operands.clear();
     self->leaves.clear();
@@ -379,11 +381,14 @@ PyObject *restart(PyObject *object, PyObject *) {
 // Forget everything and the owner; values that are not settled yet can no longer be computed.
 PyObject *close(PyObject *object, PyObject *) {
     RecorderObject *self = as_recorder(object);
+    if (active_recorder == self) active_recorder = nullptr;
     while (self->places) unlink(self->places);
     forget(self);
     Py_CLEAR(self->owner);
     Py_RETURN_NONE;
 }
+
+PyObject *is_traced(PyObject *object, void *) { return PyBool_FromLong(as_recorder(object)->is_traced); }
 
 PyObject *recorded(PyObject *object, void *) { return PyLong_FromSize_t(as_recorder(object)->recorded); }
 
@@ -402,7 +407,8 @@ PyMethodDef recorder_methods[] = {{"__torch_function__", mode_function, METH_VAR
                                   {"close", close, METH_NOARGS, "End the recording."},
                                   {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef recorder_attributes[] = {{"recorded", recorded, nullptr, "Number of recorded calls.", nullptr},
+PyGetSetDef recorder_attributes[] = {{"is_traced", is_traced, nullptr, "True in the body of a cell.", nullptr},
+                                     {"recorded", recorded, nullptr, "Number of recorded calls.", nullptr},
                                      {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot recorder_slots[] = {{Py_tp_new, slot(recorder_new)},

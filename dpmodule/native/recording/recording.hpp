@@ -58,7 +58,7 @@ struct KeyHash {
 };
 
 // How a function is treated: see RECORD and the others in autobatch/pytorch/calls.py.
-enum class Treatment : long { record, eager, in_place, read, constant, like };
+enum class Treatment : long { record, eager, in_place, read, attribute, constant, like };
 
 // What all recordings of the process share.
 struct Table {
@@ -108,6 +108,7 @@ struct Batch {
 };
 
 struct PlaceObject;
+struct Cells;
 
 // dpmodule._native.Recorder: the recording of one `batching` block, and its mode on torch's stack of function modes.
 struct RecorderObject {
@@ -125,6 +126,8 @@ struct RecorderObject {
     std::size_t recorded;
     std::size_t views;     // places with a view
     unsigned long thread;  // the recording's thread
+    Cells *cells;          // calls of modules and functions that are recorded as one
+    bool is_traced;        // calls are those of the body of a cell, with arguments that have no values
     bool is_suspended;     // calls may come from the body of an autograd.Function, which is not recorded
 };
 
@@ -144,6 +147,20 @@ extern PyTypeObject *recorder_type;
 // Record a call, or run it where it cannot be recorded. Returns a new reference.
 PyObject *call_function(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
                         PyObject *keywords);
+
+// Number of the nodes that a node of a call may run with.
+int partition_of(RecorderObject *self, const Call &call, const Operand *operands, int count);
+
+// The recording of this thread; nullptr if there is none.
+extern thread_local RecorderObject *active_recorder;
+
+// Stop tracing a cell whose body does more than to record calls: nullptr, with an exception.
+PyObject *abort_trace();
+
+// Whether a call may be a part of a cell; false with an exception.
+bool fits_trace(const RecorderObject *self, Treatment treatment, PyObject *const *args, std::size_t count);
+
+void forget_cells(RecorderObject *self);
 
 int function_number(PyObject *function);
 

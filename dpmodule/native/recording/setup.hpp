@@ -13,14 +13,16 @@ struct Setup {
     PyObject *strided = nullptr;     // torch.strided
     PyObject *is_wrapped = nullptr;  // True for tensors inside torch.func
     PyObject *is_grad_enabled = nullptr, *is_autocast_enabled = nullptr;
-    PyObject *autocast_state = nullptr;  // a hashable object
-    PyObject *default_dtype = nullptr;   // torch.get_default_dtype
-    PyObject *classify = nullptr;        // how a function is treated
-    PyObject *outside = nullptr;         // a call with values of another or a former recording
-    PyObject *disabled = nullptr;        // torch._C.DisableTorchFunction
-    PyObject *dtypes = nullptr;          // of numbers: see Spec::number
-    PyObject *comparisons = nullptr;     // Python's number of a comparison (Py_LT, ...) by function
-    PyObject *answers = nullptr;         // the tensors False and True
+    PyObject *autocast_state = nullptr;   // a hashable object
+    PyObject *default_dtype = nullptr;    // torch.get_default_dtype
+    PyObject *classify = nullptr;         // how a function is treated
+    PyObject *outside = nullptr;          // a call with values of another or a former recording
+    PyObject *disabled = nullptr;         // torch._C.DisableTorchFunction
+    PyObject *dtypes = nullptr;           // of numbers: see Spec::number
+    PyObject *comparisons = nullptr;      // Python's number of a comparison (Py_LT, ...) by function
+    PyObject *answers = nullptr;          // the tensors False and True
+    PyObject *state_of_module = nullptr;  // dicts and lists with the state of a module that may be a cell, or None
+    PyObject *not_a_cell = nullptr;       // an exception
 };
 
 extern Setup setup;

@@ -1,0 +1,450 @@
+// Cells: the calls of a module or a function are recorded as one, by repeating what a first call has recorded.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "arguments.hpp"
+
+#include <structmember.h>
+
+namespace dpmodule::recording {
+
+thread_local RecorderObject *active_recorder = nullptr;
+
+constexpr int most_traces = 32;  // of one function: arguments that are always new do not pay
+
+static PyTypeObject *cell_type = nullptr;
+
+// An owned reference.
+class Owned {
+  public:
+    Owned() = default;
+    explicit Owned(PyObject *object) : object_(object) {}
+    Owned(Owned &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Owned &operator=(Owned &&other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    ~Owned() { Py_XDECREF(object_); }
+    PyObject *get() const { return object_; }
+
+  private:
+    PyObject *object_ = nullptr;
+};
+
+// A value of a template: an output of one of its nodes, a range of an argument, or a range of a leaf.
+struct Source {
+    enum class Kind { node, argument, leaf } kind;
+    int index, output;
+    std::int64_t offset;
+    int spec;
+};
+
+// What one call has recorded, to be recorded again for other arguments.
+struct Template {
+    bool is_valid = false;
+    bool needs_partitions = false;  // an argument is a parameter
+    std::vector<Node> nodes;
+    std::vector<Source> operands, outputs;
+    std::vector<bool> has_views;     // of outputs
+    std::vector<PyObject *> values;  // of outputs, in `result`
+    Owned result, arguments, keywords;
+};
+
+// The state of a module: if it is another one, templates of the module do not apply.
+struct State {
+    bool is_cell = false;
+    int number = 0;
+    Owned containers;                            // dicts and lists
+    std::vector<std::vector<PyObject *>> items;  // of each, owned
+};
+
+struct Cells {
+    std::unordered_map<Key, Template, KeyHash> templates;
+    std::unordered_map<PyObject *, State> states;  // of modules
+    std::unordered_map<PyObject *, int> traces;    // of each function or module
+    int states_seen = 0;
+};
+
+namespace {
+
+template <class Body>
+bool each_item(PyObject *container, Body body) {
+    if (PyList_Check(container)) {
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
+            if (!body(PyList_GET_ITEM(container, i))) return false;
+        }
+        return true;
+    }
+    PyObject *key, *item;
+    for (Py_ssize_t at = 0; PyDict_Next(container, &at, &key, &item);) {
+        if (!body(item)) return false;
+    }
+    return true;
+}
+
+bool is_unchanged(const State &state) {
+    for (std::size_t i = 0; i < state.items.size(); ++i) {
+        const std::vector<PyObject *> &items = state.items[i];
+        std::size_t count = 0;
+        const bool fits = each_item(PyList_GET_ITEM(state.containers.get(), i),
+                                    [&](PyObject *item) { return count < items.size() && items[count++] == item; });
+        if (!fits || count != items.size()) return false;
+    }
+    return true;
+}
+
+void release(State &state) {
+    for (const std::vector<PyObject *> &items : state.items) {
+        for (PyObject *each : items) Py_DECREF(each);
+    }
+    state.items.clear();
+}
+
+// Whether an object consists of values, numbers and texts, in tuples and lists.
+bool is_plain(const RecorderObject *self, PyObject *item, std::vector<PyObject *> &values) {
+    if (Py_TYPE(item) == setup.value) {
+        const PlaceObject *place = place_of_value(item);
+        if (!place || place->recorder != self) return false;
+        if (std::find(values.begin(), values.end(), item) == values.end()) values.push_back(item);
+        return true;
+    }
+    if (PyTuple_Check(item) || PyList_CheckExact(item)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(item); ++i) {
+            if (!is_plain(self, PySequence_Fast_GET_ITEM(item, i), values)) return false;
+        }
+        return true;
+    }
+    return item == Py_None || PyBool_Check(item) || PyLong_CheckExact(item) || PyFloat_CheckExact(item) ||
+           PyUnicode_CheckExact(item);
+}
+
+// Copy tuples and lists with other tensors in them: a new reference.
+template <class Change>
+PyObject *changed(PyObject *item, Change change) {
+    if (PyObject *found = change(item)) return found;
+    if (PyErr_Occurred()) return nullptr;
+    if (PyTuple_Check(item)) {
+        PyObject *tuple = tuple_of(static_cast<std::size_t>(PyTuple_GET_SIZE(item)),
+                                   [&](std::size_t i) { return changed(PyTuple_GET_ITEM(item, i), change); });
+        if (!tuple || PyTuple_CheckExact(item)) return tuple;
+        PyObject *named =
+            PyObject_HasAttrString(item, "_fields")
+                ? PyObject_CallObject(reinterpret_cast<PyObject *>(Py_TYPE(item)), tuple)
+                : PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject *>(Py_TYPE(item)), tuple, nullptr);
+        Py_DECREF(tuple);
+        return named;
+    }
+    if (PyList_CheckExact(item)) {
+        return list_of(static_cast<std::size_t>(PyList_GET_SIZE(item)),
+                       [&](std::size_t i) { return changed(PyList_GET_ITEM(item, i), change); });
+    }
+    return Py_NewRef(item);
+}
+
+}  // namespace
+
+PyObject *abort_trace() {
+    PyErr_SetNone(setup.not_a_cell);
+    return nullptr;
+}
+
+bool fits_trace(const RecorderObject *self, Treatment treatment, PyObject *const *args, std::size_t count) {
+    if (treatment == Treatment::record || treatment == Treatment::constant || treatment == Treatment::like) return true;
+    if (treatment == Treatment::attribute && count && Py_TYPE(args[0]) != setup.value) return true;
+    if (treatment == Treatment::in_place && count && Py_TYPE(args[0]) == setup.value) {
+        const PlaceObject *place = place_of_value(args[0]);  // a result of the body that nothing else refers to
+        if (place && place->recorder == self && place->place.node >= 0 && !place->has_views) return true;
+    }
+    abort_trace();
+    return false;
+}
+
+void forget_cells(RecorderObject *self) {
+    Cells *cells = std::exchange(self->cells, nullptr);
+    if (!cells) return;
+    for (auto &[module, state] : cells->states) release(state);
+    delete cells;
+}
+
+namespace {
+
+class Trace {
+  public:
+    Trace(RecorderObject *self, const Arguments &arguments)
+        : self_(self), arguments_(arguments), first_node_(static_cast<int>(self->nodes.size())),
+          first_operand_(self->operands.size()), recorded_(self->recorded) {}
+
+    // Call a function with values that stand for the arguments, and keep what it records; false with an exception that
+    // is not one of the function.
+    bool run(PyObject *function, PyObject *const *args, std::size_t count, PyObject *keywords, Template &made) {
+        std::size_t next = 0;
+        const auto stand_in = [&](PyObject *item) -> PyObject * {
+            const bool is_tensor =
+                Py_TYPE(item) == setup.value || Py_TYPE(item) == setup.tensor || Py_TYPE(item) == setup.parameter;
+            return is_tensor ? argument(next++) : nullptr;
+        };
+        made.arguments = Owned(tuple_of(count, [&](std::size_t i) { return changed(args[i], stand_in); }));
+        if (keywords && made.arguments.get()) {
+            made.keywords = Owned(PyDict_New());
+            PyObject *name, *item;
+            for (Py_ssize_t at = 0; made.keywords.get() && PyDict_Next(keywords, &at, &name, &item);) {
+                const Owned given(changed(item, stand_in));
+                if (!given.get() || PyDict_SetItem(made.keywords.get(), name, given.get()) < 0) return false;
+            }
+        }
+        if (!made.arguments.get() || next != arguments_.operands.size()) return !PyErr_Occurred();
+        self_->is_traced = true;
+        made.result = Owned(PyObject_Call(function, made.arguments.get(), made.keywords.get()));
+        self_->is_traced = false;
+        const bool is_interrupted = PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
+        if (!is_interrupted) PyErr_Clear();  // the call itself raises it, too
+        made.is_valid = made.result.get() && keep(made);
+        forget();
+        return !is_interrupted;
+    }
+
+  private:
+    PyObject *argument(std::size_t number) {
+        if (number >= arguments_.operands.size()) return nullptr;
+        const int spec = arguments_.operands[number].spec;
+        leaves_.push_back(static_cast<int>(self_->leaves.size()));
+        Leaf leaf{};
+        leaf.tensor = Py_NewRef(table.specs[spec].stand_in);
+        leaf.spec = spec;
+        leaf.is_contiguous = true;
+        self_->leaves.push_back(leaf);
+        return make_value(self_, {~leaves_.back(), 0, 0, spec});
+    }
+
+    bool source_of(const Operand &operand, Source &found) const {
+        if (operand.node >= 0) {
+            found = {Source::Kind::node, operand.node - first_node_, operand.output, operand.offset, operand.spec};
+            return operand.node >= first_node_;
+        }
+        const auto argument = std::find(leaves_.begin(), leaves_.end(), ~operand.node);
+        const bool is_leaf = argument == leaves_.end();
+        found = {is_leaf ? Source::Kind::leaf : Source::Kind::argument,
+                 is_leaf ? ~operand.node : static_cast<int>(argument - leaves_.begin()), 0, operand.offset,
+                 operand.spec};
+        return true;
+    }
+
+    // Whether a view of a result may be a result without its base.
+    bool stands_alone(const PlaceObject *place, const std::vector<PyObject *> &values) const {
+        while (place && place->view) {
+            PyObject *base = PyTuple_GET_ITEM(place->view, 0);
+            if (Py_TYPE(base) != setup.value || std::find(values.begin(), values.end(), base) != values.end())
+                return false;
+            place = place_of_value(base);
+        }
+        return place && place->place.node >= first_node_;
+    }
+
+    bool keep(Template &made) const {
+        if (!is_plain(self_, made.result.get(), made.values)) return false;
+        made.nodes.assign(self_->nodes.begin() + first_node_, self_->nodes.end());
+        for (std::size_t i = first_operand_; i < self_->operands.size(); ++i) {
+            made.operands.emplace_back();
+            if (!source_of(self_->operands[i], made.operands.back())) return false;
+        }
+        for (Node &node : made.nodes) node.first -= static_cast<int>(first_operand_), node.handles = node.uses = 0;
+        for (PyObject *value : made.values) {
+            const PlaceObject *place = place_of_value(value);
+            Source source;
+            if (!source_of(place->place, source) || source.kind == Source::Kind::leaf) return false;
+            const bool is_argument = source.kind == Source::Kind::argument;
+            if (is_argument && (source.offset || source.spec != arguments_.operands[source.index].spec)) return false;
+            if (!is_argument && !stands_alone(place, made.values)) return false;
+            made.outputs.push_back(source);
+            made.has_views.push_back(place->has_views);
+        }
+        for (const Operand &operand : arguments_.operands) {
+            made.needs_partitions =
+                made.needs_partitions || (operand.node < 0 && self_->leaves[~operand.node].is_parameter);
+        }
+        return !made.nodes.empty();
+    }
+
+    void forget() {
+        for (PlaceObject *each = self_->places; each;) {
+            PlaceObject *next = each->next;
+            const int node = each->place.node;
+            if (node >= first_node_ || (node < 0 && std::count(leaves_.begin(), leaves_.end(), ~node))) {
+                unlink(each);
+                each = self_->places;  // a view may have kept others
+            } else {
+                each = next;
+            }
+        }
+        for (std::size_t i = first_operand_; i < self_->operands.size(); ++i) {
+            const int node = self_->operands[i].node;
+            if (node >= 0 && node < first_node_) --self_->nodes[node].uses;
+        }
+        self_->nodes.resize(static_cast<std::size_t>(first_node_), Node());
+        self_->operands.resize(first_operand_);
+        self_->recorded = recorded_;
+    }
+
+    RecorderObject *self_;
+    const Arguments &arguments_;
+    int first_node_;
+    std::size_t first_operand_, recorded_;
+    std::vector<int> leaves_;  // that stand for the arguments
+};
+
+PyObject *repeat(RecorderObject *self, const Template &made, const Arguments &arguments) {
+    const int first_node = static_cast<int>(self->nodes.size()), first = static_cast<int>(self->operands.size());
+    const auto operand_of = [&](const Source &from) -> Operand {
+        switch (from.kind) {
+            case Source::Kind::node: return {first_node + from.index, from.output, from.offset, from.spec};
+            case Source::Kind::leaf: return {~from.index, 0, from.offset, from.spec};
+            default: {
+                const Operand &given = arguments.operands[from.index];
+                return {given.node, given.output, given.offset + from.offset, from.spec};
+            }
+        }
+    };
+    self->nodes.insert(self->nodes.end(), made.nodes.begin(), made.nodes.end());
+    for (const Source &each : made.operands) {
+        self->operands.push_back(operand_of(each));
+        const int node = self->operands.back().node;
+        if (node >= 0) ++self->nodes[node].uses;
+        else if (arguments.has_grad) self->leaves[~node].has_grad_calls = true;
+    }
+    for (std::size_t i = static_cast<std::size_t>(first_node); i < self->nodes.size(); ++i) {
+        Node &node = self->nodes[i];
+        node.first += first;
+        if (made.needs_partitions)
+            node.partition = partition_of(self, *node.call, self->operands.data() + node.first, node.count);
+    }
+    self->recorded += made.nodes.size();
+    std::vector<Owned> values;
+    for (std::size_t i = 0; i < made.outputs.size(); ++i) {
+        const Source &from = made.outputs[i];
+        if (from.kind == Source::Kind::argument) {
+            values.emplace_back(Py_NewRef(arguments.given[from.index]));
+            continue;
+        }
+        values.emplace_back(make_value(self, operand_of(from)));
+        if (!values.back().get()) return nullptr;
+        place_of_value(values.back().get())->has_views = made.has_views[i];
+    }
+    return changed(made.result.get(), [&](PyObject *item) -> PyObject * {
+        const auto at = std::find(made.values.begin(), made.values.end(), item);
+        return at == made.values.end() ? nullptr : Py_NewRef(values[at - made.values.begin()].get());
+    });
+}
+
+// The state of a module, which is read again if it has changed; nullptr if it is not a cell, or with an exception.
+const State *state_of(Cells &cells, PyObject *module) {
+    State &state = cells.states[module];
+    if (state.number && (!state.is_cell || is_unchanged(state))) return state.is_cell ? &state : nullptr;
+    release(state);
+    state.number = ++cells.states_seen;
+    state.containers = Owned(PyObject_CallOneArg(setup.state_of_module, module));
+    if (!state.containers.get()) return nullptr;
+    state.is_cell = PyList_Check(state.containers.get());
+    for (Py_ssize_t i = 0; state.is_cell && i < PyList_GET_SIZE(state.containers.get()); ++i) {
+        std::vector<PyObject *> &items = state.items.emplace_back();
+        each_item(PyList_GET_ITEM(state.containers.get(), i), [&](PyObject *item) {
+            items.push_back(Py_NewRef(item));
+            return true;
+        });
+    }
+    return state.is_cell ? &state : nullptr;
+}
+
+// A call of a cell. Returns a new reference; nullptr, without an exception, if the function itself is to be called.
+PyObject *call_cell(RecorderObject *self, PyObject *function, PyObject *const *args, std::size_t count,
+                    PyObject *keywords, bool is_module) {
+    if (self->is_traced || self->is_suspended) return nullptr;
+    if (!self->cells) self->cells = new Cells();
+    Arguments arguments(self, true);
+    arguments.key.push_back(reinterpret_cast<std::intptr_t>(function));
+    if (is_module) {
+        const State *state = state_of(*self->cells, args[0]);
+        if (!state) return nullptr;
+        arguments.key.push_back(state->number);
+    }
+    if (!arguments.add_modes() || !arguments.add_all(args, count, keywords)) return nullptr;
+    auto known = self->cells->templates.find(arguments.key);
+    if (known == self->cells->templates.end()) {
+        if (arguments.operands.empty() || ++self->cells->traces[is_module ? args[0] : function] > most_traces)
+            return nullptr;
+        Template made;
+        if (!Trace(self, arguments).run(function, args, count, keywords, made)) return nullptr;
+        if (!self->cells) return nullptr;  // the function has started a new recording
+        known = self->cells->templates.emplace(arguments.key, std::move(made)).first;
+    }
+    return known->second.is_valid ? repeat(self, known->second, arguments) : nullptr;
+}
+
+// dpmodule._native.RecordedCell: a function whose calls are recorded as one; a descriptor like Python's functions.
+struct CellObject {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *function;
+    bool is_module;  // the function is the call of modules, the first argument
+};
+
+PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, PyObject *names) {
+    const auto *self = reinterpret_cast<CellObject *>(object);
+    RecorderObject *recorder = active_recorder;
+    const std::size_t count = PyVectorcall_NARGS(flags);
+    if (recorder && count) {
+        Owned keywords;
+        if (names && PyTuple_GET_SIZE(names)) {
+            keywords = Owned(PyDict_New());
+            for (Py_ssize_t i = 0; keywords.get() && i < PyTuple_GET_SIZE(names); ++i) {
+                if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
+            }
+        }
+        PyObject *found = call_cell(recorder, self->function, args, count, keywords.get(), self->is_module);
+        if (found || PyErr_Occurred()) return found;
+    }
+    return PyObject_Vectorcall(self->function, args, flags, names);
+}
+
+PyObject *cell_get(PyObject *self, PyObject *object, PyObject *) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
+
+PyObject *cell_new(PyTypeObject *type, PyObject *args, PyObject *) {
+    PyObject *function;
+    int is_module;
+    if (!PyArg_ParseTuple(args, "Op", &function, &is_module)) return nullptr;
+    auto *self = reinterpret_cast<CellObject *>(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+    self->call = cell_call;
+    self->function = Py_NewRef(function);
+    self->is_module = is_module;
+    return reinterpret_cast<PyObject *>(self);
+}
+
+void cell_dealloc(PyObject *self) {
+    Py_XDECREF(reinterpret_cast<CellObject *>(self)->function);
+    free_object(self);
+}
+
+PyMemberDef cell_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(CellObject, call), READONLY, nullptr},
+                              {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot cell_slots[] = {{Py_tp_new, slot(cell_new)},
+                            {Py_tp_dealloc, slot(cell_dealloc)},
+                            {Py_tp_call, slot(PyVectorcall_Call)},
+                            {Py_tp_descr_get, slot(cell_get)},
+                            {Py_tp_members, cell_members},
+                            {Py_tp_doc, const_cast<char *>("A function whose calls are recorded as one.")},
+                            {0, nullptr}};
+
+PyType_Spec cell_definition = {"dpmodule._native.RecordedCell", sizeof(CellObject), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                               cell_slots};
+
+}  // namespace
+
+}  // namespace dpmodule::recording
+
+int dpmodule::add_recorded_cell(PyObject *module) {
+    return (dpmodule::recording::cell_type = add_type(module, dpmodule::recording::cell_definition)) ? 0 : -1;
+}
