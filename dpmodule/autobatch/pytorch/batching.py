@@ -101,7 +101,7 @@ class _ProcessChanges:
             core: Any = native.core
             module: Any = torch.nn.Module
             self._undo.callback(setattr, module, "__call__", module.__call__)
-            module.__call__ = core.RecordedCell(module.__call__, True)
+            module.__call__ = core.RecordedCell(module.__call__)
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
             self._undo.enter_context(torch_private.transforms_prepared_by(_transform_arguments))
 

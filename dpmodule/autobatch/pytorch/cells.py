@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -22,13 +23,24 @@ def cell(target: Callable[..., Any]) -> Callable[..., Any]:
     if native.core is None:
         return target
     core: Any = native.core
-    recorded = core.RecordedCell(target, False)
+    recorded = core.RecordedCell(target)
 
     @functools.wraps(target)
     def call(*args: Any, **kwargs: Any) -> Any:
         return recorded(*args, **kwargs)
 
     return call
+
+
+_stores: WeakKeyDictionary[torch.nn.Module, Any] = WeakKeyDictionary()
+
+
+def store_of_module(module: torch.nn.Module) -> Any:
+    """Return what the recorder keeps of a module as long as it lives."""
+    if module not in _stores:
+        core: Any = native.core
+        _stores[module] = core.CellStore()
+    return _stores[module]
 
 
 def state_of_module(module: torch.nn.Module) -> list[Any] | None:

@@ -12,7 +12,7 @@ from ... import native
 from ..._core import torch_private
 from ..errors import StateError, user_line
 from .calls import autocast_state, classify
-from .cells import state_of_module
+from .cells import state_of_module, store_of_module
 from .rules import words
 
 Tensor = torch.Tensor
@@ -118,7 +118,9 @@ def prepare() -> None:
             )
         },
         answers=(torch.tensor(False), torch.tensor(True)),
+        module=torch.nn.Module,
         state_of_module=state_of_module,
+        store_of_module=store_of_module,
         not_a_cell=NotACell,
     )
     for name in dir(torch.Tensor):

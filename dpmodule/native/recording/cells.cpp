@@ -11,9 +11,9 @@ namespace dpmodule::recording {
 
 thread_local RecorderObject *active_recorder = nullptr;
 
-constexpr int most_traces = 32;  // of one function: arguments that are always new do not pay
+constexpr int most_traces = 256;  // of one store: arguments that are always new do not pay
 
-static PyTypeObject *cell_type = nullptr;
+static PyTypeObject *cell_type = nullptr, *store_type = nullptr;
 
 // An owned reference.
 class Owned {
@@ -32,9 +32,9 @@ class Owned {
     PyObject *object_ = nullptr;
 };
 
-// A value of a template: an output of one of its nodes, a range of an argument, or a range of a leaf.
+// A value of a template: an output of one of its nodes, a range of an argument, or a range of one of its tensors.
 struct Source {
-    enum class Kind { node, argument, leaf } kind;
+    enum class Kind { node, argument, tensor } kind;
     int index, output;
     std::int64_t offset;
     int spec;
@@ -48,22 +48,31 @@ struct Template {
     std::vector<Source> operands, outputs;
     std::vector<bool> has_views;     // of outputs
     std::vector<PyObject *> values;  // of outputs, in `result`
+    std::vector<Owned> tensors;
     Owned result, arguments, keywords;
+    std::vector<int> leaves;  // numbers of `tensors` in the recording that the template was last repeated in
+    std::size_t recording = 0;
 };
 
 // The state of a module: if it is another one, templates of the module do not apply.
 struct State {
     bool is_cell = false;
-    int number = 0;
+    int number = 0;                              // 0 if it has not been read
     Owned containers;                            // dicts and lists
     std::vector<std::vector<PyObject *>> items;  // of each, owned
 };
 
+// dpmodule._native.CellStore: the templates of a module, or of all functions of one recording.
+struct StoreObject {
+    PyObject_HEAD std::unordered_map<Key, Template, KeyHash> templates;
+    State state;  // of the module
+    int traces, generation;
+};
+
+// The stores that a recording uses.
 struct Cells {
-    std::unordered_map<Key, Template, KeyHash> templates;
-    std::unordered_map<PyObject *, State> states;  // of modules
-    std::unordered_map<PyObject *, int> traces;    // of each function or module
-    int states_seen = 0;
+    std::unordered_map<PyObject *, StoreObject *> stores;  // of modules, both owned; nullptr for those of functions
+    std::size_t recording;
 };
 
 namespace {
@@ -92,6 +101,12 @@ bool is_unchanged(const State &state) {
         if (!fits || count != items.size()) return false;
     }
     return true;
+}
+
+bool holds(const State &state, PyObject *item) {
+    return std::any_of(state.items.begin(), state.items.end(), [&](const std::vector<PyObject *> &items) {
+        return std::find(items.begin(), items.end(), item) != items.end();
+    });
 }
 
 void release(State &state) {
@@ -163,7 +178,10 @@ bool fits_trace(const RecorderObject *self, Treatment treatment, PyObject *const
 void forget_cells(RecorderObject *self) {
     Cells *cells = std::exchange(self->cells, nullptr);
     if (!cells) return;
-    for (auto &[module, state] : cells->states) release(state);
+    for (auto &[module, store] : cells->stores) {
+        Py_XDECREF(module);
+        Py_DECREF(reinterpret_cast<PyObject *>(store));
+    }
     delete cells;
 }
 
@@ -177,7 +195,8 @@ class Trace {
 
     // Call a function with values that stand for the arguments, and keep what it records; false with an exception that
     // is not one of the function.
-    bool run(PyObject *function, PyObject *const *args, std::size_t count, PyObject *keywords, Template &made) {
+    bool run(PyObject *function, PyObject *const *args, std::size_t count, PyObject *keywords, Template &made,
+             const State &state) {
         std::size_t next = 0;
         const auto stand_in = [&](PyObject *item) -> PyObject * {
             const bool is_tensor =
@@ -199,7 +218,8 @@ class Trace {
         self_->is_traced = false;
         const bool is_interrupted = PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
         if (!is_interrupted) PyErr_Clear();  // the call itself raises it, too
-        made.is_valid = made.result.get() && keep(made);
+        made.is_valid = made.result.get() && keep(made, state);
+        if (state.is_cell) made.arguments = Owned();  // they hold the module, whose life ends that of the template
         forget();
         return !is_interrupted;
     }
@@ -217,17 +237,22 @@ class Trace {
         return make_value(self_, {~leaves_.back(), 0, 0, spec});
     }
 
-    bool source_of(const Operand &operand, Source &found) const {
+    bool source_of(const Operand &operand, Source &found, Template &made, const State &state) const {
         if (operand.node >= 0) {
             found = {Source::Kind::node, operand.node - first_node_, operand.output, operand.offset, operand.spec};
             return operand.node >= first_node_;
         }
         const auto argument = std::find(leaves_.begin(), leaves_.end(), ~operand.node);
-        const bool is_leaf = argument == leaves_.end();
-        found = {is_leaf ? Source::Kind::leaf : Source::Kind::argument,
-                 is_leaf ? ~operand.node : static_cast<int>(argument - leaves_.begin()), 0, operand.offset,
-                 operand.spec};
-        return true;
+        if (argument != leaves_.end()) {
+            found = {Source::Kind::argument, static_cast<int>(argument - leaves_.begin()), 0, operand.offset,
+                     operand.spec};
+            return true;
+        }
+        const Leaf &leaf = self_->leaves[~operand.node];
+        found = {Source::Kind::tensor, static_cast<int>(made.tensors.size()), 0, operand.offset, operand.spec};
+        made.tensors.emplace_back(Py_NewRef(leaf.tensor));
+        // a module's template lasts, and may refer only to what is checked
+        return leaf.is_constant || !state.is_cell || holds(state, leaf.tensor);
     }
 
     // Whether a view of a result may be a result without its base.
@@ -241,18 +266,18 @@ class Trace {
         return place && place->place.node >= first_node_;
     }
 
-    bool keep(Template &made) const {
+    bool keep(Template &made, const State &state) const {
         if (!is_plain(self_, made.result.get(), made.values)) return false;
         made.nodes.assign(self_->nodes.begin() + first_node_, self_->nodes.end());
         for (std::size_t i = first_operand_; i < self_->operands.size(); ++i) {
             made.operands.emplace_back();
-            if (!source_of(self_->operands[i], made.operands.back())) return false;
+            if (!source_of(self_->operands[i], made.operands.back(), made, state)) return false;
         }
         for (Node &node : made.nodes) node.first -= static_cast<int>(first_operand_), node.handles = node.uses = 0;
         for (PyObject *value : made.values) {
             const PlaceObject *place = place_of_value(value);
             Source source;
-            if (!source_of(place->place, source) || source.kind == Source::Kind::leaf) return false;
+            if (!source_of(place->place, source, made, state) || source.kind == Source::Kind::tensor) return false;
             const bool is_argument = source.kind == Source::Kind::argument;
             if (is_argument && (source.offset || source.spec != arguments_.operands[source.index].spec)) return false;
             if (!is_argument && !stands_alone(place, made.values)) return false;
@@ -293,12 +318,21 @@ class Trace {
     std::vector<int> leaves_;  // that stand for the arguments
 };
 
-PyObject *repeat(RecorderObject *self, const Template &made, const Arguments &arguments) {
+PyObject *repeat(RecorderObject *self, Template &made, const Arguments &arguments) {
+    const bool is_new_here = made.recording != self->cells->recording;
+    if (is_new_here) {
+        made.leaves.clear();
+        for (const Owned &tensor : made.tensors) {
+            made.leaves.push_back(leaf_number(self, tensor.get()));
+            if (made.leaves.back() < 0) return nullptr;
+        }
+        made.recording = self->cells->recording;
+    }
     const int first_node = static_cast<int>(self->nodes.size()), first = static_cast<int>(self->operands.size());
     const auto operand_of = [&](const Source &from) -> Operand {
         switch (from.kind) {
             case Source::Kind::node: return {first_node + from.index, from.output, from.offset, from.spec};
-            case Source::Kind::leaf: return {~from.index, 0, from.offset, from.spec};
+            case Source::Kind::tensor: return {~made.leaves[from.index], 0, from.offset, from.spec};
             default: {
                 const Operand &given = arguments.operands[from.index];
                 return {given.node, given.output, given.offset + from.offset, from.spec};
@@ -315,8 +349,9 @@ PyObject *repeat(RecorderObject *self, const Template &made, const Arguments &ar
     for (std::size_t i = static_cast<std::size_t>(first_node); i < self->nodes.size(); ++i) {
         Node &node = self->nodes[i];
         node.first += first;
-        if (made.needs_partitions)
-            node.partition = partition_of(self, *node.call, self->operands.data() + node.first, node.count);
+        if (!is_new_here && !made.needs_partitions) continue;
+        node.partition = partition_of(self, *node.call, self->operands.data() + node.first, node.count);
+        made.nodes[i - static_cast<std::size_t>(first_node)].partition = node.partition;
     }
     self->recorded += made.nodes.size();
     std::vector<Owned> values;
@@ -336,14 +371,15 @@ PyObject *repeat(RecorderObject *self, const Template &made, const Arguments &ar
     });
 }
 
-// The state of a module, which is read again if it has changed; nullptr if it is not a cell, or with an exception.
-const State *state_of(Cells &cells, PyObject *module) {
-    State &state = cells.states[module];
-    if (state.number && (!state.is_cell || is_unchanged(state))) return state.is_cell ? &state : nullptr;
+// Read the state of a module again if it has changed; false with an exception.
+bool check_state(StoreObject *store, PyObject *module) {
+    State &state = store->state;
+    if (state.number && (!state.is_cell || is_unchanged(state))) return true;
     release(state);
-    state.number = ++cells.states_seen;
+    store->templates.clear();
     state.containers = Owned(PyObject_CallOneArg(setup.state_of_module, module));
-    if (!state.containers.get()) return nullptr;
+    if (!state.containers.get()) return false;
+    ++state.number;
     state.is_cell = PyList_Check(state.containers.get());
     for (Py_ssize_t i = 0; state.is_cell && i < PyList_GET_SIZE(state.containers.get()); ++i) {
         std::vector<PyObject *> &items = state.items.emplace_back();
@@ -352,39 +388,77 @@ const State *state_of(Cells &cells, PyObject *module) {
             return true;
         });
     }
-    return state.is_cell ? &state : nullptr;
+    return true;
+}
+
+// The store of a module, or that of functions; nullptr with an exception.
+StoreObject *store_of(RecorderObject *self, PyObject *module) {
+    static std::size_t recordings = 0;
+    if (!self->cells) self->cells = new Cells{{}, ++recordings};
+    const auto known = self->cells->stores.find(module);
+    if (known != self->cells->stores.end()) return known->second;
+    PyObject *made = module ? PyObject_CallOneArg(setup.store_of_module, module)
+                            : PyObject_CallNoArgs(reinterpret_cast<PyObject *>(store_type));
+    if (!made) return nullptr;
+    auto *store = reinterpret_cast<StoreObject *>(made);
+    if (store->generation != table.generation) store->templates.clear();
+    store->generation = table.generation;
+    Py_XINCREF(module);
+    self->cells->stores.emplace(module, store);
+    return store;
 }
 
 // A call of a cell. Returns a new reference; nullptr, without an exception, if the function itself is to be called.
 PyObject *call_cell(RecorderObject *self, PyObject *function, PyObject *const *args, std::size_t count,
-                    PyObject *keywords, bool is_module) {
+                    PyObject *keywords) {
     if (self->is_traced || self->is_suspended) return nullptr;
-    if (!self->cells) self->cells = new Cells();
+    PyObject *module = PyObject_TypeCheck(args[0], reinterpret_cast<PyTypeObject *>(setup.module)) ? args[0] : nullptr;
+    StoreObject *store = store_of(self, module);
+    if (!store || (module && !check_state(store, module)) || (module && !store->state.is_cell)) return nullptr;
     Arguments arguments(self, true);
     arguments.key.push_back(reinterpret_cast<std::intptr_t>(function));
-    if (is_module) {
-        const State *state = state_of(*self->cells, args[0]);
-        if (!state) return nullptr;
-        arguments.key.push_back(state->number);
-    }
     if (!arguments.add_modes() || !arguments.add_all(args, count, keywords)) return nullptr;
-    auto known = self->cells->templates.find(arguments.key);
-    if (known == self->cells->templates.end()) {
-        if (arguments.operands.empty() || ++self->cells->traces[is_module ? args[0] : function] > most_traces)
-            return nullptr;
+    auto known = store->templates.find(arguments.key);
+    if (known == store->templates.end()) {
+        if (arguments.operands.empty() || ++store->traces > most_traces) return nullptr;
         Template made;
-        if (!Trace(self, arguments).run(function, args, count, keywords, made)) return nullptr;
-        if (!self->cells) return nullptr;  // the function has started a new recording
-        known = self->cells->templates.emplace(arguments.key, std::move(made)).first;
+        Py_INCREF(reinterpret_cast<PyObject *>(store));
+        const bool is_made = Trace(self, arguments).run(function, args, count, keywords, made, store->state);
+        if (is_made) known = store->templates.emplace(arguments.key, std::move(made)).first;
+        Py_DECREF(reinterpret_cast<PyObject *>(store));
+        if (!is_made || !self->cells) return nullptr;
     }
     return known->second.is_valid ? repeat(self, known->second, arguments) : nullptr;
 }
+
+PyObject *store_new(PyTypeObject *type, PyObject *, PyObject *) {
+    auto *self = reinterpret_cast<StoreObject *>(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+    new (&self->templates) std::unordered_map<Key, Template, KeyHash>();
+    new (&self->state) State();
+    self->generation = table.generation;
+    return reinterpret_cast<PyObject *>(self);
+}
+
+void store_dealloc(PyObject *object) {
+    auto *self = reinterpret_cast<StoreObject *>(object);
+    release(self->state);
+    std::destroy_at(&self->templates);
+    std::destroy_at(&self->state);
+    free_object(object);
+}
+
+PyType_Slot store_slots[] = {{Py_tp_new, slot(store_new)},
+                             {Py_tp_dealloc, slot(store_dealloc)},
+                             {Py_tp_doc, const_cast<char *>("What the calls of a cell record.")},
+                             {0, nullptr}};
+
+PyType_Spec store_definition = {"dpmodule._native.CellStore", sizeof(StoreObject), 0, Py_TPFLAGS_DEFAULT, store_slots};
 
 // dpmodule._native.RecordedCell: a function whose calls are recorded as one; a descriptor like Python's functions.
 struct CellObject {
     PyObject_HEAD vectorcallfunc call;
     PyObject *function;
-    bool is_module;  // the function is the call of modules, the first argument
 };
 
 PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, PyObject *names) {
@@ -399,7 +473,7 @@ PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, 
                 if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
             }
         }
-        PyObject *found = call_cell(recorder, self->function, args, count, keywords.get(), self->is_module);
+        PyObject *found = call_cell(recorder, self->function, args, count, keywords.get());
         if (found || PyErr_Occurred()) return found;
     }
     return PyObject_Vectorcall(self->function, args, flags, names);
@@ -411,13 +485,11 @@ PyObject *cell_get(PyObject *self, PyObject *object, PyObject *) {
 
 PyObject *cell_new(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *function;
-    int is_module;
-    if (!PyArg_ParseTuple(args, "Op", &function, &is_module)) return nullptr;
+    if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
     auto *self = reinterpret_cast<CellObject *>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
     self->call = cell_call;
     self->function = Py_NewRef(function);
-    self->is_module = is_module;
     return reinterpret_cast<PyObject *>(self);
 }
 
@@ -446,5 +518,7 @@ PyType_Spec cell_definition = {"dpmodule._native.RecordedCell", sizeof(CellObjec
 }  // namespace dpmodule::recording
 
 int dpmodule::add_recorded_cell(PyObject *module) {
-    return (dpmodule::recording::cell_type = add_type(module, dpmodule::recording::cell_definition)) ? 0 : -1;
+    using namespace dpmodule::recording;
+    cell_type = add_type(module, cell_definition);
+    return cell_type && (store_type = add_type(module, store_definition)) ? 0 : -1;
 }

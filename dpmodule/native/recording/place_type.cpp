@@ -296,7 +296,9 @@ PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
                                                           {"dtypes", &setup.dtypes},
                                                           {"comparisons", &setup.comparisons},
                                                           {"answers", &setup.answers},
+                                                          {"module", &setup.module},
                                                           {"state_of_module", &setup.state_of_module},
+                                                          {"store_of_module", &setup.store_of_module},
                                                           {"not_a_cell", &setup.not_a_cell}};
     for (const auto &[name, target] : given) {
         PyObject *found = PyDict_GetItemString(keywords, name);

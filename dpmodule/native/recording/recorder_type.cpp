@@ -23,6 +23,7 @@ void forget_calls() {
         Py_XDECREF(call.constant);
     }
     table.calls.clear();
+    ++table.generation;
 }
 
 PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {

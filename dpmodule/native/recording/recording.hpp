@@ -65,7 +65,8 @@ struct Table {
     std::vector<Spec> specs;
     std::vector<Treatment> treatments;  // of each function
     std::vector<PyObject *> functions;
-    int recorders = 0;  // whose nodes refer to calls
+    int recorders = 0;   // whose nodes refer to calls
+    int generation = 0;  // of `calls`
     std::unordered_map<Key, Call, KeyHash> calls;
     PyObject *function_numbers = nullptr, *constant_numbers = nullptr, *spec_numbers = nullptr;
 };

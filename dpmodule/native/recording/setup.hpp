@@ -21,7 +21,9 @@ struct Setup {
     PyObject *dtypes = nullptr;           // of numbers: see Spec::number
     PyObject *comparisons = nullptr;      // Python's number of a comparison (Py_LT, ...) by function
     PyObject *answers = nullptr;          // the tensors False and True
+    PyObject *module = nullptr;           // torch.nn.Module
     PyObject *state_of_module = nullptr;  // dicts and lists with the state of a module that may be a cell, or None
+    PyObject *store_of_module = nullptr;  // the CellStore of a module
     PyObject *not_a_cell = nullptr;       // an exception
 };
 
