@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import torch
 
@@ -21,11 +21,13 @@ from .cell_symbol import CellParameters, RaggedInputs, can_stack, why_not_row_wi
 from .collection import ParameterCollection
 from .errors import user_line, wrong_type
 from .expression import as_list
+from .pytorch.cells import cell as pytorch_cell
 from .session import state
 from .user_function import UserFunction, as_expression
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Cell(UserFunction):
@@ -271,6 +273,7 @@ def _ignores_head(node: Node) -> bool:
     return node.op is not None and not node.op.needs_head_gradient(node.a)
 
 
+@overload
 def cell(
     symbol: Symbol,
     params: ParameterCollection | Mapping[str, Any] | None = None,
@@ -281,8 +284,32 @@ def cell(
     initializer: Any = None,
     allow_extra: bool = False,
     name: str | None = None,
-) -> Cell:
-    """Turn a symbol into a function of single examples.
+) -> Cell: ...
+
+
+@overload
+def cell(symbol: Function) -> Function: ...
+
+
+def cell(
+    symbol: Any,
+    params: ParameterCollection | Mapping[str, Any] | None = None,
+    *,
+    inputs: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    rows: bool | None = None,
+    initializer: Any = None,
+    allow_extra: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Turn a symbol into a function of single examples, or declare what `batching` may record as one call.
+
+    A module of torch, a class of modules, or a function (also as a decorator) is returned unchanged, but `batching`
+    records its calls as one, for arguments of equal shapes, which is faster. Declare only what has no side effects, and
+    whose result depends on its arguments and on its module alone. The layers of `torch.nn` are cells already. A body
+    that reads a value or changes an argument runs as usual.
+
+    The following describes symbols.
 
     Write the symbol as usual, with the examples along the first axis. Call the cell with expressions of one example,
     without that axis; it returns what an executor bound for a batch of one returns. Calls with equal shapes are
@@ -317,6 +344,16 @@ def cell(
         ShapeError: `shapes` do not fit the symbol.
 
     Example:
+        >>> import torch
+        >>> from dpmodule import autobatch
+        >>> @autobatch.cell
+        ... def gated(x, h):
+        ...     return torch.sigmoid(x) * torch.tanh(h)
+        >>> with autobatch.batching():
+        ...     found = [gated(x, x) for x in torch.eye(4)]
+        >>> found[0]
+        tensor([0.5568, 0.0000, 0.0000, 0.0000])
+
         >>> import dpmodule.autobatch as dy
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="fc")
         >>> w, b = mx.nd.array([[1, 0, 0], [0, 1, 1]]), mx.nd.zeros((2,))
@@ -329,7 +366,12 @@ def cell(
         array([1., 1.], dtype=float32)
     """
     if not isinstance(symbol, Symbol):
-        raise wrong_type("cell", symbol, "is not a symbol; use wrap for torch modules and functions")
+        if not callable(symbol):
+            raise wrong_type("cell", symbol, "is not a symbol, a module of torch or a function")
+        given = (params, inputs, shapes, rows, initializer, name)
+        if allow_extra or any(each is not None for each in given):
+            raise ArgumentError("cell: a module of torch or a function takes no other arguments")
+        return pytorch_cell(symbol)
     if not (shapes is None or isinstance(shapes, Mapping)):
         raise wrong_type("cell: shapes", shapes, "is not a dict from input names to shapes")
     if not (initializer is None or callable(initializer)):

@@ -33,6 +33,7 @@ from .calls import (
     name_of,
     without_change,
 )
+from .cells import modules_as_cells
 from .driver import AwaitableTensors, ProgramLoop
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
@@ -98,10 +99,7 @@ class _ProcessChanges:
                 self._undo.callback(gc.enable)
             if "torch._dynamo" in sys.modules:
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
-            core: Any = native.core
-            module: Any = torch.nn.Module
-            self._undo.callback(setattr, module, "__call__", module.__call__)
-            module.__call__ = core.RecordedCell(module.__call__)
+            self._undo.enter_context(modules_as_cells())
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
             self._undo.enter_context(torch_private.transforms_prepared_by(_transform_arguments))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,24 @@ def cell(target: Callable[..., Any]) -> Callable[..., Any]:
         return recorded(*args, **kwargs)
 
     return call
+
+
+@contextmanager
+def modules_as_cells() -> Iterator[None]:
+    """Let the recorder see calls of modules, in all threads, until the end of the block."""
+    module: Any = torch.nn.Module
+    before = module.__call__
+    module.__call__ = _call_of_modules(before)
+    try:
+        yield
+    finally:
+        module.__call__ = before
+
+
+@functools.lru_cache(maxsize=1)
+def _call_of_modules(function: Callable[..., Any]) -> Any:
+    core: Any = native.core
+    return core.RecordedCell(function)
 
 
 _stores: WeakKeyDictionary[torch.nn.Module, Any] = WeakKeyDictionary()

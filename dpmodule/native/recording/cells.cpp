@@ -409,14 +409,14 @@ StoreObject *store_of(RecorderObject *self, PyObject *module) {
 }
 
 // A call of a cell. Returns a new reference; nullptr, without an exception, if the function itself is to be called.
-PyObject *call_cell(RecorderObject *self, PyObject *function, PyObject *const *args, std::size_t count,
-                    PyObject *keywords) {
+PyObject *call_cell(RecorderObject *self, std::int64_t number, PyObject *function, PyObject *const *args,
+                    std::size_t count, PyObject *keywords) {
     if (self->is_traced || self->is_suspended) return nullptr;
     PyObject *module = PyObject_TypeCheck(args[0], reinterpret_cast<PyTypeObject *>(setup.module)) ? args[0] : nullptr;
     StoreObject *store = store_of(self, module);
     if (!store || (module && !check_state(store, module)) || (module && !store->state.is_cell)) return nullptr;
     Arguments arguments(self, true);
-    arguments.key.push_back(reinterpret_cast<std::intptr_t>(function));
+    arguments.key.push_back(number);
     if (!arguments.add_modes() || !arguments.add_all(args, count, keywords)) return nullptr;
     auto known = store->templates.find(arguments.key);
     if (known == store->templates.end()) {
@@ -459,6 +459,7 @@ PyType_Spec store_definition = {"dpmodule._native.CellStore", sizeof(StoreObject
 struct CellObject {
     PyObject_HEAD vectorcallfunc call;
     PyObject *function;
+    std::int64_t number;  // of this object alone
 };
 
 PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, PyObject *names) {
@@ -473,7 +474,7 @@ PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, 
                 if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
             }
         }
-        PyObject *found = call_cell(recorder, self->function, args, count, keywords.get());
+        PyObject *found = call_cell(recorder, self->number, self->function, args, count, keywords.get());
         if (found || PyErr_Occurred()) return found;
     }
     return PyObject_Vectorcall(self->function, args, flags, names);
@@ -488,7 +489,9 @@ PyObject *cell_new(PyTypeObject *type, PyObject *args, PyObject *) {
     if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
     auto *self = reinterpret_cast<CellObject *>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
+    static std::int64_t cells = 0;
     self->call = cell_call;
+    self->number = ++cells;
     self->function = Py_NewRef(function);
     return reinterpret_cast<PyObject *>(self);
 }
