@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
+    import torch
+
     from ..autobatch.collection import ParameterCollection
     from ..callback.checkpoint import Checkpoint
     from ..context import Context
@@ -137,5 +139,5 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 DynamicAxes: TypeAlias = "bool | Mapping[str, Mapping[int, str]] | None"
 """Variable axes of an ONNX file, by input and axis; None = the batch axis, False = none."""
 
-CollectionLike: TypeAlias = "ParameterCollection | HasCollection"
+CollectionLike: TypeAlias = "ParameterCollection | HasCollection | torch.nn.Module"
 """Parameters of `autobatch`: a `ParameterCollection`, or an object with one as ``collection``, such as a cell."""

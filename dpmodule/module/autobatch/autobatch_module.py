@@ -14,6 +14,7 @@ from typing_extensions import override
 from ...autobatch.arguments import flag
 from ...autobatch.collection import ParameterCollection
 from ...autobatch.explain import Explanation, explain
+from ...autobatch.from_torch import wrap
 from ...base import ArgumentError, StateError
 from ...context import Context
 from ...ndarray import NDArray
@@ -40,9 +41,12 @@ from .batch_run import (
     merged,
     on_context,
     run_examples,
+    run_torch_examples,
 )
 
 if TYPE_CHECKING:
+    from ...autobatch.pytorch.batching import Run
+    from ...autobatch.pytorch.explain import BatchingReport
     from ...metric import EvalMetric
     from ...symbol import Symbol
     from ..types import (
@@ -85,8 +89,12 @@ class AutobatchModule(CheckpointedModule):
     arguments, so that `Module` can load them. A forward in training mode also computes the gradients. Each run starts a
     new graph (`renew_cg`); `autobatch.explain()` shows it afterwards.
 
+    With a module of torch as `params`, the function is plain PyTorch for one example, as for `autobatch.batching`: it
+    may be asynchronous, receives tensors instead of arrays, and returns tensors. Its buffers are not saved.
+
     Args:
-        params: a `ParameterCollection`, or an object with one as ``collection``, such as a cell.
+        params: a `ParameterCollection`, an object with one as ``collection``, such as a cell, or a torch module, whose
+            parameters are trained.
         label_names: inputs that are labels; None for none.
         logger: where progress is logged.
         context: a device or a list of them.
@@ -136,10 +144,13 @@ class AutobatchModule(CheckpointedModule):
     ) -> None:
         super().__init__(logger, symbol)
         check_compression(compression_params)
-        collection = getattr(params, "collection", params)
+        self._torch_module = params if isinstance(params, torch.nn.Module) else None
+        self._block: Run | None = None
+        owner: Any = params if self._torch_module is None else wrap(self._torch_module)
+        collection = getattr(owner, "collection", params)
         if not isinstance(collection, ParameterCollection):
             raise ArgumentError(
-                f"AutobatchModule: params is {type(params).__name__}, expected a ParameterCollection"
+                f"AutobatchModule: params is {type(params).__name__}, expected a ParameterCollection or a torch module"
             )
         self.collection = collection
         if not callable(function):
@@ -417,10 +428,19 @@ class AutobatchModule(CheckpointedModule):
                 continue
             with on_context(self._context[i]), held.placed(i):
                 held.clear()
-                self._results.append(run_examples(self.function, rows[rows_slice], is_train, self._autobatch))
+                self._results.append(self._run(rows[rows_slice], is_train, self._context[i]))
                 if is_train:
                     held.take_gradients(i, self._grad_req == "add")
         self._has_gradients = is_train
+
+    def _run(self, rows: Sequence[tuple[Any, ...]], is_train: bool, context: Context) -> BatchResult:
+        """Run the function on the examples of a context."""
+        if self._torch_module is None:
+            return run_examples(self.function, rows, is_train, self._autobatch)
+        result, self._block = run_torch_examples(
+            self.function, self._torch_module, rows, is_train, self._autobatch, context
+        )
+        return result
 
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: OutGrads = None) -> None:
@@ -504,13 +524,15 @@ class AutobatchModule(CheckpointedModule):
         outputs = map(merged, columns, stacks)
         eval_metric.update_dict(label_arrays, dict(zip(self.output_names, outputs)))
 
-    def explain(self) -> Explanation:
+    def explain(self) -> Explanation | BatchingReport:
         """Return the batches of operations in the last forward on the last context; see `autobatch.explain`.
+
+        For a program of torch, it is a report as that of a block of `autobatch.batching`.
 
         Raises:
             StateError: nothing has run, or another graph has been started since.
         """
-        return explain()
+        return explain() if self._block is None else self._block.explain()
 
     def install_monitor(self, mon: MonitorLike) -> None:
         raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")

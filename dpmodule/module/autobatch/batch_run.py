@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from ...autobatch.collection import ParameterCollection
 from ...autobatch.expression import Expression, forward
 from ...autobatch.functions.arithmetic import esum
 from ...autobatch.functions.shapes import sum_batches, sum_elems
+from ...autobatch.pytorch.batching import Run, batching
+from ...autobatch.pytorch.batching import map as run_map
 from ...autobatch.session import state
 from ...autobatch.storage import ParameterStorage, StateStorage, parameter_attributes
 from ...autobatch.user_function import OutputExpression, training
@@ -232,10 +234,8 @@ def run_examples(
     graph = state.graph
     graph.renew(autobatch=autobatch)
     with training(is_train):
-        results = [_loss_and_outputs(function(*row)) for row in rows]
-    counts = {len(outputs) for _, outputs in results}
-    if len(counts) != 1:
-        raise ArgumentError(f"the function returned {sorted(counts)} outputs for different examples")
+        results = [_loss_and_outputs(function(*row), Expression) for row in rows]
+    _check_counts(results)
     total = _total_loss(results, is_train)
     expressions = [output for _, outputs in results for output in outputs]
     forward(expressions if total is None else [*expressions, total])
@@ -247,14 +247,70 @@ def run_examples(
     return BatchResult(values, None if total is None else total.scalar_value())
 
 
-def _loss_and_outputs(result: object) -> tuple[Expression | None, list[Expression]]:
+def run_torch_examples(
+    function: Callable[..., Any],
+    module: torch.nn.Module,
+    rows: Sequence[tuple[Any, ...]],
+    is_train: bool,
+    autobatch: bool,
+    context: Context,
+) -> tuple[BatchResult, Run]:
+    """Run a program of torch on all examples in one block of `batching`, with gradients in training."""
+    columns = [[_as_tensor(each, context) for each in column] for column in zip(*rows)]
+    modes = [(each, each.training) for each in module.modules()]
+    if module.training != is_train:
+        module.train(is_train)
+    block = batching()
+    try:
+        with torch.set_grad_enabled(is_train), block if autobatch else nullcontext():
+            found = run_map(function, *columns) if autobatch else _one_by_one(function, columns)
+            results = [_loss_and_outputs(each, torch.Tensor) for each in found]
+            _check_counts(results)
+            losses = [loss.sum() for loss, _ in results if loss is not None]
+            total = torch.stack(losses).sum() if losses else None
+        if is_train:
+            if total is None:
+                raise ArgumentError("the function returned no loss in training; return (loss, output, ...)")
+            torch.autograd.backward(total)
+    finally:
+        for each, mode in modes:
+            each.training = mode
+    values = [[_plain(output) for output in column] for column in zip(*(outputs for _, outputs in results))]
+    return BatchResult(values, None if total is None else float(total.detach())), block
+
+
+def _one_by_one(function: Callable[..., Any], columns: Sequence[Sequence[Any]]) -> list[Any]:
+    return [run_map(function, *([each] for each in row))[0] for row in zip(*columns)]
+
+
+def _as_tensor(item: Any, context: Context) -> Any:
+    """Return an array as a tensor on a context; other objects unchanged."""
+    if isinstance(item, (np.ndarray, np.generic)) and item.dtype != object:
+        return torch.as_tensor(
+            np.ascontiguousarray(item).reshape(np.shape(item)), device=context.torch_device
+        )
+    return item
+
+
+def _plain(output: torch.Tensor) -> torch.Tensor:
+    found = output.detach()
+    return found if found.dim() else found.view(1)
+
+
+def _check_counts(results: Sequence[tuple[Any, list[Any]]]) -> None:
+    counts = {len(outputs) for _, outputs in results}
+    if len(counts) != 1:
+        raise ArgumentError(f"the function returned {sorted(counts)} outputs for different examples")
+
+
+def _loss_and_outputs(result: object, kind: type[Any]) -> tuple[Any, list[Any]]:
     """Split the result of the function into loss and outputs."""
-    if isinstance(result, Expression):
+    if isinstance(result, kind):
         return result, [result]
     if isinstance(result, (tuple, list)) and result:
         loss, outputs = result[0], list(result[1:])
-        fits = all(isinstance(each, Expression) for each in outputs)
-        if fits and (isinstance(loss, Expression) or (loss is None and outputs)):
+        fits = all(isinstance(each, kind) for each in outputs)
+        if fits and (isinstance(loss, kind) or (loss is None and outputs)):
             return loss, outputs or [loss]
     raise ArgumentError(
         f"the function returned {type(result).__name__} {result!r}, expected a loss, or a tuple (loss, output, ...)"

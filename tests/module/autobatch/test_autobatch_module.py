@@ -8,6 +8,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
+from dpmodule import native
 from helpers.small_fits import TWO, parameters, same
 
 both_contexts = pytest.mark.parametrize("contexts", [None, TWO], ids=["one", "two"])
@@ -231,3 +232,94 @@ def test_trains_on_a_gpu():
             dy.configure(device="CPU")
     for name, one in found[0].items():
         np.testing.assert_allclose(one, found[1][name], rtol=1e-2, atol=1e-3)
+
+
+class TorchTagger(torch.nn.Module):
+    """Scores the words of a sentence, in plain PyTorch for one sentence."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(10, 6)
+        self.step = torch.nn.GRUCell(6, 6)
+        self.out = torch.nn.Linear(6, 2)
+
+    def forward(self, sentence):
+        h = torch.zeros(6)
+        for word in sentence:
+            h = self.step(self.words(torch.tensor(word)), h)
+        return self.out(h)
+
+
+def sentences(count):
+    draw = np.random.RandomState(2)
+    data = [list(draw.randint(0, 10, 2 + k % 3)) for k in range(count)]
+    return [[int(word) for word in each] for each in data], [int(sum(each) % 2) for each in data]
+
+
+def torch_program(model):
+    async def program(sentence, label):
+        scores = model(sentence)
+        is_sure = float((await scores.detach()).max()) > 100
+        loss = None if label is None else torch.nn.functional.cross_entropy(scores, torch.tensor(label))
+        return (loss if not is_sure else loss * 0), scores.softmax(0)
+
+    return program
+
+
+@both_contexts
+@pytest.mark.parametrize("autobatch", [True, False])
+def test_programs_of_torch(tmp_path, contexts, autobatch):
+    data, labels = sentences(12)
+
+    def made():
+        torch.manual_seed(4)
+        return TorchTagger()
+
+    plain = made()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1 / 12)
+    for _ in range(3):
+        optimizer.zero_grad()
+        scores = torch.stack([plain(each) for each in data])
+        loss = torch.nn.functional.cross_entropy(scores, torch.tensor(labels), reduction="sum")
+        loss.backward()
+        optimizer.step()
+    model = made()
+    mod = mx.mod.AutobatchModule(torch_program(model), model, context=contexts, autobatch=autobatch)
+    train = mx.mod.ExampleIter(data, labels, batch_size=12)
+    mod.fit(train, num_epoch=3, optimizer="sgd", optimizer_params={"learning_rate": 0.1})
+    for one, other in zip(plain.parameters(), model.parameters()):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+    found = mod.predict(train).asnumpy()
+    with torch.no_grad():
+        expected = torch.stack([plain(each).softmax(0) for each in data]).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert mod.score(train, "acc")[0][0] == "accuracy"
+    assert model.training
+    assert "operations ran" in str(mod.explain()) or not autobatch or native.core is None
+    mod.save_checkpoint(str(tmp_path / "tagger"), 3)
+    other = TorchTagger()
+    loaded = mx.mod.AutobatchModule.load(str(tmp_path / "tagger"), 3, torch_program(other), other)
+    loaded.bind(train.provide_data, train.provide_label, for_training=False)
+    loaded.init_params()
+    np.testing.assert_allclose(loaded.predict(train).asnumpy(), found, atol=1e-6)
+
+
+def test_programs_of_torch_with_arrays_and_mistakes():
+    torch.manual_seed(4)
+    model = torch.nn.Linear(5, 2)
+
+    def program(x, label):
+        return torch.nn.functional.cross_entropy(model(x), label.long()), model(x)
+
+    mod = mx.mod.AutobatchModule(program, model)
+    train = mx.io.NDArrayIter(DATA, LABELS, 16)
+    before = model.weight.detach().clone()
+    mod.fit(train, num_epoch=1, optimizer="adam")
+    assert not torch.equal(before, model.weight)
+    wrong = mx.mod.AutobatchModule(lambda x, label: (None, model(x)), model)
+    with pytest.raises(mx.base.ArgumentError, match="no loss in training"):
+        wrong.fit(train, num_epoch=1)
+    with pytest.raises(mx.base.ArgumentError, match="expected a loss"):
+        mx.mod.AutobatchModule(lambda x, label: 3, model).fit(train, num_epoch=1)
+    with pytest.raises(mx.base.ArgumentError, match="or a torch module"):
+        mx.mod.AutobatchModule(program, 3)
