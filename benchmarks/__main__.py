@@ -19,6 +19,7 @@ Parts:
   operators  random layers and thirty networks, against PyTorch, ONNX Runtime, OpenVINO and JAX
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  automatic batching of single examples, against DyNet and hand-batched PyTorch
+  autobatch-torch  programs of PyTorch for one example, batched automatically, against the loop and by hand
   hogwild    training from files, against PaddlePaddle
   agents     agents in worlds: serial, in batches, by Hogwild, and both
   interop    import and export of files and models of other systems
@@ -79,6 +80,7 @@ PARTS = {
     "operators": "operators",
     "streams": "streams",
     "autobatch": "autobatch",
+    "autobatch-torch": "torch_programs",
     "hogwild": "hogwild",
     "agents": "agents",
     "way": "way",

@@ -47,8 +47,8 @@ _current = threading.local()
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-WORTH_A_CALL = 2.0
-"""Operations per call of torch, on average, from which recording pays."""
+WORTH_A_CALL = 3.0
+"""Operations per call of torch from which recording pays; calls with padding or by `torch.vmap` count more."""
 
 LARGEST_COPY = 1 << 15
 """Number of elements of tensors that are copied for a change of some of them."""
@@ -69,13 +69,13 @@ class Profit:
         self._left[line] = max(left - 1, 0)
         return left == 0
 
-    def report(self, line: str, recorded: int, calls: int) -> None:
+    def report(self, line: str, recorded: int, cost: float) -> None:
         """Learn how a block went.
 
         Args:
-            calls: calls of torch that computed the recorded operations.
+            cost: of the calls of torch that computed the recorded operations, as `CallGroup.cost`.
         """
-        self._left[line] = BLOCKS_BETWEEN_TRIALS if recorded < WORTH_A_CALL * calls else 0
+        self._left[line] = BLOCKS_BETWEEN_TRIALS if recorded < WORTH_A_CALL * cost else 0
 
 
 _profit = Profit()
@@ -131,6 +131,7 @@ class Run:
         self._undo = ExitStack()
         self._groups: dict[int, tuple[int, int]] = {}
         self._reads: dict[str, int] = {}
+        self._cost = 0.0
 
     def __enter__(self) -> Run:
         if getattr(_current, "run", None) is not None:
@@ -172,7 +173,7 @@ class Run:
                         settle(value, self._separated(value))
                 for value in self._recorder.values():
                     settle(value, tensor_of(value))
-                _profit.report(self._site, self._recorder.recorded, self.calls)
+                _profit.report(self._site, self._recorder.recorded, self._cost)
         finally:
             _current.run = None
             self._undo.close()
@@ -452,6 +453,7 @@ class Run:
                 calls, nodes = self._groups.get(group_number, (0, 0))
                 self._groups[group_number] = calls + 1, nodes + count
                 self.calls += 1
+                self._cost += group.cost(count, sizes is not None)
 
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep

@@ -18,6 +18,45 @@ _TOGETHER = (
 )
 
 
+class _Modes:
+    """The modes of torch that a program has set with ``with``: gradients and automatic casts.
+
+    Raises:
+        StateError: the program waits in a mode that cannot belong to one program.
+    """
+
+    __slots__ = ("_casts", "_grad")
+
+    def __init__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        self._casts = (
+            tuple(
+                (each, torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
+            )
+            if torch._C._is_any_autocast_enabled()
+            else None
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Modes) and (self._grad, self._casts) == (other._grad, other._casts)
+
+    def apply(self) -> None:
+        """Set the modes of the thread."""
+        torch.set_grad_enabled(self._grad)
+        if self._casts is None:
+            if torch._C._is_any_autocast_enabled():
+                for each in _DEVICES:
+                    torch.set_autocast_enabled(each, False)
+            return
+        for each, is_enabled, dtype in self._casts:
+            torch.set_autocast_enabled(each, is_enabled)
+            torch.set_autocast_dtype(each, dtype)
+
+
+_DEVICES = ("cpu", "cuda")
+_modes: contextvars.ContextVar[_Modes] = contextvars.ContextVar("modes")
+
+
 class ProgramLoop:
     """An event loop without time, input or output.
 
@@ -29,6 +68,7 @@ class ProgramLoop:
 
     def __init__(self, compute: Callable[[Sequence[Any]], None]) -> None:
         self._compute = compute
+        self._outer = _Modes()
         self._ready: deque[asyncio.Handle] = deque()
         self._waiting: list[tuple[asyncio.Future[None], Any]] = []
 
@@ -52,10 +92,15 @@ class ProgramLoop:
             for task in tasks:
                 task.cancel()
             self._run_ready()
+            self._outer.apply()
             asyncio._set_running_loop(outer)
 
     def wait_for(self, value: Any) -> Iterator[Any]:
         """Wait until a value is computed."""
+        if torch.is_inference_mode_enabled():
+            raise StateError(
+                "autobatch.map: a program waits in torch.inference_mode, which all programs share; use torch.no_grad"
+            )
         future = self.create_future()
         self._waiting.append((future, value))
         yield from future
@@ -77,7 +122,20 @@ class ProgramLoop:
         while self._ready:
             handle = self._ready.popleft()
             if not handle.cancelled():
-                handle._run()
+                self._run_in_its_modes(handle)
+
+    def _run_in_its_modes(self, handle: asyncio.Handle) -> None:
+        """Run a part of a program in the modes in which it stopped to wait."""
+        context: contextvars.Context = handle._context  # type: ignore[attr-defined]
+        modes = context.get(_modes, self._outer)
+        if modes is not self._outer:
+            modes.apply()
+        handle._run()
+        after = _Modes()
+        if after != modes:
+            context.run(_modes.set, after)
+        if after != self._outer:
+            self._outer.apply()
 
     # what tasks and futures call
 

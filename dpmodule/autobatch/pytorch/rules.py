@@ -110,8 +110,12 @@ class CallGroup:
     repeated: tuple[int, ...] | None = None
     tails: list[Shape] = field(default_factory=list)
     ragged: Callable[[CallGroup, list[Tensor], list[bool], Lengths], Any] | None = None
-    calls: int = 0
-    nodes: int = 0
+
+    def cost(self, count: int, is_ragged: bool) -> float:
+        """Return what a batch costs, in calls with one operand for each example."""
+        if self.rule is one_by_one:
+            return 2.0 * count
+        return 4.0 if self.rule is by_vmap or (is_ragged and self.ragged is not None) else 1.0
 
     def call(self, operands: Sequence[Tensor]) -> Any:
         """Call the function."""
@@ -272,21 +276,72 @@ def set_item(tensor: Tensor, index: Any, item: Any) -> Tensor:
 
 
 def set_items(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
-    """Set elements of every example at the same places."""
-    if shared[0] or any(isinstance(each, (OperandSlot, list, bool)) for each in _listed_index(group.args[1])):
+    """Set elements of every example."""
+    index = _index_of_all(group, operands, shared, count)
+    if index is None:
         return by_vmap(group, operands, shared, count)
-    found = operands[0].clone()
-    index = (slice(None), *_listed_index(group.args[1]))
+    found = (operands[0].expand(count, *group.shapes[0]) if shared[0] else operands[0]).clone()
     item = filled(group.args[2], operands)
-    if len(operands) == 2 and not shared[1]:
+    if isinstance(group.args[2], OperandSlot) and not shared[group.args[2].number]:
         missing = found[index].dim() - item.dim()
         item = item.reshape(count, *[1] * missing, *item.shape[1:]) if missing > 0 else item
     found[index] = item
     return found
 
 
-def _listed_index(index: Any) -> tuple[Any, ...]:
-    return index if isinstance(index, tuple) else (index,)
+def items(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Read elements of every example."""
+    index = None if shared[0] else _index_of_all(group, operands, shared, count)
+    return by_vmap(group, operands, shared, count) if index is None else operands[0][index]
+
+
+def _index_of_all(
+    group: CallGroup, operands: list[Tensor], shared: list[bool], count: int
+) -> tuple[Any, ...] | None:
+    """Return an index of tensors with an axis of examples for an index of one; None for masks and mixed ones."""
+    given = group.args[1] if isinstance(group.args[1], tuple) else (group.args[1],)
+    if all(each is None or each is Ellipsis or type(each) in (int, slice) for each in given):
+        return slice(None), *given
+    if not all(isinstance(each, OperandSlot) for each in given):
+        return None
+    found, dims = [], max(len(group.shapes[each.number]) for each in given)
+    for each in given:
+        operand, missing = operands[each.number], dims - len(group.shapes[each.number])
+        if operand.dtype not in (torch.int64, torch.int32):
+            return None
+        found.append(
+            operand if shared[each.number] else operand.reshape(count, *[1] * missing, *operand.shape[1:])
+        )
+    return torch.arange(count, device=operands[0].device).view(count, *[1] * dims), *found
+
+
+def permuted(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Exchange dimensions of every example."""
+    (operand,), (shape,), given = operands, group.shapes, group.args[1:]
+    dims, name = len(shape), group.name
+    if shared[0] or group.kwargs:
+        return by_vmap(group, operands, shared, count)
+    if name in ("transpose", "swapaxes", "swapdims"):
+        return operand.transpose(*from_end(given, dims))
+    if name == "permute":
+        order: Sequence[int] = given[0] if isinstance(given[0], (tuple, list)) else given
+    elif name in ("mT", "t"):
+        order = (*range(dims - 2), dims - 1, dims - 2) if dims > 1 else range(dims)
+    else:
+        order = range(dims)[::-1]
+    return operand.permute(0, *(1 + each % dims for each in order))
+
+
+def folded(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
+    """Call a function of a batch, with the examples as a batch or as a part of it."""
+    if shared[0] or not all(shared[1:]):
+        return by_vmap(group, operands, shared, count)
+    if len(group.shapes[0]) < FOLDED[group.name]:
+        return group.call(operands)
+    found = group.call([operands[0].flatten(0, 1), *operands[1:]])
+    if isinstance(found, tuple):
+        return tuple(each.unflatten(0, (count, -1)) for each in found)
+    return found.unflatten(0, (count, -1))
 
 
 def by_vmap(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
@@ -343,6 +398,23 @@ RANDOM = words(
     "dropout alpha_dropout feature_dropout bernoulli multinomial normal rrelu gumbel_softmax poisson"
 )
 
+FOLDED = {
+    "conv1d": 3,
+    "conv2d": 4,
+    "conv3d": 5,
+    "conv_transpose1d": 3,
+    "conv_transpose2d": 4,
+    "max_pool1d": 3,
+    "max_pool2d": 4,
+    "avg_pool1d": 3,
+    "avg_pool2d": 4,
+    "adaptive_avg_pool1d": 3,
+    "adaptive_avg_pool2d": 4,
+    "adaptive_max_pool1d": 3,
+    "adaptive_max_pool2d": 4,
+}
+"""Functions of a batch, with the number of dimensions of their first operand if it is one."""
+
 RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {
     "matmul": product,
     "mm": product,
@@ -350,6 +422,9 @@ RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {
     "dot": product,
     "inner": by_vmap,
     "set_item": set_items,
+    "getitem": items,
+    **dict.fromkeys(words("T mT t transpose swapaxes swapdims permute"), permuted),
+    **dict.fromkeys(FOLDED, folded),
     "lstm_cell": cell,
     "gru_cell": cell,
     "rnn_tanh_cell": cell,

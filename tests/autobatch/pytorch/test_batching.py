@@ -713,6 +713,59 @@ def test_gather_inside_a_program_and_inside_another_loop(linear, examples):
     np.testing.assert_allclose(autobatch.map(program, examples[:1]), expected[:1])
 
 
+async def in_modes(linear, x, awaits):
+    """Waits inside blocks of modes, which other programs must not see."""
+    with torch.no_grad():
+        first = float(await linear(x).sum())
+        frozen = linear(x)
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
+    with torch.autocast("cpu", torch.bfloat16):
+        for _ in range(awaits):
+            await linear(x.float().double()).sum().detach()
+        assert torch.is_autocast_enabled("cpu")
+    assert not torch.is_autocast_enabled("cpu")
+    return linear(x) * first + frozen
+
+
+def test_modes_belong_to_the_programs_that_wait(linear, examples):
+    counts = [0, 2, 1, 3, 0, 1]
+    alone = gradients(
+        list(linear.parameters()),
+        lambda: [autobatch.map(in_modes, [linear], [x], [n])[0] for x, n in zip(examples, counts)],
+    )
+    together = gradients(
+        list(linear.parameters()),
+        lambda: autobatch.map(lambda x, n: in_modes(linear, x, n), examples, counts),
+    )
+    for one, other in zip(alone, together):
+        for a, b in zip(one, other):
+            torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-10)
+    assert torch.is_grad_enabled()
+
+
+@recorded_only
+def test_waiting_in_inference_mode_is_refused(linear, examples):
+    async def program(x):
+        with torch.inference_mode():
+            await linear(x).sum()
+
+    with pytest.raises(StateError, match=r"inference_mode, which all programs share; use torch\.no_grad"):
+        autobatch.map(program, examples)
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_modes_are_those_of_the_caller_after_an_error(linear, examples):
+    async def program(x):
+        with torch.no_grad():
+            await linear(x).sum()
+            raise KeyError("broken")
+
+    with pytest.raises(KeyError, match="broken"):
+        autobatch.map(program, examples)
+    assert torch.is_grad_enabled()
+
+
 def test_programs_that_wait_for_something_else_are_refused(examples):
     async def sleeps(x):
         await asyncio.sleep(0.01)

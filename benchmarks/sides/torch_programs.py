@@ -1,0 +1,134 @@
+"""A side of the comparison of PyTorch programs for one example.
+
+Run as ``python -m benchmarks.sides.torch_programs KIND``. KIND is "ours", "loop" (one example after the other), "hand"
+(batched by hand), "compiled" (`torch.compile` of the program in the loop), or "nested" (`torch.nested`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..torch_programs import BY_HAND, PROGRAMS, Example, Net, classified, examples
+from .serve import Clock, limit_threads, serve
+
+__all__ = ["prepare"]
+
+LEAST_S, LONGEST_COMPILATION_S = 0.05, 60.0
+
+Loss = Callable[[Net, Sequence[Example]], Tensor]
+
+
+def _ready(tensor: Tensor) -> Any:
+    yield from ()
+    return tensor
+
+
+def alone(program: Callable[..., Any], net: Net, example: Example) -> Tensor:
+    """Run a program to its end; a tensor that it waits for is there."""
+    found = program(net, example)
+    if inspect.iscoroutine(found):
+        try:
+            found.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]
+
+
+def by_loop(program: Callable[..., Any]) -> Loss:
+    return lambda net, batch: torch.stack([alone(program, net, each) for each in batch]).mean()
+
+
+def by_us(program: Callable[..., Any]) -> Loss:
+    from dpmodule import autobatch
+
+    def loss(net: Net, batch: Sequence[Example]) -> Tensor:
+        with autobatch.batching():
+            return torch.stack(autobatch.map(lambda each: program(net, each), batch)).mean()
+
+    return loss
+
+
+def nested_set(net: Net, batch: Sequence[Example]) -> Tensor:
+    rows = torch.nested.as_nested_tensor([each.rows for each in batch], layout=torch.jagged)
+    x = torch.relu(net.layers[1](torch.relu(net.layers[0](rows))))
+    return classified(net, torch.relu(net.keys(x.sum(1))), torch.stack([each.label for each in batch]))
+
+
+def nested_attention(net: Net, batch: Sequence[Example]) -> Tensor:
+    words = torch.nested.as_nested_tensor([each.words for each in batch], layout=torch.jagged)
+    x = net.embed(words)
+    weights = torch.softmax((torch.tanh(net.keys(x)) * net.query).sum(-1, keepdim=True), 1)
+    return classified(net, (weights * x).sum(1), torch.stack([each.label for each in batch]))
+
+
+NESTED: dict[str, Loss] = {"set encoder": nested_set, "ragged attention": nested_attention}
+
+
+def prepare() -> dict[str, Callable[..., Any]]:
+    """Return the answers."""
+    kind = sys.argv[1]
+    limit_threads(torch)
+    if kind != "ours":
+        torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
+    held: dict[str, Any] = {}
+
+    def loss_of(name: str) -> Loss | None:
+        program = PROGRAMS[name]
+        if kind == "compiled":
+            torch._dynamo.config.cache_size_limit = 64
+            return None if inspect.iscoroutinefunction(program) else by_loop(torch.compile(program))
+        others = {"hand": BY_HAND, "nested": NESTED}
+        if kind in others:
+            return others[kind].get(name)
+        return by_us(program) if kind == "ours" else by_loop(program)
+
+    def start(name: str, size: int, count: int) -> dict[str, Any]:
+        """Return the loss and the gradients' sums of the first step, or why there are none."""
+        torch.manual_seed(1)
+        net, batch, loss = Net(size), examples(count, size), loss_of(name)
+        if loss is None:
+            return {"why": "cannot express it"}
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        trains = name != "beam search"
+
+        def step() -> float:
+            optimizer.zero_grad()
+            found = loss(net, batch)
+            if trains:
+                found.backward()
+                optimizer.step()
+            return float(found.detach())
+
+        held["step"] = step
+        begin = time.perf_counter()
+        try:
+            first = step()
+            grads = [float(each.grad.abs().sum()) for each in net.parameters() if each.grad is not None]
+            for _ in range(2):
+                step()
+        except Exception as error:  # a library may refuse a program in its own way
+            return {"why": f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"}
+        if kind == "compiled" and time.perf_counter() - begin > LONGEST_COMPILATION_S:
+            return {"why": f"compiles for more than {LONGEST_COMPILATION_S:.0f} s"}
+        return {"loss": first, "grads": grads}
+
+    def measure() -> dict[str, float]:
+        """Return the time of a step."""
+        step, count, clock, begin = held["step"], 0, Clock(), time.perf_counter()
+        while not count or time.perf_counter() - begin < LEAST_S:
+            step()
+            count += 1
+        return clock.read(count)
+
+    return {"start": start, "measure": measure}
+
+
+if __name__ == "__main__":
+    serve(prepare)
