@@ -287,8 +287,7 @@ def trees_by_hand(net: Net, batch: Sequence[Example]) -> Tensor:
             nodes.append((1 + max(nodes[left][0], nodes[right][0]), left, right))
         return len(nodes) - 1
 
-    for e in batch:
-        roots.append(add(e, e.tree))
+    roots.extend(add(e, e.tree) for e in batch)
     heights: dict[int, list[int]] = {}
     for number, (height, _, _) in enumerate(nodes):
         heights.setdefault(height, []).append(number)

@@ -55,9 +55,7 @@ def run(session: Session) -> Section:
                     times = in_turns(asked, session.short(session.rounds, 1), settle=session.settles)
                     clocks = {kind: each[session.clock] for kind, each in times.items()}
                     shares = {kind: ratio(clocks["loop"], clocks[kind]) for kind in able if kind != "loop"}
-                    cells: dict[str, Any] = {
-                        kind: shares[kind] if kind in shares else "" for kind in SIDES[1:]
-                    }
+                    cells: dict[str, Any] = {kind: shares.get(kind, "") for kind in SIDES[1:]}
                     bound = None
                     if batch == 64 and name in MUST:
                         hand = shares["hand"].median if "hand" in shares else 0

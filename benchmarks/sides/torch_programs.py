@@ -45,14 +45,20 @@ def by_loop(program: Callable[..., Any]) -> Loss:
     return lambda net, batch: torch.stack([alone(program, net, each) for each in batch]).mean()
 
 
-def by_us(program: Callable[..., Any]) -> Loss:
+_OURS = """
+def loss(net, batch):
+    with autobatch.batching():
+        return torch.stack(autobatch.map(lambda each: program(net, each), batch)).mean()
+"""
+
+
+def by_us(program: Callable[..., Any], case: str) -> Loss:
+    """Return the loss of a program in a block of its own: whether recording pays is learned for every line."""
     from dpmodule import autobatch
 
-    def loss(net: Net, batch: Sequence[Example]) -> Tensor:
-        with autobatch.batching():
-            return torch.stack(autobatch.map(lambda each: program(net, each), batch)).mean()
-
-    return loss
+    found: dict[str, Any] = {"autobatch": autobatch, "torch": torch, "program": program}
+    exec(compile(_OURS, f"<{case}>", "exec"), found)
+    return found["loss"]  # type: ignore[no-any-return]
 
 
 def nested_set(net: Net, batch: Sequence[Example]) -> Tensor:
@@ -79,7 +85,7 @@ def prepare() -> dict[str, Callable[..., Any]]:
         torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
     held: dict[str, Any] = {}
 
-    def loss_of(name: str) -> Loss | None:
+    def loss_of(name: str, case: str) -> Loss | None:
         program = PROGRAMS[name]
         if kind == "compiled":
             torch._dynamo.config.cache_size_limit = 64
@@ -87,12 +93,12 @@ def prepare() -> dict[str, Callable[..., Any]]:
         others = {"hand": BY_HAND, "nested": NESTED}
         if kind in others:
             return others[kind].get(name)
-        return by_us(program) if kind == "ours" else by_loop(program)
+        return by_us(program, case) if kind == "ours" else by_loop(program)
 
     def start(name: str, size: int, count: int) -> dict[str, Any]:
         """Return the loss and the gradients' sums of the first step, or why there are none."""
         torch.manual_seed(1)
-        net, batch, loss = Net(size), examples(count, size), loss_of(name)
+        net, batch, loss = Net(size), examples(count, size), loss_of(name, f"{name}, {count} x {size}")
         if loss is None:
             return {"why": "cannot express it"}
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)

@@ -34,7 +34,7 @@ from .calls import (
     without_change,
 )
 from .cells import modules_as_cells
-from .driver import AwaitableTensors, ProgramLoop
+from .driver import ProgramLoop, make_tensors_awaitable
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
 from .rules import CallGroup, Lengths, direct, join, set_item
@@ -47,14 +47,14 @@ _current = threading.local()
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
-WORTH_A_CALL = 3.0
+WORTH_A_CALL = 7.0
 """Operations per call of torch from which recording pays; calls with padding or by `torch.vmap` count more."""
 
 LARGEST_COPY = 1 << 15
 """Number of elements of tensors that are copied for a change of some of them."""
 
-BLOCKS_BETWEEN_TRIALS = 20
-"""Number of blocks of one line that run without recording before one is recorded again."""
+BLOCKS_BETWEEN_TRIALS, MOST_BLOCKS = 20, 1280
+"""Blocks of one line that run without recording before one is recorded again; twice as many after each such trial."""
 
 
 class Profit:
@@ -62,6 +62,7 @@ class Profit:
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
+        self._wait: dict[str, int] = {}
 
     def is_expected(self, line: str) -> bool:
         """Return True if a block of a line should be recorded."""
@@ -75,7 +76,11 @@ class Profit:
         Args:
             cost: of the calls of torch that computed the recorded operations, as `CallGroup.cost`.
         """
-        self._left[line] = BLOCKS_BETWEEN_TRIALS if recorded < WORTH_A_CALL * cost else 0
+        if recorded >= WORTH_A_CALL * cost:
+            self._wait.pop(line, None)
+            return
+        wait = self._wait.get(line, BLOCKS_BETWEEN_TRIALS)
+        self._left[line], self._wait[line] = wait, min(2 * wait, MOST_BLOCKS)
 
 
 _profit = Profit()
@@ -652,13 +657,9 @@ def map(program: Callable[..., Any], *examples: Iterable[Any]) -> list[Any]:
         raise wrong_type("map: program", program, "is not callable")
     calls = list(zip(*examples))
     run = current()
-    if run is not None:
-        with AwaitableTensors():
-            return _results(run if run.is_recording else None, program, calls)
-    if len(calls) < 2:  # recording cannot pay
-        with AwaitableTensors():
-            return _results(None, program, calls)
-    with Run() as run, AwaitableTensors():
+    if run is not None or len(calls) < 2:  # recording cannot pay for one example
+        return _results(run if run is not None and run.is_recording else None, program, calls)
+    with Run() as run:
         return _results(run if run.is_recording else None, program, calls)
 
 
@@ -666,11 +667,11 @@ def _results(run: Run | None, program: Callable[..., Any], calls: Sequence[tuple
     results = [program(*call) for call in calls]
     if not any(inspect.iscoroutine(each) for each in results):
         return results
+    make_tensors_awaitable()
     driver = ProgramLoop(_nothing if run is None else run.compute)
-    outer = None if run is None else run.driver
     if run is None:
         return driver.run(results)
-    run.driver = driver
+    outer, run.driver = run.driver, driver
     try:
         return driver.run(results)
     finally:

@@ -40,6 +40,14 @@ class _Modes:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Modes) and (self._grad, self._casts) == (other._grad, other._casts)
 
+    def are_set(self) -> bool:
+        """Return True if they are the modes of now, without casts."""
+        return (
+            self._casts is None
+            and torch.is_grad_enabled() is self._grad
+            and not torch._C._is_any_autocast_enabled()
+        )
+
     def apply(self) -> None:
         """Set the modes of the thread."""
         torch.set_grad_enabled(self._grad)
@@ -131,6 +139,8 @@ class ProgramLoop:
         if modes is not self._outer:
             modes.apply()
         handle._run()
+        if modes is self._outer and modes.are_set():
+            return
         after = _Modes()
         if after != modes:
             context.run(_modes.set, after)
@@ -162,20 +172,13 @@ class ProgramLoop:
         raise StateError(f"autobatch.map: {_TOGETHER} (asked for {name})")
 
 
-class AwaitableTensors:
-    """While open, ``await tensor`` returns the tensor, for programs that run without recording."""
+def make_tensors_awaitable() -> None:
+    """Let ``await tensor`` return the tensor, for programs that run without recording.
 
-    _count = 0
-
-    def __enter__(self) -> None:
-        if AwaitableTensors._count == 0:
-            torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
-        AwaitableTensors._count += 1
-
-    def __exit__(self, *error: object) -> None:
-        AwaitableTensors._count -= 1
-        if AwaitableTensors._count == 0:
-            del torch.Tensor.__await__  # type: ignore[attr-defined]
+    This lasts: to change a class again and again makes Python forget what it knows of its attributes.
+    """
+    if not hasattr(torch.Tensor, "__await__"):
+        torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
 
 
 def _ready(tensor: torch.Tensor) -> Generator[Any, None, torch.Tensor]:

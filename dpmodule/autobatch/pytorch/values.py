@@ -70,6 +70,11 @@ class RecordedTensor(torch.Tensor):
     def item(self) -> Any:
         return _number_of(self, torch.Tensor.item)
 
+    def tolist(self) -> Any:
+        core: Any = native.core
+        found = core.recorded_list(self)
+        return _number_of(self, torch.Tensor.tolist) if found is None else found
+
     def __bool__(self) -> bool:
         found: bool = _number_of(self, bool)
         return found
@@ -160,7 +165,7 @@ def tensor_of(value: Any) -> Tensor:
 
 def _number_of(value: Any, read: Callable[[Tensor], Any]) -> Any:
     core: Any = native.core
-    found = core.recorded_number(value)
+    found = None if read is torch.Tensor.tolist else core.recorded_number(value)
     if found is not None:
         return found if read is torch.Tensor.item else _CONVERSIONS[read](found)
     with torch._C.DisableTorchFunction():

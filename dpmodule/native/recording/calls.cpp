@@ -236,14 +236,14 @@ int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_g
     PyObject *name = PyObject_Str(device);
     const bool is_on_cpu = name && PyUnicode_CompareWithASCIIString(name, "cpu") == 0;
     Py_XDECREF(name);
-    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1, is_on_cpu, 0};
+    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1, is_on_cpu, 0, 0};
     for (int i = 0; i < dims; ++i) {
         const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
         if (i == 0) spec.first = size;
         spec.numel *= size;
     }
-    for (int i = 0; i < 5 && is_on_cpu && spec.numel == 1; ++i) {
-        if (PyTuple_GET_ITEM(setup.dtypes, i) == dtype) spec.number = "fdli?"[i];
+    for (int i = 0; i < 5 && is_on_cpu; ++i) {
+        if (PyTuple_GET_ITEM(setup.dtypes, i) == dtype) spec.number = "fdli?"[i], spec.item_size = "\4\10\10\4\1"[i];
     }
     table.specs.push_back(spec);
     return number;

@@ -11,6 +11,9 @@
 
 namespace dpmodule::recording {
 
+static const char *memory_of(const PlaceObject *place);
+static PyObject *list_of_numbers(const Spec &spec, int dim, const char *&data);
+
 namespace {
 
 PyTypeObject *place_type = nullptr, *method_type = nullptr;
@@ -333,7 +336,15 @@ PyObject *recorded_number(PyObject *, PyObject *value) {
     Py_RETURN_NONE;
 }
 
+PyObject *recorded_list(PyObject *, PyObject *value) {
+    const PlaceObject *place = place_of_value(value);
+    const char *data = place ? memory_of(place) : nullptr;
+    if (data) return list_of_numbers(table.specs[place->place.spec], 0, data);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
+    {"recorded_list", recorded_list, METH_O, "The numbers of a computed value in lists, or None if it is to be read."},
     {"recorded_number", recorded_number, METH_O, "The number of a computed value, or None if it is to be read."},
     {"recording_setup", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(set_up)), METH_VARARGS | METH_KEYWORDS,
      "Give the objects of torch that recording needs."},
@@ -347,19 +358,20 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-PyObject *number_of(const PlaceObject *place) {
+// The memory of a computed value; nullptr if it is not on the CPU, or of another kind of numbers.
+static const char *memory_of(const PlaceObject *place) {
     const RecorderObject *from = place->recorder;
     const Operand &at = place->place;
-    if (!from) return nullptr;
-    for (int i = 0; i < 2 && at.node < 0; ++i) {
-        if (from->leaves[~at.node].tensor == PyTuple_GET_ITEM(setup.answers, i)) return PyBool_FromLong(i);
-    }
-    if (at.node < 0 || from->nodes[at.node].batch < 0) return nullptr;
-    const char kind = table.specs[at.spec].number;
+    if (!from || at.node < 0 || from->nodes[at.node].batch < 0 || from->thread != PyThread_get_thread_ident())
+        return nullptr;
     const char *data = from->batches[from->nodes[at.node].batch].data[at.output];
-    if (!kind || !data || from->thread != PyThread_get_thread_ident()) return nullptr;
+    const Spec &spec = table.specs[at.spec];
+    return data && spec.number ? data + place_of(from, at) * spec.item_size : nullptr;
+}
+
+static PyObject *read_number(char kind, const char *data) {
     const auto read = [&](auto number) {
-        std::memcpy(&number, data + place_of(from, at) * static_cast<std::int64_t>(sizeof number), sizeof number);
+        std::memcpy(&number, data, sizeof number);
         return number;
     };
     switch (kind) {
@@ -369,6 +381,26 @@ PyObject *number_of(const PlaceObject *place) {
         case 'i': return PyLong_FromLong(read(std::int32_t()));
         default: return PyBool_FromLong(read(char()));
     }
+}
+
+PyObject *number_of(const PlaceObject *place) {
+    const RecorderObject *from = place->recorder;
+    const Operand &at = place->place;
+    for (int i = 0; from && i < 2 && at.node < 0; ++i) {
+        if (from->leaves[~at.node].tensor == PyTuple_GET_ITEM(setup.answers, i)) return PyBool_FromLong(i);
+    }
+    const char *data = table.specs[at.spec].numel == 1 ? memory_of(place) : nullptr;
+    return data ? read_number(table.specs[at.spec].number, data) : nullptr;
+}
+
+static PyObject *list_of_numbers(const Spec &spec, int dim, const char *&data) {
+    if (dim == spec.dims) {
+        PyObject *found = read_number(spec.number, data);
+        data += spec.item_size;
+        return found;
+    }
+    const Py_ssize_t count = PyLong_AsSsize_t(PyTuple_GET_ITEM(spec.shape, dim));
+    return list_of(static_cast<std::size_t>(count), [&](std::size_t) { return list_of_numbers(spec, dim + 1, data); });
 }
 
 PyObject *make_value(RecorderObject *self, Operand place) {

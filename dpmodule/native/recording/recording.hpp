@@ -23,7 +23,8 @@ struct Spec {
     std::int64_t numel;  // number of elements
     std::int64_t first;  // size of the first dimension; 1 for a scalar
     bool is_on_cpu;
-    char number;  // of one number in memory of the CPU: f, d, l, i or ? as in Python's struct; 0 for others
+    char number;    // of a number in memory of the CPU: f, d, l, i or ? as in Python's struct; 0 for others
+    int item_size;  // of a number, in bytes
 };
 
 // A result of a call: an output of its node, or a range of an operand (source >= 0).
