@@ -68,10 +68,10 @@ def run(session: Session) -> Section:
                         program=name, examples=batch, loop_ms=f"{statistics.median(clocks['loop']):.2f}",
                         **cells, target=verdict,
                     )  # fmt: skip
-                    if "compiled" in found and "why" in found["compiled"] and size == sizes[0]:
-                        section.note(f"{name}: torch.compile {found['compiled']['why']}")
-                    if "why" in found.get("nested", {}) and batch == batches[0] and size == sizes[0]:
-                        section.note(f"{name}: torch.nested {found['nested']['why']}")
+                    for kind in ("compiled", "nested"):
+                        why = found.get(kind, {}).get("why", "cannot express it")
+                        if size == sizes[0] and batch in (batches[0], 64) and why != "cannot express it":
+                            section.note(f"{name}, {batch} examples: {kind}: {why}")
     section.hold(
         "least of all programs, against the loop", min(least), None if session.quick else (LEAST, 1.0)
     )

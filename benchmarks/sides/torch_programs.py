@@ -77,16 +77,15 @@ def nested_attention(net: Net, batch: Sequence[Example]) -> Tensor:
 NESTED: dict[str, Loss] = {"set encoder": nested_set, "ragged attention": nested_attention}
 
 
-def prepare() -> dict[str, Callable[..., Any]]:
-    """Return the answers."""
-    kind = sys.argv[1]
-    limit_threads(torch)
-    if kind != "ours":
-        torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
-    held: dict[str, Any] = {}
+class Case:
+    """The training of a network on a batch by a side."""
 
-    def loss_of(name: str, case: str) -> Loss | None:
-        program = PROGRAMS[name]
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._step: Callable[[], float] = float
+
+    def _loss_of(self, name: str, case: str) -> Loss | None:
+        program, kind = PROGRAMS[name], self._kind
         if kind == "compiled":
             torch._dynamo.config.cache_size_limit = 64
             return None if inspect.iscoroutinefunction(program) else by_loop(torch.compile(program))
@@ -95,45 +94,49 @@ def prepare() -> dict[str, Callable[..., Any]]:
             return others[kind].get(name)
         return by_us(program, case) if kind == "ours" else by_loop(program)
 
-    def start(name: str, size: int, count: int) -> dict[str, Any]:
-        """Return the loss and the gradients' sums of the first step, or why there are none."""
+    def start(self, name: str, size: int, count: int) -> dict[str, Any]:
+        """Return the loss and the sums of the gradients of the first step, or why there are none."""
         torch.manual_seed(1)
-        net, batch, loss = Net(size), examples(count, size), loss_of(name, f"{name}, {count} x {size}")
+        net, batch = Net(size), examples(count, size)
+        loss = self._loss_of(name, f"{name}, {count} x {size}")
         if loss is None:
             return {"why": "cannot express it"}
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-        trains = name != "beam search"
 
         def step() -> float:
             optimizer.zero_grad()
             found = loss(net, batch)
-            if trains:
-                found.backward()
+            if found.requires_grad:
+                torch.autograd.backward(found)
                 optimizer.step()
             return float(found.detach())
 
-        held["step"] = step
-        begin = time.perf_counter()
+        self._step, begin = step, time.perf_counter()
         try:
             first = step()
             grads = [float(each.grad.abs().sum()) for each in net.parameters() if each.grad is not None]
-            for _ in range(2):
-                step()
+            step()
         except Exception as error:  # a library may refuse a program in its own way
             return {"why": f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"}
-        if kind == "compiled" and time.perf_counter() - begin > LONGEST_COMPILATION_S:
+        if self._kind == "compiled" and time.perf_counter() - begin > LONGEST_COMPILATION_S:
             return {"why": f"compiles for more than {LONGEST_COMPILATION_S:.0f} s"}
         return {"loss": first, "grads": grads}
 
-    def measure() -> dict[str, float]:
+    def measure(self) -> dict[str, float]:
         """Return the time of a step."""
-        step, count, clock, begin = held["step"], 0, Clock(), time.perf_counter()
+        count, clock, begin = 0, Clock(), time.perf_counter()
         while not count or time.perf_counter() - begin < LEAST_S:
-            step()
+            self._step()
             count += 1
         return clock.read(count)
 
-    return {"start": start, "measure": measure}
+
+def prepare() -> dict[str, Callable[..., Any]]:
+    """Return the answers."""
+    limit_threads(torch)
+    torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
+    case = Case(sys.argv[1])
+    return {"start": case.start, "measure": case.measure}
 
 
 if __name__ == "__main__":
