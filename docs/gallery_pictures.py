@@ -53,6 +53,37 @@ def _treelstm(example: ModuleType) -> list[dy.Expression]:
     return [dy.sum_elems(net.run(example.statement(draw, 3))[0]) for _ in range(32)]
 
 
+def _batched(results: Callable[[ModuleType], Any]) -> Callable[[ModuleType], Any]:
+    """Return a function that shows what a block of PyTorch ran together."""
+
+    def explain(example: ModuleType) -> Any:
+        torch.manual_seed(0)
+        with dy.batching() as run, torch.no_grad():
+            results(example)
+        return run.explain()
+
+    return explain
+
+
+def _trees(example: ModuleType) -> Any:
+    net, draw = example.TreeLSTM(32), random.Random(0)
+    return [net(example.phrase(draw)[0]) for _ in range(32)]
+
+
+def _await_parser(example: ModuleType) -> Any:
+    draw = random.Random(0)
+    return dy.map(example.Parser(32), [example.formula(draw) for _ in range(32)])
+
+
+def _decoder(example: ModuleType) -> Any:
+    draw = random.Random(0)
+    return dy.map(example.Network(48).decode, [example.text(draw) for _ in range(64)])
+
+
+def _exits(example: ModuleType) -> Any:
+    return dy.map(example.Network(48).classify, torch.rand(64, 64))
+
+
 def _dialogue(example: ModuleType) -> mx.sym.Symbol:
     agent = example.Seq2seqAgent({"task": "reverse"})
     return agent.sym_gen(agent.opt, agent.dict)(("train", 8, 8))
@@ -78,6 +109,10 @@ DRAWN: dict[str, Callable[[ModuleType], Any]] = {
     "autobatch/parser": _explained(_parser),
     "autobatch/tagger": _explained(_tagger),
     "autobatch/treelstm_sentiment": _explained(_treelstm),
+    "autobatch/treelstm_torch": _batched(_trees),
+    "autobatch/parser_await": _batched(_await_parser),
+    "autobatch/greedy_decoding": _batched(_decoder),
+    "autobatch/early_exit": _batched(_exits),
     "hogwild/bag_of_words": lambda example: example.network(5000),
     "agents/batch": _dialogue,
     "agents/both": _dialogue,

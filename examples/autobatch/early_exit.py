@@ -5,7 +5,7 @@ layer, and stops when it is sure: the images that go on make their next layer to
 The data are the digits of scikit-learn.
 
 Figure: accuracy on images not trained on, at least 0.92; 0.9 with --smoke.
-Time: 8 s; 4 s with --smoke.
+Time: 6 s; 4 s with --smoke.
 Run: python examples/autobatch/early_exit.py [--smoke]
 """
 

@@ -5,7 +5,7 @@ awaits each letter and stops at the end token: all texts of a batch make a step 
 out. Nothing is padded or masked.
 
 Figure: texts without an error, at least 0.9; 0.3 with --smoke.
-Time: 7 s; 4 s with --smoke.
+Time: 6 s; 3 s with --smoke.
 Run: python examples/autobatch/greedy_decoding.py [--smoke]
 """
 

@@ -5,7 +5,7 @@ of the next word: shift the next word, or reduce the three top entries of the st
 In prediction it awaits the scores of each step, so that all formulas of a batch make their steps together.
 
 Figure: formulas whose whole tree is right, at least 0.95; 0.8 with --smoke.
-Time: 7 s; 4 s with --smoke.
+Time: 5 s; 3 s with --smoke.
 Run: python examples/autobatch/parser_await.py [--smoke]
 """
 

@@ -5,7 +5,7 @@ part after "but" counts. Inside `batching`, the nodes of all trees of a batch ru
 backward pass are torch's.
 
 Figure: accuracy on phrases not trained on, at least 0.95; 0.8 with --smoke.
-Time: 14 s; 5 s with --smoke.
+Time: 12 s; 5 s with --smoke.
 Run: python examples/autobatch/treelstm_torch.py [--smoke]
 """
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 
 from .rules import CallGroup, by_vmap, one_by_one
 
 
 class BatchingReport:
-    """A report on a block; ``print`` it, or read `groups`.
+    """A report on a block; ``print`` it, or read `groups`. In notebooks it is a picture.
 
     Attributes:
         groups: for every kind of call: name, shapes of the operands, number of operations, number of calls of torch.
@@ -49,6 +50,27 @@ class BatchingReport:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_svg_(self) -> str:
+        """Return a picture for notebooks: operations in a call, on average, for the most frequent kinds."""
+        kinds: dict[str, tuple[int, int]] = {}
+        for name, _, nodes, calls in self.groups:
+            before = kinds.get(name, (0, 0))
+            kinds[name] = before[0] + nodes, before[1] + calls
+        rows = sorted(kinds.items(), key=lambda each: -each[1][0])[:12]
+        most = max((nodes / calls for _, (nodes, calls) in rows), default=1.0)
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="560" height="{30 + 22 * len(rows)}"'
+            ' font-family="sans-serif" font-size="12"><text x="130" y="16">operations in a call of torch, on average</text>'
+        ]
+        for number, (name, (nodes, calls)) in enumerate(rows):
+            top, width = 26 + 22 * number, max(1, round(240 * nodes / calls / most))
+            lines += [
+                f'<text x="122" y="{top + 13}" text-anchor="end">{escape(name)}</text>',
+                f'<rect x="130" y="{top}" width="{width}" height="16" fill="#4c72b0"/>',
+                f'<text x="{138 + width}" y="{top + 13}">{nodes / calls:.0f} ({nodes} in {calls} calls)</text>',
+            ]
+        return "\n".join([*lines, "</svg>"])
 
 
 def _way(group: CallGroup) -> str:
