@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import statistics
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from ..harness import Session, in_turns, ratio
+from ..harness import Session, Worker, in_turns, ratio
 from ..report import Section
 from ..torch_programs import PROGRAMS
 
@@ -17,7 +22,7 @@ _ABOUT = """\
 A training step (forward, backward, SGD; beam search has no gradients) of twelve programs that are written for one
 example, at several numbers of examples and hidden units. Ours is `autobatch.batching` with `autobatch.map`. A cell is
 the time of the loop, one example after the other, over that of the side: above 1, the side is faster than the loop.
-`torch.compile` compiles the program in the loop and is measured at 64 examples; it cannot compile programs that read
+`torch.compile` compiles the program in the loop and is measured at 64 examples and hidden units; it cannot compile programs that read
 values, `torch.nested` has what two of the programs need, and no program has equal shapes for all examples, as
 `torch.vmap` demands. The losses and gradients of all sides agree before anything is timed."""
 
@@ -32,7 +37,10 @@ MUST = {
 }
 """Least ratio at 64 examples, by size."""
 LEAST = 0.9
-SIDES = ("loop", "ours", "hand", "nested", "compiled")
+SIDES = ("loop", "ours", "hand", "nested")
+COMPILED, LONGEST_START_S = (64, 64), 90
+"""Size and number of examples at which the compiled loop is measured, if it compiles in time."""
+_CANNOT = "cannot express it"
 
 
 def run(session: Session) -> Section:
@@ -43,39 +51,65 @@ def run(session: Session) -> Section:
     with session.sides(**{kind: ("torch_programs", kind) for kind in SIDES}) as sides:
         for size in sizes:
             for name in PROGRAMS:
-                for batch in batches:
-                    kinds = [kind for kind in sides if kind != "compiled" or batch == 64]
-                    found = {
-                        kind: sides[kind].ask("start", name=name, size=size, count=batch) for kind in kinds
-                    }
-                    able = [kind for kind in kinds if "loss" in found[kind]]
-                    for kind in able:
-                        _compare(name, kind, found[kind], found["loop"])
-                    asked = {kind: (lambda side=sides[kind]: side.ask("measure")) for kind in able}
-                    times = in_turns(asked, session.short(session.rounds, 1), settle=session.settles)
-                    clocks = {kind: each[session.clock] for kind, each in times.items()}
-                    shares = {kind: ratio(clocks["loop"], clocks[kind]) for kind in able if kind != "loop"}
-                    cells: dict[str, Any] = {kind: shares.get(kind, "") for kind in SIDES[1:]}
-                    bound = None
-                    if batch == 64 and name in MUST:
-                        hand = shares["hand"].median if "hand" in shares else 0
-                        bound = (MUST[name][size == 256], max(MUST[name][size == 256], hand / 2))
-                    ours = shares["ours"].median
-                    least.append(ours)
-                    verdict = section.hold(f"{name}, {batch} x {size}, against the loop", ours, bound)
-                    section.row(
-                        f"Time of the loop over that of each side, {size} hidden units",
-                        program=name, examples=batch, loop_ms=f"{statistics.median(clocks['loop']):.2f}",
-                        **cells, target=verdict,
-                    )  # fmt: skip
-                    for kind in ("compiled", "nested"):
-                        why = found.get(kind, {}).get("why", "cannot express it")
-                        if size == sizes[0] and batch in (batches[0], 64) and why != "cannot express it":
-                            section.note(f"{name}, {batch} examples: {kind}: {why}")
-    section.hold(
-        "least of all programs, against the loop", min(least), None if session.quick else (LEAST, 1.0)
-    )
+                for count in batches:
+                    compiles = (size, count) == COMPILED
+                    least.append(_measure(session, sides, section, name, count, size, compiles))
+    title = "least of all programs, against the loop"
+    section.note(f"{title}: {section.hold(title, min(least), None if session.quick else (LEAST, 1.0))}")
     return section
+
+
+def _measure(
+    session: Session,
+    sides: Mapping[str, Worker],
+    section: Section,
+    name: str,
+    count: int,
+    size: int,
+    compiles: bool,
+) -> float:
+    """Measure a program, add its row, and return the ratio of the loop's time over ours."""
+    with session.sides(**({"compiled": ("torch_programs", "compiled")} if compiles else {})) as further:
+        all_sides = {**sides, **further}
+        found = {kind: _started(side, name=name, size=size, count=count) for kind, side in all_sides.items()}
+        able = [kind for kind in found if "loss" in found[kind]]
+        for kind in able:
+            _compare(name, kind, found[kind], found["loop"])
+        asked = {kind: (lambda side=all_sides[kind]: side.ask("measure")) for kind in able}
+        times = in_turns(asked, session.short(session.rounds, 1), settle=session.settles)
+    clocks = {kind: each[session.clock] for kind, each in times.items()}
+    shares = {kind: ratio(clocks["loop"], clocks[kind]) for kind in able if kind != "loop"}
+    bound = None
+    if count == 64 and name in MUST:
+        must = MUST[name][size == 256]
+        bound = (must, max(must, shares["hand"].median / 2))
+    verdict = section.hold(f"{name}, {count} x {size}, against the loop", shares["ours"].median, bound)
+    section.row(
+        f"Time of the loop over that of each side, {size} hidden units",
+        program=name, examples=count, loop_ms=f"{statistics.median(clocks['loop']):.2f}",
+        **{kind: shares.get(kind, "") for kind in (*SIDES[1:], "compiled")}, target=verdict,
+    )  # fmt: skip
+    for kind, answer in found.items():
+        if answer.get("why", _CANNOT) != _CANNOT and count in (1, COMPILED[1]):
+            section.note(f"{name}, {count} x {size}: {kind}: {answer['why']}")
+    return shares["ours"].median
+
+
+def _started(side: Worker, **case: Any) -> dict[str, Any]:
+    """Start a case; a side that takes too long is killed."""
+    answers: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        with suppress(RuntimeError):  # it was killed
+            answers.append(side.ask("start", **case))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join(LONGEST_START_S)
+    if thread.is_alive():
+        os.kill(side.pid, signal.SIGKILL)
+        thread.join()
+    return answers[0] if answers else {"why": f"more than {LONGEST_START_S} s"}
 
 
 def _compare(name: str, kind: str, found: dict[str, Any], loop: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ Run as ``python -m benchmarks.sides.torch_programs KIND``. KIND is "ours", "loop
 from __future__ import annotations
 
 import inspect
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,13 +20,9 @@ from .serve import Clock, limit_threads, serve
 
 __all__ = ["prepare"]
 
-LEAST_S, LONGEST_COMPILATION_S = 0.05, 60
+LEAST_S = 0.05
 
 Loss = Callable[[Net, Sequence[Example]], Tensor]
-
-
-def _interrupt(*_: object) -> None:
-    raise TimeoutError(f"compiles for more than {LONGEST_COMPILATION_S} s")
 
 
 def _ready(tensor: Tensor) -> Any:
@@ -117,17 +112,12 @@ class Case:
             return float(found.detach())
 
         self._step = step
-        if self._kind == "compiled":
-            signal.signal(signal.SIGALRM, _interrupt)
-            signal.alarm(LONGEST_COMPILATION_S)
         try:
             first = step()
             grads = [float(each.grad.abs().sum()) for each in net.parameters() if each.grad is not None]
             step()
         except Exception as error:  # a library may refuse a program in its own way
             return {"why": f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"}
-        finally:
-            signal.alarm(0)
         return {"loss": first, "grads": grads}
 
     def measure(self) -> dict[str, float]:

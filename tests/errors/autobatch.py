@@ -245,7 +245,7 @@ ARGUMENTS = [  # of a wrong type
         ("load: basename", lambda v: dy.load(v, model())),
     ),
     *each(TypeOf, [None, 3, "a", [None], [0.5], [[3]], np.eye(2)], ("shapes of x", lambda v: cell(shapes={"x": v}))),
-    *each(TypeOf, [None, "a", 3, [], torch.nn.Linear(2, 2)], ("cell", dy.cell)),
+    *each(TypeOf, [None, "a", 3, [], (1, 2)], ("cell", dy.cell)),
     *each(TypeOf, [["ab"], [3], [(1, 2)]], ("builder_layers", lambda v: both(v, cell=None))),
     *each(TypeOf, ["ab", [None], [3]], ("not a state of a network", dy.StackedRNNState)),
     *alike(TypeOf,

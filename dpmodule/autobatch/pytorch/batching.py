@@ -556,7 +556,7 @@ def _listed(result: Any) -> list[Tensor]:
 
 
 def _description(item: Any) -> Any:
-    """Return what a change in place may change besides numbers."""
+    """Return what a change in place may change except numbers."""
     return (item.shape, item.dtype, item.requires_grad) if isinstance(item, torch.Tensor) else None
 
 

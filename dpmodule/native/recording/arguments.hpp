@@ -24,7 +24,7 @@ inline int number_in(PyObject *numbers, PyObject *object) {
 // The arguments of a call, as a key and operands.
 class Arguments {
   public:
-    // With `by_identity`, other objects than tensors and numbers are told apart by their addresses.
+    // With `by_identity`, other objects than tensors and numbers are equal only to themselves.
     explicit Arguments(RecorderObject *self, bool by_identity = false) : self_(self), by_identity_(by_identity) {
         key.reserve(24);
     }

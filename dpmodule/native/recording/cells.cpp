@@ -193,7 +193,7 @@ class Trace {
         : self_(self), arguments_(arguments), first_node_(static_cast<int>(self->nodes.size())),
           first_operand_(self->operands.size()), recorded_(self->recorded) {}
 
-    // Call a function with values that stand for the arguments, and keep what it records; false with an exception that
+    // Call a function with placeholders for the arguments, and keep what it records; false with an exception that
     // is not one of the function.
     bool run(PyObject *function, PyObject *const *args, std::size_t count, PyObject *keywords, Template &made,
              const State &state) {
@@ -315,7 +315,7 @@ class Trace {
     const Arguments &arguments_;
     int first_node_;
     std::size_t first_operand_, recorded_;
-    std::vector<int> leaves_;  // that stand for the arguments
+    std::vector<int> leaves_;  // placeholders of the arguments
 };
 
 PyObject *repeat(RecorderObject *self, Template &made, const Arguments &arguments) {
