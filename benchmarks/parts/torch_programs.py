@@ -22,9 +22,9 @@ _ABOUT = """\
 A training step (forward, backward, SGD; beam search has no gradients) of twelve programs that are written for one
 example, at several numbers of examples and hidden units. Ours is `autobatch.batching` with `autobatch.map`. A cell is
 the time of the loop, one example after the other, over that of the side: above 1, the side is faster than the loop.
-`torch.compile` compiles the program in the loop and is measured at 64 examples and hidden units; it cannot compile programs that read
-values, `torch.nested` has what two of the programs need, and no program has equal shapes for all examples, as
-`torch.vmap` demands. The losses and gradients of all sides agree before anything is timed."""
+`torch.compile` compiles the program in the loop and is measured at 64 examples and hidden units; it cannot compile
+programs that read values. `torch.nested` has what two of the programs need, and no program has equal shapes for all
+examples, as `torch.vmap` demands. The losses and gradients of all sides agree before anything is timed."""
 
 BATCHES, SIZES = (1, 8, 64, 256), (64, 256)
 MUST = {

@@ -40,6 +40,7 @@ QUICK = {
     "data": "against torch DataLoader |; against np.loadtxt |; | pandas.read_csv |; | one thread |",
     "bucketing contexts runs ops cuda interop compile kernels": "| a switch |; fit, two contexts | ; "
     "fit, accumulate=4 | ; `nd.relu(x)`; safetensors load, 256 MB; predict | its kernels alone |",
+    "autobatch-torch": "| child-sum TreeLSTM | 4 |; | SPINN | 1 |",
     "startup": "| Module.bind, first |; first step, 1 thread | cpu |; first step, default threads | wall |",
 }
 

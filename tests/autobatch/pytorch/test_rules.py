@@ -348,6 +348,25 @@ def test_a_program_agrees_with_the_loop(program, dtype, tolerance, count):
         torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [each for each in PROGRAMS if not inspect.iscoroutinefunction(each)],
+    ids=lambda each: each.__name__,
+)
+def test_bfloat16_is_as_precise_as_the_loop(program):
+    def results(dtype, batched):
+        torch.manual_seed(4)
+        net = Net().bfloat16().to(dtype)
+        examples = [Example(seed, torch.bfloat16) for seed in range(8)]
+        for each in examples:
+            each.rows = each.rows.to(dtype)
+        return torch.cat([each.double().flatten() for each in steps(net, program, examples, batched)])
+
+    exact = results(torch.float64, False)
+    alone, together = ((results(torch.bfloat16, each) - exact).norm() for each in (False, True))
+    assert together <= 2 * alone + 0.01 * exact.norm()
+
+
 @pytest.mark.parametrize("rows", [(), (3,)])
 @pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
 def test_ignored_labels_and_labels_out_of_range(rows, loss):
