@@ -237,6 +237,26 @@ def functions_prepared_by(prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]])
 
 
 @contextmanager
+def functions_handled_by(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> Iterator[None]:
+    """Let another function find what overrides functions of torch written in Python, until the end of the block.
+
+    Args:
+        make: returns the function from the one that it replaces.
+    """
+    modules: tuple[Any, ...] = (torch.nn.functional, torch.functional)
+    before = [module.handle_torch_function for module in modules]
+    for module, function in zip(modules, before):
+        module.handle_torch_function = make(function)
+    try:
+        yield
+    finally:
+        for module, function in zip(modules, before):
+            module.handle_torch_function = function
+
+
+@contextmanager
 def transforms_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
     """Let a function change the arguments of `torch.func`'s transformations, in all threads, until the block ends.
 

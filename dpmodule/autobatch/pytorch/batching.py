@@ -105,6 +105,8 @@ class _ProcessChanges:
             if "torch._dynamo" in sys.modules:
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
             self._undo.enter_context(modules_as_cells())
+            core: Any = native.core
+            self._undo.enter_context(torch_private.functions_handled_by(core.function_handler))
             self._undo.enter_context(torch_private.functions_prepared_by(_function_arguments))
             self._undo.enter_context(torch_private.transforms_prepared_by(_transform_arguments))
 

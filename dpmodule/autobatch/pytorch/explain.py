@@ -61,7 +61,8 @@ class BatchingReport:
         most = max((nodes / calls for _, (nodes, calls) in rows), default=1.0)
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="560" height="{30 + 22 * len(rows)}"'
-            ' font-family="sans-serif" font-size="12"><text x="130" y="16">operations in a call of torch, on average</text>'
+            ' font-family="sans-serif" font-size="12">'
+            '<text x="130" y="16">operations in a call of torch, on average</text>'
         ]
         for number, (name, (nodes, calls)) in enumerate(rows):
             top, width = 26 + 22 * number, max(1, round(240 * nodes / calls / most))

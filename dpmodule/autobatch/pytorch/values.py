@@ -111,6 +111,7 @@ def prepare() -> None:
         default_dtype=torch.get_default_dtype,
         classify=classify,
         outside=_outside,
+        count_modes=torch._C._len_torch_function_stack,
         disabled=torch._C.DisableTorchFunction,
         dtypes=(torch.float32, torch.float64, torch.int64, torch.int32, torch.bool),
         comparisons={

@@ -295,6 +295,7 @@ PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
                                                           {"default_dtype", &setup.default_dtype},
                                                           {"classify", &setup.classify},
                                                           {"outside", &setup.outside},
+                                                          {"count_modes", &setup.count_modes},
                                                           {"disabled", &setup.disabled},
                                                           {"dtypes", &setup.dtypes},
                                                           {"comparisons", &setup.comparisons},
@@ -343,7 +344,37 @@ PyObject *recorded_list(PyObject *, PyObject *value) {
     Py_RETURN_NONE;
 }
 
+// handle_torch_function(function, tensors, *args, **kwargs): as torch.overrides' function of this name, which is `self`.
+PyObject *handle_function(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    RecorderObject *recorder = active_recorder;
+    PyObject *modes = recorder && count > 1 ? PyObject_CallNoArgs(setup.count_modes) : nullptr;
+    const bool is_innermost = modes && PyLong_AsSsize_t(modes) == recorder->modes;
+    Py_XDECREF(modes);
+    const int function = is_innermost ? function_number(args[0]) : -1;
+    if (function < 0) {
+        return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(self, args, static_cast<std::size_t>(count), names);
+    }
+    PyObject *keywords = nullptr;
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+        if ((!keywords && !(keywords = PyDict_New())) ||
+            PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) < 0) {
+            Py_XDECREF(keywords);
+            return nullptr;
+        }
+    }
+    PyObject *found = call_function(recorder, function, args + 2, static_cast<std::size_t>(count - 2), keywords);
+    Py_XDECREF(keywords);
+    return found;
+}
+
+PyMethodDef handler = {"handle_torch_function",
+                       reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(handle_function)),
+                       METH_FASTCALL | METH_KEYWORDS, "Call a function of torch with tensors that override it."};
+
+PyObject *function_handler(PyObject *, PyObject *function) { return PyCFunction_NewEx(&handler, function, nullptr); }
+
 PyMethodDef functions[] = {
+    {"function_handler", function_handler, METH_O, "A faster form of torch's handle_torch_function."},
     {"recorded_list", recorded_list, METH_O, "The numbers of a computed value in lists, or None if it is to be read."},
     {"recorded_number", recorded_number, METH_O, "The number of a computed value, or None if it is to be read."},
     {"recording_setup", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(set_up)), METH_VARARGS | METH_KEYWORDS,

@@ -44,6 +44,9 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     new (&self->level) std::vector<int>();
     self->owner = Py_NewRef(owner);
     self->thread = PyThread_get_thread_ident();
+    PyObject *modes = PyObject_CallNoArgs(setup.count_modes);
+    self->modes = modes ? PyLong_AsSsize_t(modes) + 1 : 0;
+    Py_XDECREF(modes);
     active_recorder = self;
     return reinterpret_cast<PyObject *>(self);
 }

@@ -128,6 +128,7 @@ struct RecorderObject {
     std::size_t recorded;
     std::size_t views;     // places with a view
     unsigned long thread;  // the recording's thread
+    Py_ssize_t modes;      // function modes of the thread while it is the innermost one
     Cells *cells;          // calls of modules and functions that are recorded as one
     bool is_traced;        // calls are those of the body of a cell, with arguments that have no values
     bool is_suspended;     // calls may come from the body of an autograd.Function, which is not recorded

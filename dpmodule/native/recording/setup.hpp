@@ -17,6 +17,7 @@ struct Setup {
     PyObject *default_dtype = nullptr;    // torch.get_default_dtype
     PyObject *classify = nullptr;         // how a function is treated
     PyObject *outside = nullptr;          // a call with values of another or a former recording
+    PyObject *count_modes = nullptr;      // torch._C._len_torch_function_stack
     PyObject *disabled = nullptr;         // torch._C.DisableTorchFunction
     PyObject *dtypes = nullptr;           // of numbers: see Spec::number
     PyObject *comparisons = nullptr;      // Python's number of a comparison (Py_LT, ...) by function
