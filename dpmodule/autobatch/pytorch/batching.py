@@ -162,6 +162,8 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if getattr(_current, "run", None) is not self:
+            raise StateError(f"batching: end the block in the thread that started it (at {user_line()})")
         if self._recorder is None:
             _current.run = None
             return

@@ -9,7 +9,7 @@
 
 namespace dpmodule::recording {
 
-thread_local RecorderObject *active_recorder = nullptr;
+std::unordered_map<unsigned long, RecorderObject *> active_recorders;
 
 constexpr int most_traces = 256;  // of one store: arguments that are always new do not pay
 
@@ -158,6 +158,12 @@ PyObject *changed(PyObject *item, Change change) {
 }
 
 }  // namespace
+
+RecorderObject *active_recorder() {
+    if (active_recorders.empty()) return nullptr;
+    const auto found = active_recorders.find(PyThread_get_thread_ident());
+    return found == active_recorders.end() ? nullptr : found->second;
+}
 
 PyObject *abort_trace() {
     PyErr_SetNone(setup.not_a_cell);
@@ -464,7 +470,7 @@ struct CellObject {
 
 PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, PyObject *names) {
     const auto *self = reinterpret_cast<CellObject *>(object);
-    RecorderObject *recorder = active_recorder;
+    RecorderObject *recorder = active_recorder();
     const std::size_t count = PyVectorcall_NARGS(flags);
     if (recorder && count) {
         Owned keywords;

@@ -346,7 +346,7 @@ PyObject *recorded_list(PyObject *, PyObject *value) {
 
 // handle_torch_function(function, tensors, *args, **kwargs): as torch.overrides' function of this name, which is `self`.
 PyObject *handle_function(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    RecorderObject *recorder = active_recorder;
+    RecorderObject *recorder = active_recorder();
     PyObject *modes = recorder && count > 1 ? PyObject_CallNoArgs(setup.count_modes) : nullptr;
     const bool is_innermost = modes && PyLong_AsSsize_t(modes) == recorder->modes;
     Py_XDECREF(modes);

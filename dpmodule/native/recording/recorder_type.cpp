@@ -47,8 +47,14 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *modes = PyObject_CallNoArgs(setup.count_modes);
     self->modes = modes ? PyLong_AsSsize_t(modes) + 1 : 0;
     Py_XDECREF(modes);
-    active_recorder = self;
+    active_recorders[self->thread] = self;
     return reinterpret_cast<PyObject *>(self);
+}
+
+// Let calls of the thread no longer reach a recording.
+void end(const RecorderObject *self) {
+    const auto active = active_recorders.find(self->thread);
+    if (active != active_recorders.end() && active->second == self) active_recorders.erase(active);
 }
 
 void forget(RecorderObject *self) {
@@ -73,6 +79,7 @@ void forget(RecorderObject *self) {
 
 void recorder_dealloc(PyObject *object) {
     RecorderObject *self = as_recorder(object);
+    end(self);
     --table.recorders;
     forget(self);
     Py_XDECREF(self->owner);
@@ -385,7 +392,7 @@ PyObject *restart(PyObject *object, PyObject *) {
 // Forget everything and the owner; values that are not settled yet can no longer be computed.
 PyObject *close(PyObject *object, PyObject *) {
     RecorderObject *self = as_recorder(object);
-    if (active_recorder == self) active_recorder = nullptr;
+    end(self);
     while (self->places) unlink(self->places);
     forget(self);
     Py_CLEAR(self->owner);

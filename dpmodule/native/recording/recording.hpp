@@ -155,7 +155,10 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
 int partition_of(RecorderObject *self, const Call &call, const Operand *operands, int count);
 
 // The recording of this thread; nullptr if there is none.
-extern thread_local RecorderObject *active_recorder;
+RecorderObject *active_recorder();
+
+// The open recordings, by thread: a block may be closed in another thread than its own.
+extern std::unordered_map<unsigned long, RecorderObject *> active_recorders;
 
 // Stop tracing a cell whose body does more than to record calls: nullptr, with an exception.
 PyObject *abort_trace();

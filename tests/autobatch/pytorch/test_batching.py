@@ -636,6 +636,24 @@ def test_other_threads_are_refused(linear, examples):
     assert all("thread" in each for each in errors)
 
 
+def test_a_block_ends_in_its_thread(linear, examples):
+    caught = []
+
+    def end():
+        try:
+            run.__exit__(None, None, None)
+        except StateError as error:
+            caught.append(str(error))
+
+    with autobatch.batching() as run:
+        out = linear(examples[0])
+        thread = threading.Thread(target=end)
+        thread.start()
+        thread.join()
+    assert "in the thread that started it" in caught[0]
+    torch.testing.assert_close(out, linear(examples[0]))
+
+
 def test_blocks_do_not_nest(linear):
     with autobatch.batching(), pytest.raises(StateError, match="open already"), autobatch.batching():
         pass
