@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -54,33 +54,35 @@ LARGEST_COPY = 1 << 15
 """Number of elements of tensors that are copied for a change of some of them."""
 
 BLOCKS_BETWEEN_TRIALS, MOST_BLOCKS = 20, 1280
-"""Blocks of one line that run without recording before one is recorded again; twice as many after each such trial."""
+"""Least blocks of one place that run without recording before one is recorded again; twice as many after each trial."""
 
 
 class Profit:
-    """Judges whether recording pays, for every line of the program, by earlier blocks of that line."""
+    """Judges whether recording pays, for every place in the program, by earlier blocks that begin there."""
 
     def __init__(self) -> None:
-        self._left: dict[str, int] = {}
-        self._wait: dict[str, int] = {}
+        self._left: dict[Hashable, int] = {}
+        self._wait: dict[Hashable, int] = {}
 
-    def is_expected(self, line: str) -> bool:
-        """Return True if a block of a line should be recorded."""
-        left = self._left.get(line, 0)
-        self._left[line] = max(left - 1, 0)
+    def is_expected(self, site: Hashable) -> bool:
+        """Return True if a block that begins at a place should be recorded."""
+        left = self._left.get(site, 0)
+        if left:
+            self._left[site] = left - 1
         return left == 0
 
-    def report(self, line: str, recorded: int, cost: float) -> None:
+    def report(self, site: Hashable, recorded: int, cost: float) -> None:
         """Learn how a block went.
 
         Args:
             cost: of the calls of torch that computed the recorded operations, as `CallGroup.cost`.
         """
         if recorded >= WORTH_A_CALL * cost:
-            self._wait.pop(line, None)
+            self._wait.pop(site, None)
             return
-        wait = self._wait.get(line, BLOCKS_BETWEEN_TRIALS)
-        self._left[line], self._wait[line] = wait, min(2 * wait, MOST_BLOCKS)
+        lacking = WORTH_A_CALL * cost / max(recorded, 1)
+        wait = self._wait.get(site, int(BLOCKS_BETWEEN_TRIALS * lacking))
+        self._left[site], self._wait[site] = wait, min(2 * wait, MOST_BLOCKS)
 
 
 _profit = Profit()
@@ -123,17 +125,20 @@ _changes = _ProcessChanges()
 class Run:
     """A block whose operations run together; created by `batching`.
 
+    Args:
+        site: where the block begins, as by `_site`; by default the ``with`` statement.
+
     Attributes:
         recorded: number of recorded operations.
         calls: number of calls of torch that computed them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, site: Hashable = None) -> None:
         self.recorded = self.calls = 0
         self.driver: ProgramLoop | None = None
         self._recorder: Any = None
         self._is_used = False
-        self._site = ""
+        self._site = site
         self._trained: dict[int, Any] = {}
         self._undo = ExitStack()
         self._groups: dict[int, tuple[int, int]] = {}
@@ -148,7 +153,7 @@ class Run:
                 f"batching: this block has ended; call batching() for a new one (at {user_line()})"
             )
         self._is_used = True
-        self._site = _line()
+        self._site = self._site or _site(1)
         if _can_record() and _profit.is_expected(self._site):
             prepare()
             core: Any = native.core
@@ -170,18 +175,7 @@ class Run:
         try:
             if kind is None:
                 self._compute(None)
-                for value in self._recorder.values():
-                    if value._place.is_shared:  # with other examples
-                        self._give_memory(value)
-                self._make_views()
-                for source, shape, values, rows in self._recorder.rows():
-                    for value, tensor in zip(values, self._unbound(source, shape, rows)):
-                        settle(value, tensor)
-                for value in self._recorder.values():
-                    if not self._is_trained(value):
-                        settle(value, self._separated(value))
-                for value in self._recorder.values():
-                    settle(value, tensor_of(value))
+                self._settle()
                 _profit.report(self._site, self._recorder.recorded, self._cost)
         finally:
             _current.run = None
@@ -189,6 +183,22 @@ class Run:
             self.recorded = self._recorder.recorded
             self._recorder.close()
             self._recorder = None
+
+    def _settle(self) -> None:
+        """Make all values ordinary tensors."""
+        recorder = self._recorder
+        for value in recorder.values():
+            if value._place.is_shared:  # with other examples
+                self._give_memory(value)
+        self._make_views()
+        for source, shape, values, rows in recorder.rows():
+            for value, tensor in zip(values, self._unbound(source, shape, rows)):
+                settle(value, tensor)
+        for value in recorder.values():
+            if not self._is_trained(value):
+                settle(value, self._separated(value))
+        for value in recorder.values():
+            settle(value, tensor_of(value))
 
     @staticmethod
     def _unbound(source: Tensor, shape: torch.Size, rows: list[int]) -> Sequence[Tensor]:
@@ -296,7 +306,10 @@ class Run:
                 f"batching: {name_of(function)} gives a tensor of the block other memory; do it before the block (at"
                 f" {user_line()})"
             )
-        self._read(None)  # recorded calls read the tensor as it was
+        is_alone = found and not any(
+            value._place.has_views or value._place.is_leaf > value._place.is_shared for value in found
+        )
+        self._read(found if is_alone else None)  # recorded calls read the tensor as it was
         for value in found:
             self._give_memory(value)
         self._make_views()
@@ -466,6 +479,12 @@ class Run:
 
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def _site(depth: int) -> Hashable:
+    """Return the place in the code of a caller, without the costly search for its line."""
+    frame = sys._getframe(1 + depth)
+    return frame.f_code, frame.f_lasti
 
 
 def _line() -> str:
@@ -663,7 +682,7 @@ def map(program: Callable[..., Any], *examples: Iterable[Any]) -> list[Any]:
     run = current()
     if run is not None or len(calls) < 2:  # recording cannot pay for one example
         return _results(run if run is not None and run.is_recording else None, program, calls)
-    with Run() as run:
+    with Run(_site(1)) as run:
         return _results(run if run.is_recording else None, program, calls)
 
 

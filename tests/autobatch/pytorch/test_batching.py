@@ -237,6 +237,22 @@ def test_rows_written_into_a_tensor_share_calls(linear, examples):
     assert agrees(linear, program, examples).calls <= 12
 
 
+@recorded_only
+def test_a_change_of_a_result_computes_only_this(linear, examples):
+    with autobatch.batching() as run:
+        others = [linear(each) for each in examples[1:]]
+        hidden = linear(examples[0])
+        before = hidden + 1
+        hidden.fill_(2.0)
+        assert run.calls == 1
+        after = hidden + 1
+        hidden.zero_()
+        both = before + after
+    torch.testing.assert_close(both, linear(examples[0]) + 4)
+    assert len(others) == 5
+    assert hidden.tolist() == [0.0] * 4
+
+
 def test_tensors_made_inside_are_trained(examples):
     def trained(block):
         torch.manual_seed(3)
@@ -831,7 +847,7 @@ def test_star_import_keeps_pythons_map():
 
 @recorded_only
 def test_blocks_without_company_are_seldom_recorded(linear, examples, monkeypatch):
-    monkeypatch.setattr(batching, "BLOCKS_BETWEEN_TRIALS", 2)
+    monkeypatch.setattr(batching, "BLOCKS_BETWEEN_TRIALS", 2 / 7)
     runs = []
     for _ in range(4):
         with autobatch.batching() as run:
