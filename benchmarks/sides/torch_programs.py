@@ -7,11 +7,13 @@ Run as ``python -m benchmarks.sides.torch_programs KIND``. KIND is "ours", "loop
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,6 +84,7 @@ class Case:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
+        torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]  # for programs in the loop
         self._step: Callable[[], float] = float
 
     def _loss_of(self, name: str, case: str) -> Loss | None:
@@ -94,8 +97,12 @@ class Case:
             return others[kind].get(name)
         return by_us(program, case) if kind == "ours" else by_loop(program)
 
-    def start(self, name: str, size: int, count: int) -> dict[str, Any]:
-        """Return the loss and the sums of the gradients of the first step, or why there are none."""
+    def start(self, name: str, size: int, count: int, file: str = "") -> dict[str, Any]:
+        """Return the losses of two steps and the sums of the first gradients, or why there are none.
+
+        Args:
+            file: where weights and examples are saved, if anywhere.
+        """
         torch.manual_seed(1)
         net, batch = Net(size), examples(count, size)
         loss = self._loss_of(name, f"{name}, {count} x {size}")
@@ -112,13 +119,28 @@ class Case:
             return float(found.detach())
 
         self._step = step
+        if file:  # before the weights change
+            self._save(net, batch, file)
         try:
             first = step()
             grads = [float(each.grad.abs().sum()) for each in net.parameters() if each.grad is not None]
-            step()
+            second = step()
         except Exception as error:  # a library may refuse a program in its own way
             return {"why": f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"}
-        return {"loss": first, "grads": grads}
+        return {"losses": [first, second], "grads": grads}
+
+    @staticmethod
+    def _save(net: Net, batch: Sequence[Example], file: str) -> None:
+        """Save weights and examples for a side without torch."""
+        weights = {name: each.detach().numpy() for name, each in net.named_parameters()}
+        rows = [
+            {
+                name: each.tolist() if isinstance(each, Tensor) else each
+                for name, each in vars(example).items()
+            }
+            for example in batch
+        ]
+        np.savez(file, examples=np.array(json.dumps(rows)), **weights)  # type: ignore[arg-type]
 
     def measure(self) -> dict[str, float]:
         """Return the time of a step."""
@@ -132,7 +154,6 @@ class Case:
 def prepare() -> dict[str, Callable[..., Any]]:
     """Return the answers."""
     limit_threads(torch)
-    torch.Tensor.__await__ = _ready  # type: ignore[attr-defined]
     case = Case(sys.argv[1])
     return {"start": case.start, "measure": case.measure}
 

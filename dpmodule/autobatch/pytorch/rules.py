@@ -95,6 +95,7 @@ class CallGroup:
             an example. None if all shapes agree.
         tails: for such calls, the shape of a row of each operand.
         ragged: how they run if not as rows.
+        mapped: the function by `torch.vmap`, by the operands that are shared.
     """
 
     name: str
@@ -110,6 +111,7 @@ class CallGroup:
     repeated: tuple[int, ...] | None = None
     tails: list[Shape] = field(default_factory=list)
     ragged: Callable[[CallGroup, list[Tensor], list[bool], Lengths], Any] | None = None
+    mapped: dict[tuple[bool, ...], Callable[..., Any]] = field(default_factory=dict)
 
     def cost(self, count: int, is_ragged: bool) -> float:
         """Return what a batch costs, in calls with one operand for each example."""
@@ -346,9 +348,14 @@ def folded(group: CallGroup, operands: list[Tensor], shared: list[bool], count: 
 
 def by_vmap(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
     """Call a function by `torch.vmap`, or example by example."""
+    key = tuple(shared)
     try:
-        axes = tuple(None if each else 0 for each in shared)
-        return torch.vmap(lambda *given: group.call(given), in_dims=axes, randomness="different")(*operands)
+        if key not in group.mapped:
+            axes = tuple(None if each else 0 for each in shared)
+            group.mapped[key] = torch.vmap(
+                lambda *given: group.call(given), in_dims=axes, randomness="different"
+            )
+        return group.mapped[key](*operands)
     except Exception:  # any function of torch may refuse vmap in its own way
         group.rule = one_by_one
         return one_by_one(group, operands, shared, count)

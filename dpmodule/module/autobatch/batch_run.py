@@ -15,7 +15,7 @@ from ...autobatch.collection import ParameterCollection
 from ...autobatch.expression import Expression, forward
 from ...autobatch.functions.arithmetic import esum
 from ...autobatch.functions.shapes import sum_batches, sum_elems
-from ...autobatch.pytorch.batching import Run, batching
+from ...autobatch.pytorch.batching import Run
 from ...autobatch.pytorch.batching import map as run_map
 from ...autobatch.session import state
 from ...autobatch.storage import ParameterStorage, StateStorage, parameter_attributes
@@ -260,7 +260,8 @@ def run_torch_examples(
     modes = [(each, each.training) for each in module.modules()]
     if module.training != is_train:
         module.train(is_train)
-    block = batching()
+    # whether recording pays is learned for each program
+    block = Run((getattr(function, "__code__", type(function)), is_train))
     try:
         with torch.set_grad_enabled(is_train), block if autobatch else nullcontext():
             found = run_map(function, *columns) if autobatch else _one_by_one(function, columns)

@@ -9,6 +9,7 @@ import torch
 import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule import native
+from dpmodule.autobatch.pytorch import batching
 from helpers.small_fits import TWO, parameters, same
 
 both_contexts = pytest.mark.parametrize("contexts", [None, TWO], ids=["one", "two"])
@@ -268,7 +269,8 @@ def torch_program(model):
 
 @both_contexts
 @pytest.mark.parametrize("autobatch", [True, False])
-def test_programs_of_torch(tmp_path, contexts, autobatch):
+def test_programs_of_torch(tmp_path, contexts, autobatch, monkeypatch):
+    monkeypatch.setattr(batching, "BLOCKS_BETWEEN_TRIALS", 0)
     data, labels = sentences(12)
 
     def made():
