@@ -15,17 +15,17 @@ constexpr int most_traces = 256;  // of one store: arguments that are always new
 
 static PyTypeObject *cell_type = nullptr, *store_type = nullptr;
 
-// An owned reference.
-class Owned {
+// A counted reference to an object.
+class Reference {
   public:
-    Owned() = default;
-    explicit Owned(PyObject *object) : object_(object) {}
-    Owned(Owned &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-    Owned &operator=(Owned &&other) noexcept {
+    Reference() = default;
+    explicit Reference(PyObject *object) : object_(object) {}
+    Reference(Reference &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Reference &operator=(Reference &&other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
-    ~Owned() { Py_XDECREF(object_); }
+    ~Reference() { Py_XDECREF(object_); }
     PyObject *get() const { return object_; }
 
   private:
@@ -48,8 +48,8 @@ struct Template {
     std::vector<Source> operands, outputs;
     std::vector<bool> has_views;     // of outputs
     std::vector<PyObject *> values;  // of outputs, in `result`
-    std::vector<Owned> tensors;
-    Owned result, arguments, keywords;
+    std::vector<Reference> tensors;
+    Reference result, arguments, keywords;
     std::vector<int> leaves;  // numbers of `tensors` in the recording that the template was last repeated in
     std::size_t recording = 0;
 };
@@ -58,7 +58,7 @@ struct Template {
 struct State {
     bool is_cell = false;
     int number = 0;                              // 0 if it has not been read
-    Owned containers;                            // dicts and lists
+    Reference containers;                        // dicts and lists
     std::vector<std::vector<PyObject *>> items;  // of each, owned
 };
 
@@ -209,23 +209,23 @@ class Trace {
                 Py_TYPE(item) == setup.value || Py_TYPE(item) == setup.tensor || Py_TYPE(item) == setup.parameter;
             return is_tensor ? argument(next++) : nullptr;
         };
-        made.arguments = Owned(tuple_of(count, [&](std::size_t i) { return changed(args[i], stand_in); }));
+        made.arguments = Reference(tuple_of(count, [&](std::size_t i) { return changed(args[i], stand_in); }));
         if (keywords && made.arguments.get()) {
-            made.keywords = Owned(PyDict_New());
+            made.keywords = Reference(PyDict_New());
             PyObject *name, *item;
             for (Py_ssize_t at = 0; made.keywords.get() && PyDict_Next(keywords, &at, &name, &item);) {
-                const Owned given(changed(item, stand_in));
+                const Reference given(changed(item, stand_in));
                 if (!given.get() || PyDict_SetItem(made.keywords.get(), name, given.get()) < 0) return false;
             }
         }
         if (!made.arguments.get() || next != arguments_.operands.size()) return !PyErr_Occurred();
         self_->is_traced = true;
-        made.result = Owned(PyObject_Call(function, made.arguments.get(), made.keywords.get()));
+        made.result = Reference(PyObject_Call(function, made.arguments.get(), made.keywords.get()));
         self_->is_traced = false;
         const bool is_interrupted = PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
         if (!is_interrupted) PyErr_Clear();  // the call itself raises it, too
         made.is_valid = made.result.get() && keep(made, state);
-        if (state.is_cell) made.arguments = Owned();  // they hold the module, whose life ends that of the template
+        if (state.is_cell) made.arguments = Reference();  // they hold the module, whose life ends that of the template
         forget();
         return !is_interrupted;
     }
@@ -328,7 +328,7 @@ PyObject *repeat(RecorderObject *self, Template &made, const Arguments &argument
     const bool is_new_here = made.recording != self->cells->recording;
     if (is_new_here) {
         made.leaves.clear();
-        for (const Owned &tensor : made.tensors) {
+        for (const Reference &tensor : made.tensors) {
             made.leaves.push_back(leaf_number(self, tensor.get()));
             if (made.leaves.back() < 0) return nullptr;
         }
@@ -360,7 +360,7 @@ PyObject *repeat(RecorderObject *self, Template &made, const Arguments &argument
         made.nodes[i - static_cast<std::size_t>(first_node)].partition = node.partition;
     }
     self->recorded += made.nodes.size();
-    std::vector<Owned> values;
+    std::vector<Reference> values;
     for (std::size_t i = 0; i < made.outputs.size(); ++i) {
         const Source &from = made.outputs[i];
         if (from.kind == Source::Kind::argument) {
@@ -383,7 +383,7 @@ bool check_state(StoreObject *store, PyObject *module) {
     if (state.number && (!state.is_cell || is_unchanged(state))) return true;
     release(state);
     store->templates.clear();
-    state.containers = Owned(PyObject_CallOneArg(setup.state_of_module, module));
+    state.containers = Reference(PyObject_CallOneArg(setup.state_of_module, module));
     if (!state.containers.get()) return false;
     ++state.number;
     state.is_cell = PyList_Check(state.containers.get());
@@ -473,9 +473,9 @@ PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, 
     RecorderObject *recorder = active_recorder();
     const std::size_t count = PyVectorcall_NARGS(flags);
     if (recorder && count) {
-        Owned keywords;
+        Reference keywords;
         if (names && PyTuple_GET_SIZE(names)) {
-            keywords = Owned(PyDict_New());
+            keywords = Reference(PyDict_New());
             for (Py_ssize_t i = 0; keywords.get() && i < PyTuple_GET_SIZE(names); ++i) {
                 if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
             }
