@@ -484,7 +484,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 def _site(depth: int) -> Hashable:
     """Return the place in the code of a caller, without the costly search for its line."""
     frame = sys._getframe(1 + depth)
-    return frame.f_code, frame.f_lasti
+    return frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lasti
 
 
 def _line() -> str:

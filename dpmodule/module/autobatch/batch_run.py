@@ -260,8 +260,8 @@ def run_torch_examples(
     modes = [(each, each.training) for each in module.modules()]
     if module.training != is_train:
         module.train(is_train)
-    # whether recording pays is learned for each program
-    block = Run((getattr(function, "__code__", type(function)), is_train))
+    code = getattr(function, "__code__", None)  # whether recording pays is learned for each program
+    block = Run((code.co_filename, code.co_firstlineno, is_train) if code else (type(function), is_train))
     try:
         with torch.set_grad_enabled(is_train), block if autobatch else nullcontext():
             found = run_map(function, *columns) if autobatch else _one_by_one(function, columns)
