@@ -7,17 +7,15 @@ the side "loop" writes. A program that reads a value computes it without the oth
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .serve import Clock, serve
+from .serve import serve, time_of
 
 __all__ = ["prepare"]
 
-LEAST_S = 0.05
 LAYERS, MOST_STEPS, END = 6, 8, 0
 
 
@@ -196,11 +194,7 @@ class Case:
 
     def measure(self) -> dict[str, float]:
         """Return the time of a step."""
-        count, clock, begin = 0, Clock(), time.perf_counter()
-        while not count or time.perf_counter() - begin < LEAST_S:
-            self._step()
-            count += 1
-        return clock.read(count)
+        return time_of(self._step, least_s=0.05)
 
 
 def prepare() -> dict[str, Callable[..., Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..settings import OWN_THREADS
 
-__all__ = ["Clock", "limit_threads", "peak_rss_mb", "requests", "rss_mb", "serve"]
+__all__ = ["Clock", "limit_threads", "peak_rss_mb", "requests", "rss_mb", "serve", "time_of"]
 
 
 def requests() -> Any:
@@ -59,6 +59,15 @@ class Clock:
         """Return the milliseconds of one of `count` equal parts of the time so far."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         return {"wall": wall * 1e3 / count, "cpu": cpu * 1e3 / count}
+
+
+def time_of(call: Callable[[], Any], least_s: float) -> dict[str, float]:
+    """Return the milliseconds of a call, from calls over some seconds."""
+    count, clock, begin = 0, Clock(), time.perf_counter()
+    while not count or time.perf_counter() - begin < least_s:
+        call()
+        count += 1
+    return clock.read(count)
 
 
 def peak_rss_mb() -> float:

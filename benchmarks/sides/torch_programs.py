@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,11 +17,9 @@ import torch
 from torch import Tensor
 
 from ..torch_programs import BY_HAND, PROGRAMS, Example, Net, classified, examples
-from .serve import Clock, limit_threads, serve
+from .serve import limit_threads, serve, time_of
 
 __all__ = ["prepare"]
-
-LEAST_S = 0.05
 
 Loss = Callable[[Net, Sequence[Example]], Tensor]
 
@@ -144,11 +141,7 @@ class Case:
 
     def measure(self) -> dict[str, float]:
         """Return the time of a step."""
-        count, clock, begin = 0, Clock(), time.perf_counter()
-        while not count or time.perf_counter() - begin < LEAST_S:
-            self._step()
-            count += 1
-        return clock.read(count)
+        return time_of(self._step, least_s=0.05)
 
 
 def prepare() -> dict[str, Callable[..., Any]]:

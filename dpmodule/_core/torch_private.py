@@ -213,16 +213,33 @@ def swap_tensors(first: torch.Tensor, second: torch.Tensor) -> None:
 
 def has_modes() -> bool:
     """Return True if the installed torch has what recording needs."""
-    names = (
-        "_push_on_torch_function_stack",
-        "_swap_tensor_impl",
-        "_pop_torch_function_stack",
-        "DisableTorchFunction",
-        "_functorch",
+    from torch._functorch import apis, eager_transforms
+
+    names: tuple[tuple[Any, tuple[str, ...]], ...] = (
+        (
+            torch._C,
+            (
+                "_push_on_torch_function_stack",
+                "_pop_torch_function_stack",
+                "_len_torch_function_stack",
+                "_swap_tensor_impl",
+                "_are_functorch_transforms_active",
+                "_is_any_autocast_enabled",
+                "DisableTorchFunction",
+                "_functorch",
+            ),
+        ),
+        (_function_arguments, ("unwrap_dead_wrappers",)),
+        (torch.nn.functional, ("handle_torch_function",)),
+        (torch.functional, ("handle_torch_function",)),
+        (apis, _TRANSFORMS[:1]),
+        (eager_transforms, _TRANSFORMS[1:]),
     )
-    return all(hasattr(torch._C, name) for name in names) and hasattr(
-        _function_arguments, "unwrap_dead_wrappers"
-    )
+    return all(hasattr(module, name) for module, needed in names for name in needed)
+
+
+_TRANSFORMS = ("vmap_impl", "grad_impl", "grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
+"""Functions of `torch._functorch`: the first one of its module `apis`, the others of `eager_transforms`."""
 
 
 @contextmanager
@@ -265,9 +282,9 @@ def transforms_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
     """
     from torch._functorch import apis, eager_transforms
 
-    names = ("grad_impl", "grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
     with ExitStack() as undo:
-        for module, name in ((apis, "vmap_impl"), *((eager_transforms, each) for each in names)):
+        for name in _TRANSFORMS:
+            module: Any = apis if name == _TRANSFORMS[0] else eager_transforms
             before = getattr(module, name)
             setattr(module, name, _prepared(before, prepare))
             undo.callback(setattr, module, name, before)

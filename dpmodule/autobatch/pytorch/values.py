@@ -12,7 +12,7 @@ from ... import native
 from ..._core import torch_private
 from ..errors import StateError, user_line
 from .calls import autocast_state, classify
-from .cells import state_of_module, store_of_module
+from .cells import CONSTANTS, state_of_module, store_of_module
 from .rules import words
 
 Tensor = torch.Tensor
@@ -102,6 +102,7 @@ def prepare() -> None:
         parameter=torch.nn.Parameter,
         value=RecordedTensor,
         strided=torch.strided,
+        constant_types=CONSTANTS,
         make_value=torch.Tensor._make_subclass,
         stand_in=_stand_in,
         is_wrapped=torch._C._functorch.is_functorch_wrapped_tensor,

@@ -24,8 +24,9 @@ inline int number_in(PyObject *numbers, PyObject *object) {
 // The arguments of a call, as a key and operands.
 class Arguments {
   public:
-    // With `by_identity`, other objects than tensors and numbers are equal only to themselves.
-    explicit Arguments(RecorderObject *self, bool by_identity = false) : self_(self), by_identity_(by_identity) {
+    // With `only_constants`, nothing but tensors, numbers, texts, types and such objects of torch as dtypes.
+    explicit Arguments(RecorderObject *self, bool only_constants = false)
+        : self_(self), only_constants_(only_constants) {
         key.reserve(24);
     }
 
@@ -90,7 +91,10 @@ class Arguments {
         }
         if (Py_TYPE(item) == setup.tensor || Py_TYPE(item) == setup.parameter) return add_leaf(item);
         if (PyObject_TypeCheck(item, setup.tensor)) return false;
-        if (by_identity_ && !PyUnicode_Check(item)) return push_pointer(item);
+        if (only_constants_ && !PyUnicode_CheckExact(item)) {
+            const int is_constant = PyObject_IsInstance(item, setup.constant_types);
+            if (is_constant <= 0) return false;
+        }
         PyObject *typed = PyTuple_Pack(2, Py_TYPE(item), item);
         const int number = typed ? number_in(table.constant_numbers, typed) : -1;
         Py_XDECREF(typed);
@@ -139,7 +143,7 @@ class Arguments {
     }
 
     RecorderObject *self_;
-    bool by_identity_;
+    bool only_constants_;
 };
 
 }  // namespace dpmodule::recording

@@ -50,23 +50,30 @@ struct Template {
     std::vector<PyObject *> values;  // of outputs, in `result`
     std::vector<Reference> tensors;
     Reference result, arguments, keywords;
-    std::vector<int> leaves;  // numbers of `tensors` in the recording that the template was last repeated in
-    std::size_t recording = 0;
+    std::size_t recording = 0;  // that the template was last repeated in
+    std::vector<int> leaves;    // numbers of `tensors` there
 };
 
 // The state of a module: if it is another one, templates of the module do not apply.
 struct State {
-    bool is_cell = false;
-    int number = 0;                              // 0 if it has not been read
-    Reference containers;                        // dicts and lists
-    std::vector<std::vector<PyObject *>> items;  // of each, owned
+    enum class Kind { unknown, unchecked, checked, cell } kind = Kind::unknown;  // cell: so are calls of the module
+    Reference containers;                                                        // dicts and lists
+    std::vector<std::vector<PyObject *>> items;                                  // of each, owned
 };
 
 // dpmodule._native.CellStore: the templates of a module, or of all functions of one recording.
 struct StoreObject {
-    PyObject_HEAD std::unordered_map<Key, Template, KeyHash> templates;
+    PyObject_HEAD std::unordered_map<Key, std::shared_ptr<Template>, KeyHash> templates;
     State state;  // of the module
     int traces, generation;
+};
+
+// dpmodule._native.RecordedCell: a function whose calls are recorded as one; a descriptor like Python's functions.
+struct CellObject {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *function;
+    std::int64_t number;  // of this object alone
+    bool is_of_modules;   // the function is `Module.__call__`
 };
 
 // The stores that a recording uses.
@@ -78,7 +85,7 @@ struct Cells {
 namespace {
 
 template <class Body>
-bool each_item(PyObject *container, Body body) {
+bool each_object(PyObject *container, Body body) {
     if (PyList_Check(container)) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(container); ++i) {
             if (!body(PyList_GET_ITEM(container, i))) return false;
@@ -87,7 +94,7 @@ bool each_item(PyObject *container, Body body) {
     }
     PyObject *key, *item;
     for (Py_ssize_t at = 0; PyDict_Next(container, &at, &key, &item);) {
-        if (!body(item)) return false;
+        if (!body(key) || !body(item)) return false;
     }
     return true;
 }
@@ -96,8 +103,8 @@ bool is_unchanged(const State &state) {
     for (std::size_t i = 0; i < state.items.size(); ++i) {
         const std::vector<PyObject *> &items = state.items[i];
         std::size_t count = 0;
-        const bool fits = each_item(PyList_GET_ITEM(state.containers.get(), i),
-                                    [&](PyObject *item) { return count < items.size() && items[count++] == item; });
+        const bool fits = each_object(PyList_GET_ITEM(state.containers.get(), i),
+                                      [&](PyObject *item) { return count < items.size() && items[count++] == item; });
         if (!fits || count != items.size()) return false;
     }
     return true;
@@ -110,10 +117,10 @@ bool holds(const State &state, PyObject *item) {
 }
 
 void release(State &state) {
-    for (const std::vector<PyObject *> &items : state.items) {
-        for (PyObject *each : items) Py_DECREF(each);
+    const auto items = std::exchange(state.items, {});
+    for (const std::vector<PyObject *> &of_container : items) {
+        for (PyObject *each : of_container) Py_DECREF(each);
     }
-    state.items.clear();
 }
 
 // Whether an object consists of values, numbers and texts, in tuples and lists.
@@ -195,8 +202,8 @@ namespace {
 
 class Trace {
   public:
-    Trace(RecorderObject *self, const Arguments &arguments)
-        : self_(self), arguments_(arguments), first_node_(static_cast<int>(self->nodes.size())),
+    Trace(RecorderObject *self, const Arguments &arguments, PyObject *module)
+        : self_(self), arguments_(arguments), module_(module), first_node_(static_cast<int>(self->nodes.size())),
           first_operand_(self->operands.size()), recorded_(self->recorded) {}
 
     // Call a function with placeholders for the arguments, and keep what it records; false with an exception that
@@ -225,7 +232,9 @@ class Trace {
         const bool is_interrupted = PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
         if (!is_interrupted) PyErr_Clear();  // the call itself raises it, too
         made.is_valid = made.result.get() && keep(made, state);
-        if (state.is_cell) made.arguments = Reference();  // they hold the module, whose life ends that of the template
+        // they hold the module, whose life ends that of the template
+        if (module_)
+            made.arguments = Reference(PyTuple_GetSlice(made.arguments.get(), 1, static_cast<Py_ssize_t>(count)));
         forget();
         return !is_interrupted;
     }
@@ -258,7 +267,7 @@ class Trace {
         found = {Source::Kind::tensor, static_cast<int>(made.tensors.size()), 0, operand.offset, operand.spec};
         made.tensors.emplace_back(Py_NewRef(leaf.tensor));
         // a module's template lasts, and may refer only to what is checked
-        return leaf.is_constant || !state.is_cell || holds(state, leaf.tensor);
+        return leaf.is_constant || !module_ || holds(state, leaf.tensor);
     }
 
     // Whether a view of a result may be a result without its base.
@@ -319,21 +328,23 @@ class Trace {
 
     RecorderObject *self_;
     const Arguments &arguments_;
+    PyObject *module_;  // whose template it is, or nullptr
     int first_node_;
     std::size_t first_operand_, recorded_;
     std::vector<int> leaves_;  // placeholders of the arguments
 };
 
 PyObject *repeat(RecorderObject *self, Template &made, const Arguments &arguments) {
-    const bool is_new_here = made.recording != self->cells->recording;
-    if (is_new_here) {
-        made.leaves.clear();
-        for (const Reference &tensor : made.tensors) {
-            made.leaves.push_back(leaf_number(self, tensor.get()));
-            if (made.leaves.back() < 0) return nullptr;
-        }
-        made.recording = self->cells->recording;
+    // another thread may repeat the template whenever Python runs: here, and when values are made
+    std::vector<int> leaves;
+    for (const Reference &tensor : made.tensors) {
+        if (made.recording == self->cells->recording) break;
+        leaves.push_back(leaf_number(self, tensor.get()));
+        if (leaves.back() < 0) return nullptr;
     }
+    const bool is_new_here = made.recording != self->cells->recording;
+    if (is_new_here) made.leaves = std::move(leaves);
+    made.recording = self->cells->recording;
     const int first_node = static_cast<int>(self->nodes.size()), first = static_cast<int>(self->operands.size());
     const auto operand_of = [&](const Source &from) -> Operand {
         switch (from.kind) {
@@ -379,21 +390,27 @@ PyObject *repeat(RecorderObject *self, Template &made, const Arguments &argument
 
 // Read the state of a module again if it has changed; false with an exception.
 bool check_state(StoreObject *store, PyObject *module) {
-    State &state = store->state;
-    if (state.number && (!state.is_cell || is_unchanged(state))) return true;
-    release(state);
-    store->templates.clear();
-    state.containers = Reference(PyObject_CallOneArg(setup.state_of_module, module));
-    if (!state.containers.get()) return false;
-    ++state.number;
-    state.is_cell = PyList_Check(state.containers.get());
-    for (Py_ssize_t i = 0; state.is_cell && i < PyList_GET_SIZE(state.containers.get()); ++i) {
-        std::vector<PyObject *> &items = state.items.emplace_back();
-        each_item(PyList_GET_ITEM(state.containers.get(), i), [&](PyObject *item) {
-            items.push_back(Py_NewRef(item));
-            return true;
-        });
+    using Kind = State::Kind;
+    const Kind before = store->state.kind;
+    if (before == Kind::unchecked || (before != Kind::unknown && is_unchanged(store->state))) return true;
+    const Reference found(PyObject_CallOneArg(setup.state_of_module, module));
+    if (!found.get()) return false;
+    State state;
+    state.kind = Kind::unchecked;
+    if (PyTuple_Check(found.get())) {
+        state.kind = PyTuple_GET_ITEM(found.get(), 0) == Py_True ? Kind::cell : Kind::checked;
+        state.containers = Reference(Py_NewRef(PyTuple_GET_ITEM(found.get(), 1)));
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(state.containers.get()); ++i) {
+            std::vector<PyObject *> &items = state.items.emplace_back();
+            each_object(PyList_GET_ITEM(state.containers.get(), i), [&](PyObject *item) {
+                items.push_back(Py_NewRef(item));
+                return true;
+            });
+        }
     }
+    std::swap(store->state, state);
+    const auto templates = std::exchange(store->templates, {});
+    release(state);
     return true;
 }
 
@@ -415,32 +432,38 @@ StoreObject *store_of(RecorderObject *self, PyObject *module) {
 }
 
 // A call of a cell. Returns a new reference; nullptr, without an exception, if the function itself is to be called.
-PyObject *call_cell(RecorderObject *self, std::int64_t number, PyObject *function, PyObject *const *args,
-                    std::size_t count, PyObject *keywords) {
+PyObject *call_cell(RecorderObject *self, const CellObject *cell, PyObject *const *args, std::size_t count,
+                    PyObject *keywords) {
     if (self->is_traced || self->is_suspended) return nullptr;
     PyObject *module = PyObject_TypeCheck(args[0], reinterpret_cast<PyTypeObject *>(setup.module)) ? args[0] : nullptr;
     StoreObject *store = store_of(self, module);
-    if (!store || (module && !check_state(store, module)) || (module && !store->state.is_cell)) return nullptr;
+    if (!store || (module && !check_state(store, module))) return nullptr;
+    if (module && store->state.kind != State::Kind::cell &&
+        (cell->is_of_modules || store->state.kind != State::Kind::checked))
+        return nullptr;
     Arguments arguments(self, true);
-    arguments.key.push_back(number);
-    if (!arguments.add_modes() || !arguments.add_all(args, count, keywords)) return nullptr;
-    auto known = store->templates.find(arguments.key);
-    if (known == store->templates.end()) {
+    arguments.key.push_back(cell->number);
+    const std::size_t first = module ? 1 : 0;  // the store is that of the module
+    if (!arguments.add_modes() || !arguments.add_all(args + first, count - first, keywords)) return nullptr;
+    const auto known = store->templates.find(arguments.key);
+    std::shared_ptr<Template> made = known == store->templates.end() ? nullptr : known->second;
+    if (!made) {
         if (arguments.operands.empty() || ++store->traces > most_traces) return nullptr;
-        Template made;
+        made = std::make_shared<Template>();
         Py_INCREF(reinterpret_cast<PyObject *>(store));
-        const bool is_made = Trace(self, arguments).run(function, args, count, keywords, made, store->state);
-        if (is_made) known = store->templates.emplace(arguments.key, std::move(made)).first;
+        const bool is_made =
+            Trace(self, arguments, module).run(cell->function, args, count, keywords, *made, store->state);
+        if (is_made) store->templates.emplace(arguments.key, made);
         Py_DECREF(reinterpret_cast<PyObject *>(store));
         if (!is_made || !self->cells) return nullptr;
     }
-    return known->second.is_valid ? repeat(self, known->second, arguments) : nullptr;
+    return made->is_valid ? repeat(self, *made, arguments) : nullptr;
 }
 
 PyObject *store_new(PyTypeObject *type, PyObject *, PyObject *) {
     auto *self = reinterpret_cast<StoreObject *>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
-    new (&self->templates) std::unordered_map<Key, Template, KeyHash>();
+    new (&self->templates) std::unordered_map<Key, std::shared_ptr<Template>, KeyHash>();
     new (&self->state) State();
     self->generation = table.generation;
     return reinterpret_cast<PyObject *>(self);
@@ -461,13 +484,6 @@ PyType_Slot store_slots[] = {{Py_tp_new, slot(store_new)},
 
 PyType_Spec store_definition = {"dpmodule._native.CellStore", sizeof(StoreObject), 0, Py_TPFLAGS_DEFAULT, store_slots};
 
-// dpmodule._native.RecordedCell: a function whose calls are recorded as one; a descriptor like Python's functions.
-struct CellObject {
-    PyObject_HEAD vectorcallfunc call;
-    PyObject *function;
-    std::int64_t number;  // of this object alone
-};
-
 PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, PyObject *names) {
     const auto *self = reinterpret_cast<CellObject *>(object);
     RecorderObject *recorder = active_recorder();
@@ -480,7 +496,7 @@ PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, 
                 if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
             }
         }
-        PyObject *found = call_cell(recorder, self->number, self->function, args, count, keywords.get());
+        PyObject *found = call_cell(recorder, self, args, count, keywords.get());
         if (found || PyErr_Occurred()) return found;
     }
     return PyObject_Vectorcall(self->function, args, flags, names);
@@ -492,12 +508,14 @@ PyObject *cell_get(PyObject *self, PyObject *object, PyObject *) {
 
 PyObject *cell_new(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *function;
-    if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
+    int is_of_modules = 0;
+    if (!PyArg_ParseTuple(args, "O|p", &function, &is_of_modules)) return nullptr;
     auto *self = reinterpret_cast<CellObject *>(type->tp_alloc(type, 0));
     if (!self) return nullptr;
     static std::int64_t cells = 0;
     self->call = cell_call;
     self->number = ++cells;
+    self->is_of_modules = is_of_modules;
     self->function = Py_NewRef(function);
     return reinterpret_cast<PyObject *>(self);
 }

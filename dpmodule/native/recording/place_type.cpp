@@ -286,6 +286,7 @@ PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
                                                           {"parameter", &parameter},
                                                           {"value", &value},
                                                           {"strided", &setup.strided},
+                                                          {"constant_types", &setup.constant_types},
                                                           {"make_value", &setup.make_value},
                                                           {"stand_in", &setup.stand_in},
                                                           {"is_wrapped", &setup.is_wrapped},
@@ -389,11 +390,13 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-// The memory of a computed value; nullptr if it is not on the CPU, or of another kind of numbers.
+// The memory of a computed value; nullptr if it is not on the CPU, or of another kind of numbers, or if it is to become
+// a part of a cell.
 static const char *memory_of(const PlaceObject *place) {
     const RecorderObject *from = place->recorder;
     const Operand &at = place->place;
-    if (!from || at.node < 0 || from->nodes[at.node].batch < 0 || from->thread != PyThread_get_thread_ident())
+    if (!from || from->is_traced || at.node < 0 || from->nodes[at.node].batch < 0 ||
+        from->thread != PyThread_get_thread_ident())
         return nullptr;
     const char *data = from->batches[from->nodes[at.node].batch].data[at.output];
     const Spec &spec = table.specs[at.spec];
@@ -417,7 +420,7 @@ static PyObject *read_number(char kind, const char *data) {
 PyObject *number_of(const PlaceObject *place) {
     const RecorderObject *from = place->recorder;
     const Operand &at = place->place;
-    for (int i = 0; from && i < 2 && at.node < 0; ++i) {
+    for (int i = 0; from && !from->is_traced && i < 2 && at.node < 0; ++i) {
         if (from->leaves[~at.node].tensor == PyTuple_GET_ITEM(setup.answers, i)) return PyBool_FromLong(i);
     }
     const char *data = table.specs[at.spec].numel == 1 ? memory_of(place) : nullptr;

@@ -15,8 +15,7 @@ import torch
 from dpmodule import autobatch, native
 from dpmodule.autobatch import StateError
 from dpmodule.autobatch.pytorch import batching
-
-recorded_only = pytest.mark.skipif(native.core is None, reason="nothing is recorded without the extension")
+from helpers.both_backends import in_native
 
 
 @pytest.fixture
@@ -224,7 +223,7 @@ def test_equal_tensors_of_examples_change_separately(linear, examples):
     agrees(linear, program, examples)
 
 
-@recorded_only
+@in_native
 def test_rows_written_into_a_tensor_share_calls(linear, examples):
     def program(x):
         rows = torch.empty(3, 4, dtype=torch.float64)
@@ -237,7 +236,7 @@ def test_rows_written_into_a_tensor_share_calls(linear, examples):
     assert agrees(linear, program, examples).calls <= 12
 
 
-@recorded_only
+@in_native
 def test_a_change_of_a_result_computes_only_this(linear, examples):
     with autobatch.batching() as run:
         others = [linear(each) for each in examples[1:]]
@@ -308,7 +307,7 @@ def test_a_change_without_grad_keeps_the_gradient(linear, examples):
     agrees(linear, program, examples)
 
 
-@recorded_only
+@in_native
 def test_changes_of_numbers_run_together(linear, examples):
     def program(x):
         hidden = linear(x)
@@ -320,7 +319,7 @@ def test_changes_of_numbers_run_together(linear, examples):
     assert run.calls == 5
 
 
-@recorded_only
+@in_native
 @pytest.mark.parametrize(
     "change",
     [
@@ -397,7 +396,7 @@ def test_what_is_read_inside_is_right(linear, examples, read):
     agrees(linear, program, examples)
 
 
-@recorded_only
+@in_native
 def test_a_read_computes_only_what_it_needs(linear, examples):
     with autobatch.batching() as run:
         others = [linear(each).tanh() for each in examples[1:]]
@@ -459,7 +458,7 @@ def test_a_hook_after_a_change_sees_all_gradients(linear, examples):
     agrees(linear, program, examples)
 
 
-@recorded_only
+@in_native
 def test_hooks_that_come_too_late_are_refused(linear, examples):
     with autobatch.batching():
         hidden = linear(examples[0])
@@ -615,7 +614,7 @@ def test_errors_are_those_of_torch_at_the_line_of_the_program(linear, examples):
     assert str(caught.value) == str(alone.value)
 
 
-@recorded_only
+@in_native
 def test_values_of_an_interrupted_block_are_refused(linear, examples):
     outs = []
 
@@ -632,7 +631,7 @@ def test_values_of_an_interrupted_block_are_refused(linear, examples):
             use()
 
 
-@recorded_only
+@in_native
 def test_other_threads_are_refused(linear, examples):
     errors = []
 
@@ -721,7 +720,7 @@ def test_asynchronous_programs_have_company(linear, examples):
         torch.testing.assert_close(x, alone[1])
 
 
-@recorded_only
+@in_native
 def test_waiting_programs_share_calls(linear, examples):
     async def program(x):
         return float((await linear(x).sum()).detach())
@@ -778,7 +777,7 @@ def test_modes_belong_to_the_programs_that_wait(linear, examples):
     assert torch.is_grad_enabled()
 
 
-@recorded_only
+@in_native
 def test_waiting_in_inference_mode_is_refused(linear, examples):
     async def program(x):
         with torch.inference_mode():
@@ -845,7 +844,7 @@ def test_star_import_keeps_pythons_map():
     assert [name in names for name in ("map", "batching", "Model")] == [False, False, True]
 
 
-@recorded_only
+@in_native
 def test_blocks_without_company_are_seldom_recorded(linear, examples, monkeypatch):
     monkeypatch.setattr(batching, "BLOCKS_BETWEEN_TRIALS", 2 / 7)
     runs = []
@@ -858,7 +857,7 @@ def test_blocks_without_company_are_seldom_recorded(linear, examples, monkeypatc
     assert "too few equal operations" in str(runs[1].explain())
 
 
-@recorded_only
+@in_native
 def test_memory_is_released(linear, examples):
     if not os.path.exists("/proc/self/statm"):
         pytest.skip("needs /proc")
