@@ -52,7 +52,7 @@ inline float *pointer(unsigned long long address) {
 // clang-format off: a list
 #define DPMODULE_PARTS(PART)                                                                                  \
     PART(functor) PART(signal_bus) PART(thread_pool) PART(kernels) PART(io) PART(string_handle) PART(ready)   \
-    PART(deflate) PART(checksum) PART(multislot) PART(records) PART(pipe_reader) PART(pipe_writer) PART(autobatch_node)     \
+    PART(deflate) PART(checksum) PART(multislot) PART(records) PART(pipe_reader) PART(pipe_writer) PART(parcel) PART(autobatch_node)     \
     PART(autobatch_function) PART(autobatch_engine) PART(autobatch_layers) PART(autobatch_state)              \
     PART(autobatch_update) PART(ranges) PART(recorded_place) PART(recorded_cell) PART(recorder) PART(hogwild_run)
 // clang-format on

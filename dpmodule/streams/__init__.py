@@ -7,6 +7,7 @@ from .._core import lazy
 _LATER = {
     "abc": "Stream Worker WorkerPool",
     "child": "Channel",
+    "data_loader": "DataLoader",
     "extendable": "BaseAsyncExtendableStream",
     "functors": "CompressFunctor Crc32cFunctor DecompressFunctor MemcpyFunctor MultiSlotFunctor MultiSlotLines "
     "ReadyFunctor Records RecordsFunctor Slot SlotValues",

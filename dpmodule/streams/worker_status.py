@@ -134,7 +134,7 @@ def died_error(
 ) -> WorkerDied:
     """Return the error for a child that ended without raising an exception."""
     doing = status.read()
-    text = f"{who} {_how_it_ended(code)}" + (f" while working on {doing}" if doing else "")
+    text = f"{who} {how_it_ended(code)}" + (f" while working on {doing}" if doing else "")
     if code == -signal.SIGKILL:
         text += "; unless someone killed it, the system did, because memory ran out"
     elif not status.begun():
@@ -164,7 +164,7 @@ def stuck_error(who: str, how: str, doing: str, state: str, stack: str, begun: b
     return WorkerStuck(f"{text}; it has been killed. {shown}")
 
 
-def _how_it_ended(code: int | None) -> str:
+def how_it_ended(code: int | None) -> str:
     """Describe how a process ended."""
     if code is None:
         return "ended; other code has already read its exit status"

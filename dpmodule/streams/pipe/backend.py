@@ -51,7 +51,7 @@ def writer_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal, fin
     core = _core(control)
     if core is None:
         return WriterCore(control, own, other, find)
-    return core.PipeWriter(_table(), fd, own.read, other.write, find)
+    return core.PipeWriter(table(), fd, own.read, other.write, find)
 
 
 def reader_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal) -> Any:
@@ -59,10 +59,11 @@ def reader_core(control: c.Control, fd: int, own: c.Signal, other: c.Signal) -> 
     core = _core(control)
     if core is None:
         return ReaderCore(control, own, other)
-    return core.PipeReader(_table(), fd, own.read, other.write)
+    return core.PipeReader(table(), fd, own.read, other.write)
 
 
-def _table() -> Any:
+def table() -> Any:
+    """Return what the core needs to know of torch."""
     methods = (torch.Tensor, torch.nn.Parameter, torch.Tensor.is_neg, torch.Tensor.is_conj, _plain)
     return _exchange(), DLPACK, DTYPES, methods
 

@@ -1,0 +1,508 @@
+"""`DataLoader`: torch's DataLoader, with batches that come through shared memory without a descriptor for each tensor."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import select
+import signal
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing import reduction
+from typing import Any, TypeVar
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import dataloader as _torch
+
+from ..base import ArgumentError
+from . import parcels
+from .child import Lifeline, hold_lifeline
+from .errors import WorkerDied
+from .worker_status import how_it_ended, process_state
+
+_LATEST_S = 0.5
+"""Most seconds until the loss of a worker is noticed where no descriptor reports it."""
+_EXIT_S = 1.0
+"""Most seconds that a worker may take to end after its socket is closed."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+_utils: Any = torch.utils.data._utils
+_Process: Any = _torch._MultiProcessingDataLoaderIter
+_InProcess: Any = _torch._SingleProcessDataLoaderIter
+
+
+class DataLoader(torch.utils.data.DataLoader[T_co]):
+    """Load batches like `torch.utils.data.DataLoader`, which it extends: only their way from the workers differs.
+
+    The arguments, the order, the seeds, the values and the errors are torch's. Batches may be any objects that pickle.
+    Workers write tensors and NumPy arrays into shared memory, which the trainer maps once; torch opens a file for
+    each tensor. So a batch of many small tensors costs little, and the number of open files does not depend on it.
+    ``/dev/shm`` is not used.
+
+    A batch is valid as long as something refers to it, and the loader waits for none of them. A tensor of 16 KB or
+    more keeps the memory of its whole batch; clone it to keep it alone. What the trainer writes to a batch does not
+    reach the worker. A worker that dies is noticed at once: the cause of torch's error is a `WorkerDied` with the
+    signal and the batch.
+
+    `state_dict` and `load_state_dict` save and restore a position within an epoch.
+
+    Args:
+        dataset: a map-style or iterable dataset; all arguments are those of torch's DataLoader.
+
+    Example:
+        >>> import torch
+        >>> loader = DataLoader(torch.arange(6), batch_size=4)
+        >>> [batch.tolist() for batch in loader]
+        [[0, 1, 2, 3], [4, 5]]
+
+    Without the native extension, or on a system other than Linux, batches come in torch's way.
+
+    Source: `torch.utils.data.DataLoader`, whose workers it runs; torchdata's StatefulDataLoader for the state.
+    """
+
+    _position: _Position | None = None
+    _resumed: Mapping[str, Any] | None = None
+
+    def __iter__(self) -> Any:
+        state, self._resumed = self._resumed, None
+        generators = self._generators()
+        if state is None:
+            self._position = _Position.now(generators)
+            return super().__iter__()
+        before = torch.get_rng_state()
+        torch.set_rng_state(state["rng"])
+        for generator, each in zip(generators, state["generators"]):
+            generator.set_state(each)
+        self._position = _Position.now(generators)
+        self._position.to_skip = state["yielded"]
+        try:
+            return super().__iter__()
+        finally:
+            torch.set_rng_state(before)
+
+    def _get_iterator(self) -> Any:
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        if not parcels.is_available():
+            return super()._get_iterator()
+        self.check_worker_number_rationality()
+        return _MultiProcessingDataLoaderIter(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position in the current epoch, for `load_state_dict`; `torch.save` can save it.
+
+        Batches that workers have loaded in advance do not count. Random numbers that a dataset draws are not restored.
+        """
+        position = self._position
+        if position is None or position.is_over:
+            position = _Position.now(self._generators())
+        return {"yielded": position.yielded, "rng": position.rng, "generators": position.generators}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the next iteration at a position; an iterable dataset is iterated up to there.
+
+        Raises:
+            ArgumentError: `state` is not a result of `state_dict`.
+        """
+        if not isinstance(state, Mapping) or {"yielded", "rng", "generators"} - set(state):
+            raise ArgumentError(
+                f"load_state_dict: state is {state!r:.80}, expected a result of this class's state_dict()"
+            )
+        self._resumed = dict(state)
+        self._iterator = None  # workers that persist have begun another epoch
+
+    def _generators(self) -> list[torch.Generator]:
+        """Return the generators that determine the order."""
+        sources = (self, self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None))
+        found = [getattr(each, "generator", None) for each in sources]
+        return list({id(each): each for each in found if isinstance(each, torch.Generator)}.values())
+
+
+@dataclass
+class _Position:
+    """Position of an iteration, and the random states at its beginning."""
+
+    rng: torch.Tensor
+    generators: list[torch.Tensor]
+    yielded: int = 0
+    to_skip: int = 0
+    is_over: bool = False
+
+    @classmethod
+    def now(cls, generators: list[torch.Generator]) -> _Position:
+        return cls(torch.get_rng_state(), [each.get_state() for each in generators])
+
+    def start(self, loader: Any) -> _LoaderView:
+        """Return a view of the loader that begins at the position."""
+        view = _LoaderView(loader)
+        if self.to_skip and loader._dataset_kind == _torch._DatasetKind.Map:
+            view._index_sampler = _LaterBatches(loader._index_sampler, self.to_skip)
+            self.yielded, self.to_skip = self.to_skip, 0
+        return view
+
+    def reach(self, iterator: Iterator[Any]) -> None:
+        """Load and drop the batches of an iterable dataset before the position."""
+        for _ in range(self.to_skip):
+            next(iterator, None)
+        self.to_skip = 0
+
+
+class _LoaderView:
+    """A loader with some other attributes."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class _LaterBatches:
+    """The indices of batches without the first ones, in the first iteration."""
+
+    def __init__(self, batches: Any, skipped: int) -> None:
+        self._batches, self._skipped = batches, skipped
+
+    def __iter__(self) -> Iterator[Any]:
+        found = iter(self._batches)
+        skipped, self._skipped = self._skipped, 0
+        # a sampler draws its random numbers when it yields the first index
+        return found if not skipped else itertools.chain(list(itertools.islice(found, skipped + 1))[skipped:], found)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+class _SingleProcessDataLoaderIter(_InProcess):
+    """torch's iterator, which counts its batches."""
+
+    def __init__(self, loader: Any) -> None:
+        self._position = loader._position
+        super().__init__(self._position.start(loader))
+        self._position.reach(self)
+
+    def __next__(self) -> Any:
+        return _counted(self, super().__next__)
+
+
+def _counted(iterator: Any, call: Callable[[], Any]) -> Any:
+    position = iterator._position
+    try:
+        found = call()
+    except StopIteration:
+        position.is_over = True
+        raise
+    position.yielded += 1
+    return found
+
+
+class _MultiProcessingDataLoaderIter(_Process):
+    """torch's iterator with another queue of results."""
+
+    def __init__(self, loader: Any) -> None:
+        self._owner = os.getpid()
+        self._position = loader._position
+        self._results = _Results(loader.num_workers, loader.prefetch_factor + 2)
+        view = self._position.start(loader)
+        view.multiprocessing_context = _Context(
+            loader.multiprocessing_context or torch.multiprocessing, self._results
+        )
+        try:
+            super().__init__(view)
+        except BaseException:
+            self._results.close()
+            raise
+        self._results.all_started()
+        self._position.reach(self)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if first_iter:
+            self._results.all_started()
+        else:
+            self._position = loader._position
+        super()._reset(loader, first_iter)
+
+    def __next__(self) -> Any:
+        return _counted(self, super().__next__)
+
+    def _try_get_data(self, timeout: float = _utils.MP_STATUS_CHECK_INTERVAL) -> tuple[bool, Any]:
+        end = time.monotonic() + timeout
+        while True:
+            left = end - time.monotonic()
+            try:
+                return True, self._data_queue.get(timeout=max(0.0, min(left, _LATEST_S)))
+            except queue.Empty as error:
+                self._check_workers(error)
+            except RuntimeError as error:
+                self._check_workers(error)  # torch's handler of SIGCHLD has raised it
+                raise
+            if left <= 0:
+                return False, None
+
+    def _check_workers(self, error: Exception) -> None:
+        """Raise torch's error if a worker has ended before its work was done."""
+        failed = []
+        for number, worker in enumerate(self._workers):
+            if self._workers_status[number]:
+                if number in self._results.ended:
+                    worker.join(_EXIT_S)
+                if number in self._results.ended or not worker.is_alive():
+                    failed.append((worker.pid, self._death(number)))
+                    self._mark_worker_as_unavailable(number)
+        if failed:
+            pids = ", ".join(str(pid) for pid, _ in failed)
+            death = failed[0][1]
+            death.__cause__ = error
+            raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from death
+
+    def _death(self, number: int) -> WorkerDied:
+        worker = self._workers[number]
+        text = f"worker {number} of the DataLoader (process {worker.pid}) {how_it_ended(worker.exitcode)}"
+        batches = [batch for batch, info in self._task_info.items() if info == (number,)]
+        if batches:
+            text += f" before it sent batch {min(batches)}"
+        death = WorkerDied(text)
+        death.index, death.name, death.pid, death.exitcode = number, worker.name, worker.pid, worker.exitcode
+        return death
+
+    def _shutdown_workers(self) -> None:
+        is_exiting = _utils is None or _utils.python_exit_status is not False
+        if is_exiting or self._owner != os.getpid() or getattr(self, "_shutdown", True):
+            return
+        self._results.hang_up()
+        stopped = [each for each in self._workers if process_state(each.pid) == "T"]
+        if stopped and self._worker_pids_set:
+            _utils.signal_handling._remove_worker_pids(id(self))
+            self._worker_pids_set = False
+        for worker in stopped:
+            worker.kill()  # a stopped process handles no other signal
+        super()._shutdown_workers()
+        for worker in self._workers:
+            if worker.is_alive():
+                worker.kill()
+        self._results.close()
+
+
+class _Context:
+    """A multiprocessing context for torch's iterator, whose first queue is that of the results."""
+
+    def __init__(self, context: Any, results: _Results) -> None:
+        self._context, self._results = context, results
+        self._has_results = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def Queue(self) -> Any:
+        if self._has_results:
+            return self._context.Queue()
+        self._has_results = True
+        return self._results
+
+    def Process(self, target: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        end = self._results.new_end()
+        args = tuple(end if each is self._results else each for each in args)
+        process = self._context.Process(target=_run_worker, args=(end, target, args))
+        self._results.started.append((process, end))
+        return process
+
+
+class _Results:
+    """The queue of results as the trainer sees it: a socket for each worker.
+
+    Args:
+        spare: number of blocks of memory that a worker keeps although nothing uses them.
+    """
+
+    def __init__(self, workers: int, spare: int) -> None:
+        self._spare = spare
+        self._receivers: list[parcels.ParcelReceiver] = []
+        self._lifelines: list[Lifeline] = []
+        self._poll = select.poll()
+        self._numbers: dict[int, int] = {}  # of workers, by descriptor
+        self._ready: deque[int] = deque()
+        self._own: deque[Any] = deque()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll.register(self._wake_fd, select.POLLIN)
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self.started: list[tuple[Any, _WorkerEnd]] = []
+        self.ended: set[int] = set()
+        _open.add(self)
+
+    def new_end(self) -> _WorkerEnd:
+        """Return the end of another worker."""
+        self.all_started()
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        lifeline = Lifeline()
+        number = len(self._receivers)
+        self._receivers.append(parcels.ParcelReceiver(near))
+        self._lifelines.append(lifeline)
+        self._numbers[near.fileno()] = number
+        self._poll.register(near, select.POLLIN)
+        return _WorkerEnd(number, far, lifeline.child_fd, self._spare)
+
+    def all_started(self) -> None:
+        """Close the copies of the ends that belong to workers now."""
+        for process, end in self.started:
+            if process.pid is not None:
+                self._lifelines[end.number].arm(process.pid)
+            end.socket.close()
+        self.started.clear()
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Return the next result.
+
+        Raises:
+            Empty: there is none in time, or a worker has closed its end.
+        """
+        if not self._ready:
+            self._wait(timeout)
+        while self._ready:
+            fd = self._ready.popleft()
+            number = self._numbers.get(fd)
+            if number is None:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(fd)
+                if self._own:
+                    return self._own.popleft()
+                continue
+            try:
+                return self._receivers[number].receive()
+            except (EOFError, ConnectionError):
+                self._poll.unregister(fd)
+                del self._numbers[fd]
+                self.ended.add(number)
+                raise queue.Empty from None
+        raise queue.Empty
+
+    def _wait(self, timeout: float | None) -> None:
+        found = self._poll.poll(None if timeout is None else timeout * 1e3)
+        self._ready.extend(fd for fd, _ in found)
+
+    def put(self, item: Any) -> None:
+        """Add a result in this process: torch wakes its thread for pinned memory by one."""
+        self._own.append(item)
+        os.eventfd_write(self._wake_fd, 1)
+
+    def hang_up(self) -> None:
+        """Let workers that are sending a result end."""
+        for each in self._receivers:
+            with contextlib.suppress(OSError):
+                each.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close all descriptors, and kill workers that still run; further calls do nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self.all_started()
+        for lifeline in self._lifelines:
+            lifeline.close()
+        self._close()
+
+    def _close(self) -> None:
+        for receiver in self._receivers:
+            receiver.close()
+        os.close(self._wake_fd)
+
+    def cancel_join_thread(self) -> None:
+        """Do nothing: there is no thread."""
+
+    def abandon(self) -> None:
+        """Close the copies of all descriptors in a forked child."""
+        if not self._is_closed:
+            self._is_closed = True
+            for lifeline in self._lifelines:
+                lifeline.abandon()
+            self._close()
+
+
+class _WorkerEnd:
+    """The queue of results as a worker sees it."""
+
+    def __init__(self, number: int, end: socket.socket, lifeline_fd: int, spare: int) -> None:
+        self.number, self.socket = number, end
+        self._lifeline_fd, self._spare = lifeline_fd, spare
+        self._sender: parcels.ParcelSender | None = None
+
+    def __reduce__(self) -> Any:
+        fds = [reduction.DupFd(fd) for fd in (self.socket.fileno(), self._lifeline_fd)]
+        return _rebuild_end, (self.number, fds, self._spare)
+
+    def open(self) -> None:
+        """Begin to use the end in its process."""
+        hold_lifeline(self._lifeline_fd)
+        self._sender = parcels.ParcelSender(self.socket, self._spare)
+
+    def put(self, item: Any) -> None:
+        """Send a result, or the error if that fails."""
+        try:
+            self._send(item)
+        except Exception:
+            where = f"in DataLoader worker process {self.number}"
+            self._send((item[0], ExceptionWrapper(where=where)))
+
+    def _send(self, item: Any) -> None:
+        if self._sender is not None:
+            with contextlib.suppress(ConnectionError):  # the trainer does not wait for it any longer
+                self._sender.send(item)
+
+    def cancel_join_thread(self) -> None:
+        """Do nothing: there is no thread."""
+
+    def close(self) -> None:
+        """Close the end."""
+        self.socket.close()
+
+
+def _rebuild_end(number: int, fds: list[Any], spare: int) -> _WorkerEnd:
+    end, lifeline = (each.detach() for each in fds)
+    return _WorkerEnd(number, socket.socket(fileno=end), lifeline, spare)
+
+
+def _run_worker(end: _WorkerEnd, loop: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Run torch's loop of a worker."""
+    end.open()
+    collate: Any = _utils.collate
+    functions = getattr(collate, "default_collate_fn_map", {})
+    if functions.get(torch.Tensor) is getattr(collate, "collate_tensor_fn", None):
+        functions[torch.Tensor] = _collate_tensors
+    loop(*args)
+
+
+def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """Stack tensors as torch does, but not in new shared memory: a parcel copies them to its own."""
+    first = batch[0]
+    is_plain = type(first) is torch.Tensor and first.layout is torch.strided and first.device.type == "cpu"
+    if is_plain and all(
+        type(each) is torch.Tensor
+        and each.shape == first.shape
+        and each.dtype is first.dtype
+        and not each.requires_grad
+        for each in batch
+    ):
+        return torch.stack(batch, 0)
+    return _utils.collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+
+
+_open: weakref.WeakSet[_Results] = weakref.WeakSet()
+
+
+def _abandon_all() -> None:
+    for each in list(_open):
+        each.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
