@@ -1,4 +1,4 @@
-"""`DataLoader`: torch's DataLoader, with batches that come through shared memory without a descriptor for each tensor."""
+"""`DataLoader`: torch's DataLoader, whose workers send batches through shared memory that is used again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import itertools
 import os
 import queue
 import select
-import signal
 import socket
 import threading
 import time
@@ -159,6 +158,8 @@ class _Position:
 class _LoaderView:
     """A loader with some other attributes."""
 
+    _index_sampler: Any
+
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
@@ -173,21 +174,25 @@ class _LaterBatches:
         self._batches, self._skipped = batches, skipped
 
     def __iter__(self) -> Iterator[Any]:
-        found = iter(self._batches)
         skipped, self._skipped = self._skipped, 0
-        # a sampler draws its random numbers when it yields the first index
-        return found if not skipped else itertools.chain(list(itertools.islice(found, skipped + 1))[skipped:], found)
+        yield from itertools.islice(self._batches, skipped, None)
 
     def __len__(self) -> int:
         return len(self._batches)
 
 
-class _SingleProcessDataLoaderIter(_InProcess):
+class _SingleProcessDataLoaderIter(_InProcess):  # type: ignore[misc]
     """torch's iterator, which counts its batches."""
+
+    _sampler_iter: Any
 
     def __init__(self, loader: Any) -> None:
         self._position = loader._position
         super().__init__(self._position.start(loader))
+        if self._position.yielded:
+            # the sampler draws its random numbers now, and not when the caller's state is back
+            first = list(itertools.islice(self._sampler_iter, 1))
+            self._sampler_iter = itertools.chain(first, self._sampler_iter)
         self._position.reach(self)
 
     def __next__(self) -> Any:
@@ -205,8 +210,10 @@ def _counted(iterator: Any, call: Callable[[], Any]) -> Any:
     return found
 
 
-class _MultiProcessingDataLoaderIter(_Process):
+class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
     """torch's iterator with another queue of results."""
+
+    _worker_pids_set: bool
 
     def __init__(self, loader: Any) -> None:
         self._owner = os.getpid()
@@ -279,17 +286,29 @@ class _MultiProcessingDataLoaderIter(_Process):
         if is_exiting or self._owner != os.getpid() or getattr(self, "_shutdown", True):
             return
         self._results.hang_up()
-        stopped = [each for each in self._workers if process_state(each.pid) == "T"]
-        if stopped and self._worker_pids_set:
+        # a stopped worker handles no other signal; the garbage collector may have closed the queues, with which torch
+        # ends workers, before it comes to the iterator
+        lost = [
+            worker
+            for worker, indices in zip(self._workers, self._index_queues)
+            if process_state(worker.pid) == "T" or _is_closed(indices)
+        ]
+        if lost and self._worker_pids_set:
             _utils.signal_handling._remove_worker_pids(id(self))
             self._worker_pids_set = False
-        for worker in stopped:
-            worker.kill()  # a stopped process handles no other signal
+        for worker in lost:
+            worker.kill()
         super()._shutdown_workers()
         for worker in self._workers:
             if worker.is_alive():
                 worker.kill()
         self._results.close()
+
+
+def _is_closed(indices: Any) -> bool:
+    """Return True if a queue of multiprocessing has stopped its thread."""
+    closing = getattr(indices, "_close", None)
+    return closing is not None and not closing.still_active()
 
 
 class _Context:
@@ -308,12 +327,42 @@ class _Context:
         self._has_results = True
         return self._results
 
+    def Event(self) -> _DoneEvent:
+        return _DoneEvent(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+
     def Process(self, target: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         end = self._results.new_end()
         args = tuple(end if each is self._results else each for each in args)
         process = self._context.Process(target=_run_worker, args=(end, target, args))
         self._results.started.append((process, end))
         return process
+
+
+class _DoneEvent:
+    """An event like those of multiprocessing, but without a lock, which a killed worker would keep."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    def set(self) -> None:
+        """Let all processes see the event."""
+        os.eventfd_write(self._fd, 1)
+
+    def is_set(self) -> bool:
+        """Return True once a process has set the event."""
+        return bool(self._poll.poll(0))
+
+    def __reduce__(self) -> Any:
+        return _rebuild_event, (reduction.DupFd(self._fd),)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+def _rebuild_event(fd: Any) -> _DoneEvent:
+    return _DoneEvent(fd.detach())
 
 
 class _Results:
@@ -451,7 +500,8 @@ class _WorkerEnd:
             self._send(item)
         except Exception:
             where = f"in DataLoader worker process {self.number}"
-            self._send((item[0], ExceptionWrapper(where=where)))
+            wrapped: Any = ExceptionWrapper
+            self._send((item[0], wrapped(where=where)))
 
     def _send(self, item: Any) -> None:
         if self._sender is not None:

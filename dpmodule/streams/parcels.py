@@ -1,8 +1,8 @@
 """Any object to another process: its tensors and arrays through shared memory, the rest as one pickle.
 
-A `ParcelSender` writes each object into a block of shared memory that nothing uses; a small one goes through the socket.
-The blocks are anonymous files, whose descriptors are closed when both sides have mapped them. A block is free again when
-the last large tensor of its object is gone. While the receiver keeps many objects, it copies further ones.
+A `ParcelSender` writes each object into a block of shared memory that nothing uses; a small one goes through the
+socket. The blocks are anonymous files, whose descriptors are closed when both sides have mapped them. A block is free
+again when the last large tensor of its object is gone. While the receiver keeps many objects, it copies further ones.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ class ParcelSender:
         """
         if self._pickler is None:
             self._file = io.BytesIO()
-            self._pickler = ForkingPickler(
-                self._file, pickle.HIGHEST_PROTOCOL, True, self._buffers.append
-            )
+            self._pickler = ForkingPickler(self._file, pickle.HIGHEST_PROTOCOL, True, self._buffers.append)
             self._pickler.reducer_override = self._parcel
         try:
             self._pickler.dump(item)
