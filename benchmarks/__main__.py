@@ -18,6 +18,7 @@ Parts:
   ops        the 60 most used operators, against PyTorch and MXNet
   operators  random layers and thirty networks, against PyTorch, ONNX Runtime, OpenVINO and JAX
   streams    jobs, tensors and items between threads, processes and tasks
+  feed       batches from worker processes, against torch's DataLoader, SPDL and faster-fifo
   autobatch  automatic batching of single examples, against DyNet and hand-batched PyTorch
   autobatch-torch  programs of PyTorch for one example, batched automatically, against the loop and by hand
   hogwild    training from files, against PaddlePaddle
@@ -25,6 +26,9 @@ Parts:
   interop    import and export of files and models of other systems
   way        functions of dpmodule that a steady batch calls, and their files
   cuda       training on a GPU, if there is one
+
+"feed --mine MODULE:NAME" measures a torch DataLoader of yours, or that of a function, and says what making a batch
+costs, handing it over and waiting for it.
 
 Without names, all parts run; without operators, in about 20 minutes. They write RESULTS.md, its picture and its tables,
 and update the marked figures on pages (see figures.py). With names, they write only with --write, and the figures of
@@ -79,6 +83,7 @@ PARTS = {
     "ops": "ops",
     "operators": "operators",
     "streams": "streams",
+    "feed": "feed",
     "autobatch": "autobatch",
     "autobatch-torch": "torch_programs",
     "hogwild": "hogwild",
@@ -114,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--quick", action="store_true", help="short rounds, to check that everything runs")
     found.add_argument("--rounds", type=int, default=7, help="measurements of each side (default: 7)")
     found.add_argument("--write", action="store_true", help=f"write the figures to {RESULTS.name} and pages")
+    found.add_argument("--mine", metavar="MODULE:NAME", help="with feed: measure your own loader instead")
     found.add_argument("--output", type=Path, metavar="FILE", help="write the figures to another file")
     return found
 
@@ -124,6 +130,9 @@ def main(given: Sequence[str] | None = None) -> int:
     args = line.parse_args(given)
     if args.list:
         print("\n".join(PARTS))
+        return 0
+    if args.mine:
+        importlib.import_module(".parts.feed", __package__).run_mine(Session(quick=args.quick), args.mine)
         return 0
     unknown = set(args.parts) - set(PARTS)
     if unknown:
