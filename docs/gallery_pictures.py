@@ -121,6 +121,9 @@ DRAWN: dict[str, Callable[[ModuleType], Any]] = {
     "agents/plain_torch": lambda example: mx.sym.from_torch(
         example.LastAgent({}).model, torch.zeros(1, example.LENGTH, dtype=torch.int64)
     ),
+    "streams/detection_loader": lambda example: mx.sym.from_torch(
+        example.Detector().body.eval(), torch.zeros(1, 1, example.SIZE, example.SIZE)
+    ),
     "interop/come_back": lambda example: mx.sym.from_torch(example.network().eval(), torch.zeros(1, 1, 8, 8)),
 }
 """Object to draw, by the example's name; by default, the result of its function `network`."""

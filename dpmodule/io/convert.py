@@ -124,6 +124,15 @@ def as_data_iter(
     return IterableIter(data, data_names, label_names)
 
 
+def _in_shared_memory(data: Any) -> Any:
+    """Return a loader of torch with workers as the one of `streams`, whose batches cost less; others as they are."""
+    if type(data) is not torch.utils.data.DataLoader or not data.num_workers:
+        return data
+    from ..streams.data_loader import DataLoader
+
+    return DataLoader.from_torch(data)
+
+
 class IterableIter(CurrentBatch):
     """Read an iterable of batches; `reset` iterates over it again.
 
@@ -140,12 +149,12 @@ class IterableIter(CurrentBatch):
         self, data: Any, data_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
     ) -> None:
         _check_iterable(data)
-        self._iterable: Iterable[Any] = data
+        self._iterable: Iterable[Any] = _in_shared_memory(data)
         self._layout = _ItemLayout(data_names, label_names)
         self._start = EpochStart(getattr(data, "index_source", data))
         self._begun_with: dict[str, Any] | None = self._start.state_dict()
         self._taken = 0
-        self._items: Iterator[Any] | None = iter(data)
+        self._items: Iterator[Any] | None = iter(self._iterable)
         self._one_shot = self._items is data
         self._resets = 0
         first = self._read()

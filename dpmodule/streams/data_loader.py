@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import os
 import queue
@@ -68,25 +69,39 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     Source: `torch.utils.data.DataLoader`, whose workers it runs; torchdata's StatefulDataLoader for the state.
     """
 
-    _position: _Position | None = None
+    _position: _EpochPosition | None = None
     _resumed: Mapping[str, Any] | None = None
 
     def __iter__(self) -> Any:
         state, self._resumed = self._resumed, None
         generators = self._generators()
         if state is None:
-            self._position = _Position.now(generators)
+            self._position = _EpochPosition.now(generators)
             return super().__iter__()
         before = torch.get_rng_state()
         torch.set_rng_state(state["rng"])
         for generator, each in zip(generators, state["generators"]):
             generator.set_state(each)
-        self._position = _Position.now(generators)
+        self._position = _EpochPosition.now(generators)
         self._position.to_skip = state["yielded"]
         try:
             return super().__iter__()
         finally:
             torch.set_rng_state(before)
+
+    @classmethod
+    def from_torch(cls, loader: torch.utils.data.DataLoader[T_co]) -> DataLoader[T_co]:
+        """Return a loader with the attributes of a loader of torch, which a library has made.
+
+        Example:
+            >>> import torch
+            >>> [batch.tolist() for batch in DataLoader.from_torch(torch.utils.data.DataLoader(torch.arange(3)))]
+            [[0], [1], [2]]
+        """
+        found: Any = copy.copy(loader)
+        found.__class__ = cls
+        found._iterator = None
+        return found  # type: ignore[no-any-return]
 
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
@@ -103,7 +118,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """
         position = self._position
         if position is None or position.is_over:
-            position = _Position.now(self._generators())
+            position = _EpochPosition.now(self._generators())
         return {"yielded": position.yielded, "rng": position.rng, "generators": position.generators}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -127,7 +142,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
 
 @dataclass
-class _Position:
+class _EpochPosition:
     """Position of an iteration, and the random states at its beginning."""
 
     rng: torch.Tensor
@@ -137,7 +152,7 @@ class _Position:
     is_over: bool = False
 
     @classmethod
-    def now(cls, generators: list[torch.Generator]) -> _Position:
+    def now(cls, generators: list[torch.Generator]) -> _EpochPosition:
         return cls(torch.get_rng_state(), [each.get_state() for each in generators])
 
     def start(self, loader: Any) -> _LoaderView:

@@ -1,5 +1,6 @@
 """Datasets and loaders of torch as iterators for modules."""
 
+import sys
 from functools import partial
 
 import numpy as np
@@ -131,3 +132,27 @@ def test_worker_info_where_torch_has_changed(monkeypatch):
     torch_private.set_worker_info(0, 1, 2, None)
     monkeypatch.undo()
     assert get_worker_info() is None
+
+
+class Worker:
+    """Each example holds the class of the queue to which its worker sends it."""
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        caller = sys._getframe()
+        while caller.f_code.co_name != "_worker_loop":
+            caller = caller.f_back
+        return torch.ones(2), int(type(caller.f_locals["data_queue"]).__module__.startswith("dpmodule."))
+
+
+def test_batches_of_a_loader_of_torch_come_through_shared_memory():
+    for persistent in (False, True):
+        loader = DataLoader(Worker(), 3, num_workers=1, persistent_workers=persistent)
+        batches = mx.io.DataLoaderIter(loader)
+        for _ in range(2):
+            assert labels(batches) == [[1, 1, 1], [1, 1, 1]]
+            batches.reset()
+        assert type(loader) is DataLoader
+        del batches

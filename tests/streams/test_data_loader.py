@@ -47,7 +47,7 @@ from helpers.loader_cases import (
     same,
     seeded,
 )
-from helpers.processes import SOON_S, await_gone, running, until
+from helpers.processes import SOON_S, await_gone, resources, running, until
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:This DataLoader will create", "ignore:Length of IterableDataset", "ignore:Sparse invariant checks"
@@ -451,6 +451,14 @@ def test_a_forked_copy_disturbs_nothing():
 # --- other users of loaders
 
 
+def indices(loader):
+    return [batch["index"].tolist() for batch in loader]
+
+
+def loader_of(workers):
+    return Ours(Numbers(), batch_size=4, num_workers=workers)
+
+
 def test_it_is_torchs_class():
     loader = Ours(Numbers(), batch_size=4, shuffle=True)
     assert isinstance(loader, Torch)
@@ -463,14 +471,13 @@ def test_it_is_torchs_class():
     assert type(again) is Ours
     assert len(again) == 5
     assert Ours[torch.Tensor] is not None
+    made = Ours.from_torch(Torch(Numbers(), batch_size=4, num_workers=1, persistent_workers=True))
+    assert type(made) is Ours
+    assert [indices(made), indices(made)] == [indices(loader_of(0))] * 2
     assert len(pickle.loads(pickle.dumps(Ours(Numbers(), batch_size=4)))) == 5
 
 
 # --- positions
-
-
-def indices(loader):
-    return [batch["index"].tolist() for batch in loader]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -561,7 +568,7 @@ def test_a_hundred_thousand_batches():
 
 def kill_one(draw, victim):
     """Read batches until a worker is killed; returns when nothing is left of the loader."""
-    in_memory, opened = set(os.listdir("/dev/shm")), descriptors()
+    before = resources()
     iterator = iter(Ours(Sleepy(quick=10**6, size=20_000), num_workers=2, batch_size=2))
     pids = [each.pid for each in iterator._workers]
     timer = threading.Timer(draw.rand() * 0.05, os.kill, (pids[victim], signal.SIGKILL))
@@ -572,10 +579,8 @@ def kill_one(draw, victim):
     assert seen == [[2 * number, 2 * number + 1] for number in range(len(seen))]
     timer.join()
     del iterator
-    gc.collect()
     await_gone(pids)
-    assert set(os.listdir("/dev/shm")) <= in_memory
-    until(lambda: descriptors() <= opened)
+    until(lambda: resources() == before)
 
 
 @in_native
