@@ -28,7 +28,7 @@ from .wrap import is_array, numbered_names, shares_read_only, wrap
 
 _LARGEST = 2**20
 """Larger arrays are the data, which the resuming program has anyway."""
-_BATCHES = frozenset({"current_batch"})
+_BATCHES = frozenset({"current_batch", "_position"})
 """Attributes that do not affect the next epoch."""
 
 
@@ -151,7 +151,7 @@ class IterableIter(CurrentBatch):
         _check_iterable(data)
         self._iterable: Iterable[Any] = _in_shared_memory(data)
         self._layout = _ItemLayout(data_names, label_names)
-        self._start = EpochStart(getattr(data, "index_source", data))
+        self._start = EpochStart(getattr(data, "index_source", self._iterable))
         self._begun_with: dict[str, Any] | None = self._start.state_dict()
         self._taken = 0
         self._items: Iterator[Any] | None = iter(self._iterable)

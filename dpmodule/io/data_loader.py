@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
+    Dataset,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
     SubsetRandomSampler,
-    default_collate,
+    get_worker_info,
 )
 
+from .. import streams
 from .._core import torch_private
 from .._core.closing import Closing
 from .._devices import generators
@@ -25,10 +30,12 @@ from ..base import ArgumentError, StateError, dtype_name, np_dtype
 from ..context import cpu
 from ..ndarray import NDArray
 from ..streams.checks import check_count
+from ..streams.errors import UnpicklableError, WorkerDied, WorkerStuck
+from ..streams.messages import RemoteError
 from .convert import IterableIter
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, EveryNth, check_part, check_state
-from .process_feed import END, FeedCommands, FeedOptions, WorkerFeed
+from .process_feed import FeedOptions
 from .process_prefetch import drawn_seed
 
 Collate = Callable[[Any], Any]
@@ -61,16 +68,21 @@ class LoaderPlan:
             self._refuse_dataset_options("not a dataset")
             return self._part_of(self.loader)
         self._check()
-        is_ordered = not self._iterable()
-        batches = self._batches() if is_ordered else None
-        dataset = self.loader if is_ordered else self._part_of(self.loader)
-        loader = partial(
-            _torch_loader, dataset, self._gives_batches(), self.batch_size, self.drop_last, self.collate_fn
+        batches = None if self._iterable() else self._batches()
+        dataset = self._part_of(self.loader) if batches is None else self.loader
+        loading: dict[str, Any] = {"collate_fn": self.collate_fn}
+        if batches is None:
+            loading |= {"batch_size": self.batch_size, "drop_last": self.drop_last}
+        elif self._gives_batches():
+            loading |= {"batch_size": None}
+        if self.num_workers:
+            return ProcessLoader(dataset, batches, self.num_workers, options, loading, self.worker_init_fn)
+        loading["generator"] = torch.Generator()  # otherwise torch draws seeds from its default generator
+        if batches is None:
+            return DataLoader(_Iterable(dataset), **loading)
+        return DataLoader(
+            dataset, **loading, **{"sampler" if self._gives_batches() else "batch_sampler": batches}
         )
-        if not self.num_workers:
-            return loader(batches)
-        loading = partial(_Loading, self.loader, loader, is_ordered, self.worker_init_fn)
-        return ProcessLoader(loading, batches, self.num_workers, options)
 
     def _part_of(self, items: Iterable[Any]) -> Iterable[Any]:
         return items if self.num_parts == 1 else EveryNth(items, self.num_parts, self.part_index)
@@ -155,27 +167,100 @@ class LoaderPlan:
         return self.batch_size is None and self.batch_sampler is None
 
 
-def _torch_loader(
-    dataset: Any,
-    gives_batches: bool,
-    batch_size: int | None,
-    drop_last: bool,
-    collate: Collate | None,
-    batches: Iterable[Any] | None,
-) -> DataLoader[Any]:
-    """Return a torch loader that reads in the process that iterates over it.
+class _Order(NamedTuple):
+    """What a worker is to do: load a batch, or say that it is ready.
 
     Args:
-        gives_batches: True if each item of the dataset is a batch.
-        batches: the indices of each batch; None for an iterable dataset.
+        indices: of the batch; None for the next one of an iterable dataset.
+        seed: with `epoch` and the worker's number, it determines random numbers.
     """
-    # otherwise torch draws worker seeds from its default generator
-    options: dict[str, Any] = {"collate_fn": collate, "generator": torch.Generator()}
-    if batches is None:
-        return DataLoader(_Iterable(dataset), batch_size, drop_last=drop_last, **options)
-    if gives_batches:
-        return DataLoader(dataset, None, sampler=batches, **options)
-    return DataLoader(dataset, batch_sampler=batches, **options)
+
+    indices: Any
+    seed: int
+    epoch: int
+    is_first: bool = False
+
+
+class _Item(NamedTuple):
+    """What a worker sends: a batch, the end of its epoch, or an error."""
+
+    batch: Any = None
+    is_end: bool = False
+    error: RemoteError | None = None
+
+
+class _Orders:
+    """The orders of an epoch.
+
+    Args:
+        batches: iterable over the indices of each batch; None for an iterable dataset.
+    """
+
+    def __init__(self, batches: Iterable[Any] | None, seed: int, workers: int) -> None:
+        self.batches, self.seed, self.workers = batches, seed, workers
+        self.epoch = -1
+        self.is_new = True
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[_Order]:
+        order = partial(_Order, seed=self.seed, epoch=self.epoch)
+        if self.is_new:
+            yield from itertools.repeat(order(None, is_first=True), self.workers)
+        if self.batches is None:
+            yield from itertools.repeat(order(None))
+        else:
+            try:
+                yield from map(order, self.batches)
+            except (
+                Exception
+            ) as error:  # any error of the sampler, which is raised after the batches before it
+                self.error = error
+
+
+class _Batches(Dataset[_Item]):
+    """The batches of a dataset, by order; a worker has random numbers of its own in every epoch.
+
+    Args:
+        options: those of the torch loader that makes a batch of indices.
+    """
+
+    def __init__(self, dataset: Any, options: Mapping[str, Any]) -> None:
+        self._dataset, self._options = dataset, options
+        self._epoch: tuple[int, int] | None = None
+        self._load: Callable[[Any], Any] = _no_batch
+
+    def __getitem__(self, order: _Order) -> _Item:
+        if order.is_first:
+            return _Item()
+        try:
+            if self._epoch != (order.seed, order.epoch):
+                self._begin(order)
+            return _Item(self._load(order.indices))
+        except BaseException as error:
+            if isinstance(error, StopIteration) and order.indices is None:
+                self._load = _no_batch
+                return _Item(is_end=True)
+            return _Item(error=RemoteError.of(error, skip=1))
+
+    def _begin(self, order: _Order) -> None:
+        info: Any = get_worker_info()
+        self._epoch = order.seed, order.epoch
+        generators.seed_process([order.seed * info.num_workers + info.id, order.epoch])
+        options: dict[str, Any] = {"generator": torch.Generator(), **self._options}
+        dataset = _Iterable(self._dataset) if order.indices is None else self._dataset
+        loader = DataLoader(dataset, **options)
+        load = torch_private.batch_fetcher(loader)
+        if load is None:
+            raise NotImplementedError("DataLoaderIter: this version of torch cannot load datasets in workers")
+        if order.indices is None:
+            batches: Any = iter(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+            self._load = lambda indices: load(next(batches))
+        else:
+            self._load = load
+
+
+def _no_batch(indices: Any) -> NoReturn:
+    raise StopIteration
 
 
 class _Iterable(IterableDataset[Any]):
@@ -188,30 +273,61 @@ class _Iterable(IterableDataset[Any]):
         return iter(self._examples)
 
 
-class ProcessLoader:
-    """Iterable over batches that worker processes load, like a torch DataLoader with workers.
+def _unchanged(item: _Item) -> _Item:
+    return item
 
-    Worker ``i % num_workers`` loads batch i; batches come in order. Every worker iterates over an iterable dataset,
-    which finds its part with `torch.utils.data.get_worker_info`.
+
+def _begin_worker(
+    init: Callable[[int], object] | None, num_threads: int, seed: int, count: int, index: int
+) -> None:
+    """Prepare a worker before it uses the dataset."""
+    torch.set_num_threads(num_threads)
+    generators.seed_process([seed * count + index, 0])
+    if init is not None:
+        init(index)
+
+
+class ProcessLoader:
+    """Iterable over batches that the workers of a `streams.DataLoader` load, in its order.
+
+    The workers stay from epoch to epoch, until one of them dies. Every worker iterates over an iterable dataset, which
+    finds its part with `torch.utils.data.get_worker_info`.
 
     Args:
-        loading: function that makes the `_Loading` of a worker.
         batches: iterable over the indices of each batch, iterated every epoch; None for an iterable dataset.
-        num_workers: number of processes.
+        loading: options of torch's loader that make a batch.
     """
 
     def __init__(
         self,
-        loading: Callable[..., _Loading],
+        dataset: Any,
         batches: Iterable[Any] | None,
         num_workers: int,
         options: FeedOptions,
+        loading: Mapping[str, Any],
+        worker_init: Callable[[int], object] | None,
     ) -> None:
-        self._batches = batches
-        makes = [partial(loading, num_workers, options.seed, index) for index in range(num_workers)]
-        self._feed = WorkerFeed("DataLoaderIter", makes, options)
-        self._begun = False
+        self._orders = _Orders(batches, options.seed, num_workers)
+        self._options = options
+        self._make = partial(
+            streams.DataLoader,
+            _Batches(dataset, loading),
+            batch_size=None,
+            sampler=self._orders,
+            num_workers=num_workers,
+            collate_fn=_unchanged,
+            timeout=options.start_timeout_s or 0,
+            worker_init_fn=partial(
+                _begin_worker, worker_init, options.num_threads, options.seed, num_workers
+            ),
+            multiprocessing_context=options.start_method,
+            prefetch_factor=options.slots,
+            persistent_workers=True,
+            generator=torch.Generator(),  # otherwise torch draws seeds from its default generator
+        )
+        self._loader: DataLoader[_Item] | None = None
         self._resumed: Mapping[str, Any] | None = None
+        self.iteration = 0
 
     def state_dict(self, begun: bool) -> dict[str, Any]:
         """Return the epoch that the next iteration must begin to yield the same batches.
@@ -219,150 +335,111 @@ class ProcessLoader:
         Args:
             begun: True for the current epoch, False for the next.
         """
-        epoch = self._feed.epoch_dict()
-        return epoch if begun else {**epoch, "number": epoch["number"] + 1}
+        orders = self._orders
+        return {"number": orders.epoch + (not begun), "seed": orders.seed, "workers": orders.workers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the epoch of a state in the next iteration."""
-        if state["workers"] != len(self._feed):
+        if state["workers"] != self._orders.workers:
             raise ArgumentError(
-                f"DataLoaderIter: the state was saved with {state['workers']} workers, but here are {len(self._feed)}; "
-                f"give num_workers={state['workers']}"
+                f"DataLoaderIter: the state was saved with {state['workers']} workers, but here are "
+                f"{self._orders.workers}; give num_workers={state['workers']}"
             )
         self._resumed = state
 
     @property
     def index_source(self) -> Any:
         """Iterable over the indices of an epoch, in this process."""
-        return self._batches
+        return self._orders.batches
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers, in order."""
-        return self._feed.pids
+        iterator: Any = None if self._loader is None else self._loader._iterator
+        return [] if iterator is None else [worker.pid for worker in iterator._workers]
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch."""
+        orders = self._orders
+        orders.epoch, orders.error = orders.epoch + 1, None
         if self._resumed is not None:
-            self._feed.begin_again(self._resumed)
-        elif self._begun:
-            self._feed.begin()
+            orders.epoch, orders.seed = self._resumed["number"], self._resumed["seed"]
         self._resumed = None
-        self._begun = True
-        return _Epoch(self._feed, self._batches)
+        self.iteration += 1
+        orders.is_new = self._loader is None
+        try:
+            with warnings.catch_warnings():  # torch's, of errors that are raised, and of few processors
+                warnings.filterwarnings("ignore", "Got pickle error|This DataLoader will create")
+                self._loader = self._make() if self._loader is None else self._loader
+                items: Any = iter(self._loader)
+            for _ in range(orders.workers if orders.is_new else 0):
+                next(items)  # the worker is ready
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self.close()
+            raise UnpicklableError(
+                f"DataLoaderIter: the dataset or a function cannot be sent to another process: {error}; define it at "
+                'the top level of a module, or give start_method="fork"'
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        items._timeout = self._options.timeout_s or 0
+        return _Epoch(self, items, orders)
 
     def close(self) -> None:
         """End the workers; further calls do nothing."""
-        self._feed.close()
+        loader, self._loader = self._loader, None
+        iterator: Any = None if loader is None else loader._iterator
+        if iterator is not None:
+            iterator._shutdown_workers()
 
 
 class _Epoch:
-    """One iteration over a feed. Each worker gets one more batch to load than it has slots.
+    """One iteration over the batches of workers; an error is raised again until the next one."""
 
-    Args:
-        batches: iterable over the indices to load; None: the workers iterate over the dataset.
-    """
-
-    def __init__(self, feed: WorkerFeed, batches: Iterable[Any] | None) -> None:
-        self._feed = feed
-        self._number = feed.epoch
-        self._indices = None if batches is None else iter(batches)
-        self._ordered = self._taken = 0
+    def __init__(self, loader: ProcessLoader, items: Any, orders: _Orders) -> None:
+        self._loader, self._items, self._orders = loader, items, orders
+        self._iteration = loader.iteration
+        self._turns = itertools.cycle(range(orders.workers))
+        self._ended: set[int] = set()
         self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        if self._number != self._feed.epoch:
+        if self._iteration != self._loader.iteration:
             raise StateError("this iteration is over, since another epoch has begun")
-        self._order()
-        item = self._feed.take()
-        if item is END:
-            raise StopIteration
-        self._taken += 1
-        return item
-
-    def _order(self) -> None:
-        """Send the workers the indices to load."""
-        workers = len(self._feed)
-        while self._indices is not None and self._ordered - self._taken < workers * (self._feed.slots + 1):
-            work = self._next_indices(self._indices)
-            if work is None:
-                self._indices = None
-                for worker in range(workers):
-                    self._feed.work(worker, None)
-            else:
-                self._feed.work(self._ordered % workers, work)
-                self._ordered += 1
-
-    def _next_indices(self, indices: Iterator[Any]) -> Any:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None) from self._error.__cause__
         try:
-            return next(indices, None)
-        except Exception as error:  # any error of the sampler
+            return self._next()
+        except (StopIteration, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             self._error = error
             raise
 
-
-class _Loading:
-    """Item source of a worker that loads batches from a dataset.
-
-    Args:
-        loader: function that makes a torch loader over the indices of batches.
-        is_ordered: True if the parent sends the indices.
-        worker_init: function called with the worker's number before the dataset is used; may be None.
-    """
-
-    description = None
-
-    def __init__(
-        self,
-        dataset: Any,
-        loader: Callable[[Iterable[Any] | None], DataLoader[Any]],
-        is_ordered: bool,
-        worker_init: Callable[[int], object] | None,
-        num_workers: int,
-        seed: int,
-        index: int,
-        commands: FeedCommands,
-    ) -> None:
-        self._loader, self._is_ordered, self._commands = loader, is_ordered, commands
-        self._show = partial(torch_private.set_worker_info, index, num_workers, seed + index, dataset)
-        self._show()
-        if worker_init is not None:
-            worker_init(index)
-
-    def state(self) -> None:
-        """Return None: a dataset loads the indices that it receives."""
-
-    def restore(self, state: Any) -> None:
-        """Do nothing, since there is no state."""
-
-    def begin(self, epoch: int) -> Iterator[Any]:
-        """Begin an epoch."""
-        loader = self._loader(self._indices(epoch) if self._is_ordered else None)
-        if loader.collate_fn is default_collate:
-            loader.collate_fn = self._collated
-        fetch = torch_private.batch_fetcher(loader)
-        if fetch is None:
-            return iter(loader)
-        batches: Any = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-        # a StopIteration ends an iterable dataset, but is an error in others
-        return (fetch(indices) for indices in batches) if self._is_ordered else map(fetch, batches)
-
-    def _indices(self, epoch: int) -> Iterator[Any]:
-        while (indices := self._commands.work(epoch)) is not None:
-            yield indices
-
-    def _collated(self, examples: Any) -> Any:
-        # in a worker, torch collates into new shared memory each time; the pipe already copies into its own
-        torch_private.set_worker_info(-1, 0, 0, None)
-        try:
-            return default_collate(examples)
-        finally:
-            self._show()
+    def _next(self) -> Any:
+        while len(self._ended) < self._orders.workers:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                break
+            except RuntimeError as error:  # a worker has died, or is stuck
+                self._loader.close()
+                if isinstance(error.__cause__, (WorkerDied, WorkerStuck)):
+                    raise error.__cause__ from None
+                raise
+            worker = next(self._turns)
+            if item.error is not None:
+                raise item.error.restore(f"worker {worker} of DataLoaderIter")
+            if not item.is_end:
+                return item.batch
+            self._ended.add(worker)
+        if self._orders.error is not None:
+            raise self._orders.error
+        raise StopIteration
 
 
 class DataLoaderIter(CurrentBatch, Closing):

@@ -25,8 +25,8 @@ from torch.utils.data import dataloader as _torch
 from ..base import ArgumentError
 from . import parcels
 from .child import Lifeline, hold_lifeline
-from .errors import WorkerDied
-from .worker_status import how_it_ended, process_state
+from .errors import WorkerDied, WorkerStuck
+from .worker_status import STACK_SIGNAL, WorkerStatus, how_it_ended, process_state
 
 _LATEST_S = 0.5
 """Most seconds until the loss of a worker is noticed where no descriptor reports it."""
@@ -51,7 +51,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     A batch is valid as long as something refers to it, and the loader waits for none of them. A tensor of 16 KB or
     more keeps the memory of its whole batch; clone it to keep it alone. What the trainer writes to a batch does not
     reach the worker. A worker that dies is noticed at once: the cause of torch's error is a `WorkerDied` with the
-    signal and the batch.
+    signal and the batch. After a `timeout`, it is a `WorkerStuck` with the worker's stack.
 
     `state_dict` and `load_state_dict` save and restore a position within an epoch.
 
@@ -270,6 +270,27 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             if left <= 0:
                 return False, None
 
+    def _get_data(self) -> Any:
+        try:
+            return super()._get_data()
+        except RuntimeError as error:
+            number = next(iter(self._task_info.get(self._rcvd_idx, ())), None)
+            if not self._timeout or number is None or error.__cause__ is not None:
+                raise
+            raise error from self._stuck(number)
+
+    def _stuck(self, number: int) -> WorkerStuck:
+        """Return the error for a worker whose batch has not come in time, with its stack."""
+        pid, status = self._workers[number].pid, self._results.statuses[number]
+        state = process_state(pid)
+        text = f"worker {number} of the DataLoader (process {pid}) has not sent batch {self._rcvd_idx}"
+        if status.begun() and state != "T":
+            os.kill(pid, STACK_SIGNAL)
+            lines = status.await_stack(_LATEST_S).splitlines()
+            own = itertools.takewhile(lambda line: not line.endswith(" in _worker_loop"), lines)
+            text = "\n".join([f"{text}. Its stack:", *own])
+        return WorkerStuck(text + ("; it was stopped by a signal" if state == "T" else ""))
+
     def _check_workers(self, error: Exception) -> None:
         """Raise torch's error if a worker has ended before its work was done."""
         failed = []
@@ -391,6 +412,7 @@ class _Results:
         self._spare = spare
         self._receivers: list[parcels.ParcelReceiver] = []
         self._lifelines: list[Lifeline] = []
+        self.statuses: list[WorkerStatus] = []
         self._poll = select.poll()
         self._numbers: dict[int, int] = {}  # of workers, by descriptor
         self._ready: deque[int] = deque()
@@ -408,19 +430,20 @@ class _Results:
         self.all_started()
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         lifeline = Lifeline()
-        number = len(self._receivers)
+        number, status = len(self._receivers), WorkerStatus()
         self._receivers.append(parcels.ParcelReceiver(near))
         self._lifelines.append(lifeline)
+        self.statuses.append(status)
         self._numbers[near.fileno()] = number
         self._poll.register(near, select.POLLIN)
-        return _WorkerEnd(number, far, lifeline.child_fd, self._spare)
+        return _WorkerEnd(number, far, lifeline.child_fd, os.dup(status.fd), self._spare)
 
     def all_started(self) -> None:
         """Close the copies of the ends that belong to workers now."""
         for process, end in self.started:
             if process.pid is not None:
                 self._lifelines[end.number].arm(process.pid)
-            end.socket.close()
+            end.drop()
         self.started.clear()
 
     def get(self, timeout: float | None = None) -> Any:
@@ -478,6 +501,8 @@ class _Results:
     def _close(self) -> None:
         for receiver in self._receivers:
             receiver.close()
+        for status in self.statuses:
+            status.close()
         os.close(self._wake_fd)
 
     def cancel_join_thread(self) -> None:
@@ -495,18 +520,21 @@ class _Results:
 class _WorkerEnd:
     """The queue of results as a worker sees it."""
 
-    def __init__(self, number: int, end: socket.socket, lifeline_fd: int, spare: int) -> None:
+    def __init__(self, number: int, end: socket.socket, lifeline_fd: int, status_fd: int, spare: int) -> None:
         self.number, self.socket = number, end
-        self._lifeline_fd, self._spare = lifeline_fd, spare
+        self._lifeline_fd, self._status_fd, self._spare = lifeline_fd, status_fd, spare
+        self._status: WorkerStatus | None = None
         self._sender: parcels.ParcelSender | None = None
 
     def __reduce__(self) -> Any:
-        fds = [reduction.DupFd(fd) for fd in (self.socket.fileno(), self._lifeline_fd)]
+        fds = [reduction.DupFd(fd) for fd in (self.socket.fileno(), self._lifeline_fd, self._status_fd)]
         return _rebuild_end, (self.number, fds, self._spare)
 
     def open(self) -> None:
         """Begin to use the end in its process."""
         hold_lifeline(self._lifeline_fd)
+        self._status = WorkerStatus(self._status_fd)
+        self._status.watch_stack()
         self._sender = parcels.ParcelSender(self.socket, self._spare)
 
     def put(self, item: Any) -> None:
@@ -527,13 +555,18 @@ class _WorkerEnd:
         """Do nothing: there is no thread."""
 
     def close(self) -> None:
-        """Close the end."""
+        """Close the socket."""
         self.socket.close()
+
+    def drop(self) -> None:
+        """Close the copy of the end in the process that has started the worker."""
+        self.socket.close()
+        os.close(self._status_fd)
 
 
 def _rebuild_end(number: int, fds: list[Any], spare: int) -> _WorkerEnd:
-    end, lifeline = (each.detach() for each in fds)
-    return _WorkerEnd(number, socket.socket(fileno=end), lifeline, spare)
+    end, lifeline, status = (each.detach() for each in fds)
+    return _WorkerEnd(number, socket.socket(fileno=end), lifeline, status, spare)
 
 
 def _run_worker(end: _WorkerEnd, loop: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -5,6 +5,7 @@ import gc
 import inspect
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from torch.utils.data import (
 
 from dpmodule import streams
 from dpmodule.base import ArgumentError
-from dpmodule.streams import WorkerDied
+from dpmodule.streams import WorkerDied, WorkerStuck
 from helpers import loader_cases as cases
 from helpers.both_backends import descriptors, in_native, resident_bytes
 from helpers.loader_cases import (
@@ -346,13 +347,28 @@ def test_a_stopped_worker_hangs_nothing():
     next(iterator)
     worker = iterator._workers[0]
     os.kill(worker.pid, signal.SIGSTOP)
-    with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
+    with pytest.raises(RuntimeError, match="timed out after 1 seconds") as caught:
         list(iterator)
+    assert isinstance(caught.value.__cause__, WorkerStuck)
+    assert str(caught.value.__cause__).endswith("stopped by a signal")
+    del caught
     begin = time.monotonic()
     del iterator
     gc.collect()
     assert not worker.is_alive()
     assert time.monotonic() - begin < SOON_S
+
+
+@in_native
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_slow_worker_shows_its_stack(method):
+    iterator = iter(Ours(Sleepy(), num_workers=2, timeout=15, multiprocessing_context=method))
+    assert int(next(iterator)) == 0
+    iterator._timeout = 0.5
+    with pytest.raises(RuntimeError, match="timed out after 0.5 seconds") as caught:
+        list(iterator)
+    text = "worker 0 (?s:.*) has not sent batch 4(?s:.*)loader_cases.py(?s:.*) in __getitem__"
+    assert re.search(text, str(caught.value.__cause__))
 
 
 def test_an_early_end_and_several_iterators():
