@@ -621,22 +621,6 @@ def select(public: bool = False) -> None:
 select()
 
 
-def set_worker_info(index: int, count: int, seed: int, dataset: Any) -> None:
-    """Make `torch.utils.data.get_worker_info` report a worker in this process; no effect if torch has changed.
-
-    Args:
-        index: number of the worker; negative if the process is not a worker.
-    """
-    module: Any = getattr(getattr(torch.utils.data, "_utils", None), "worker", None)
-    try:
-        info = (
-            module.WorkerInfo(id=index, num_workers=count, seed=seed, dataset=dataset) if index >= 0 else None
-        )
-        module._worker_info = info
-    except (AttributeError, TypeError):
-        return
-
-
 def batch_fetcher(loader: torch.utils.data.DataLoader[Any]) -> Callable[[Any], Any] | None:
     """Return a function from indices to the loader's batch, without its overhead; None if torch has changed.
 

@@ -69,7 +69,7 @@ class LoaderPlan:
             return self._part_of(self.loader)
         self._check()
         batches = None if self._iterable() else self._batches()
-        dataset = self._part_of(self.loader) if batches is None else self.loader
+        dataset: Any = self._part_of(self.loader) if batches is None else self.loader
         loading: dict[str, Any] = {"collate_fn": self.collate_fn}
         if batches is None:
             loading |= {"batch_size": self.batch_size, "drop_last": self.drop_last}
@@ -79,10 +79,10 @@ class LoaderPlan:
             return ProcessLoader(dataset, batches, self.num_workers, options, loading, self.worker_init_fn)
         loading["generator"] = torch.Generator()  # otherwise torch draws seeds from its default generator
         if batches is None:
-            return DataLoader(_Iterable(dataset), **loading)
-        return DataLoader(
-            dataset, **loading, **{"sampler" if self._gives_batches() else "batch_sampler": batches}
-        )
+            dataset = _Iterable(dataset)
+        else:
+            loading["sampler" if self._gives_batches() else "batch_sampler"] = batches
+        return DataLoader(dataset, **loading)
 
     def _part_of(self, items: Iterable[Any]) -> Iterable[Any]:
         return items if self.num_parts == 1 else EveryNth(items, self.num_parts, self.part_index)
@@ -384,6 +384,8 @@ class ProcessLoader:
             self.close()
             raise
         items._timeout = self._options.timeout_s or 0
+        if hasattr(items, "report_only_in_next"):
+            items.report_only_in_next()
         return _Epoch(self, items, orders)
 
     def close(self) -> None:
@@ -447,7 +449,7 @@ class DataLoaderIter(CurrentBatch, Closing):
 
     A dataset (a torch dataset, or an object with ``__getitem__`` and ``__len__`` or with ``__iter__``) is read as
     torch's DataLoader reads it: with `batch_size` or `batch_sampler`, in this process or in `num_workers` processes.
-    Workers send batches through shared memory (see `ProcessPrefetchingIter` for their order, failures and memory). A
+    Workers are those of `streams.DataLoader`; an error is raised in place of its batch, and again until `reset`. A
     loader (a torch DataLoader or another iterable of batches) is iterated over; with `num_workers`, worker processes
     of dpmodule use the dataset, sampler and collate function of a DataLoader instead.
 
@@ -466,7 +468,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         collate_fn: function that makes a batch from a list of examples (default: torch's `default_collate`).
         num_workers: number of processes; 0 loads in this one.
         worker_init_fn: function called in each worker with its number.
-        slots: number of batches of each worker that may be ready or in use at a time.
+        slots: number of batches of each worker that may be ready or in work.
         start_method: "spawn", "fork" or "forkserver".
         timeout_s: time limit of a batch in seconds; None: no limit.
         num_threads: number of threads that torch may use in each worker.

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,9 +28,6 @@ END = object()
 
 _ARRIVAL_S = 5.0
 _MAX_SLOTS = 64
-
-EPOCH, WORK = "epoch", "work"
-"""Commands of the parent: begin another epoch, which cancels the current one; do work for the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +67,14 @@ class Cancelled(Exception):
 
 
 class FeedCommands:
-    """Commands that a worker receives from its parent."""
+    """The epochs that a parent lets its worker begin."""
 
     def __init__(self, channel: Channel, epoch: int, beginning: EpochStartOrder) -> None:
         self.epoch, self.beginning = epoch, beginning
         self._channel = channel
-        self._work: deque[Any] = deque()
 
     def _receive_command(self) -> None:
-        kind, epoch, work = self._channel.recv()
-        if kind == EPOCH:
-            self.epoch, self.beginning = epoch, work
-            self._work.clear()
-        elif epoch == self.epoch:
-            self._work.append(work)
+        self.epoch, self.beginning = self._channel.recv()
 
     def check(self, epoch: int) -> None:
         """Process pending commands; raise `Cancelled` if the epoch has changed."""
@@ -92,14 +82,6 @@ class FeedCommands:
             self._receive_command()
         if self.epoch != epoch:
             raise Cancelled
-
-    def work(self, epoch: int) -> Any:
-        """Wait for the next piece of work of an epoch, and return it."""
-        while self.epoch == epoch and not self._work:
-            self._receive_command()
-        if self.epoch != epoch:
-            raise Cancelled
-        return self._work.popleft()
 
     def next_epoch(self, epoch: int) -> None:
         """Wait until the parent begins another epoch."""
@@ -284,19 +266,9 @@ class WorkerFeed:
         return [worker.child.pid for worker in self._workers]
 
     @property
-    def epoch(self) -> int:
-        """Number of epochs begun here before this one."""
-        return self._epoch
-
-    @property
     def taken(self) -> int:
         """Number of items of the epoch that have been taken."""
         return self._taken
-
-    @property
-    def slots(self) -> int:
-        """Number of items of each worker that may be ready or in use at a time."""
-        return self._options.slots
 
     def check(self) -> None:
         """Raise an error if the feed is closed or belongs to another process."""
@@ -337,19 +309,14 @@ class WorkerFeed:
         self._error = None
         self._turns = list(range(len(self._workers)))
         for index, worker in enumerate(self._workers):
-            if worker.dead or not self._send(index, EPOCH, self._beginning(index, states[index])):
+            if worker.dead or not self._send(index, self._beginning(index, states[index])):
                 worker.close()
                 self._supervisor.drop(worker.child)
                 self._workers[index] = self._start(index, states[index])
 
-    def work(self, index: int, work: Any) -> None:
-        """Send a worker work for this epoch; `take` reports dead workers."""
-        self.check()
-        self._send(index, WORK, work)
-
-    def _send(self, index: int, kind: str, work: Any) -> bool:
+    def _send(self, index: int, beginning: EpochStartOrder) -> bool:
         try:
-            self._workers[index].child.send((kind, self._epoch, work), self._options.timeout_s)
+            self._workers[index].child.send((self._epoch, beginning), self._options.timeout_s)
         except Exception:  # the worker has ended; `take` raises the cause in its turn
             return False
         return True

@@ -256,6 +256,12 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
     def __next__(self) -> Any:
         return _counted(self, super().__next__)
 
+    def report_only_in_next(self) -> None:
+        """Keep torch's handler of SIGCHLD, which raises anywhere in the main thread, from reporting workers."""
+        if self._worker_pids_set:
+            _utils.signal_handling._remove_worker_pids(id(self))
+            self._worker_pids_set = False
+
     def _try_get_data(self, timeout: float = _utils.MP_STATUS_CHECK_INTERVAL) -> tuple[bool, Any]:
         end = time.monotonic() + timeout
         while True:
@@ -329,9 +335,8 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             for worker, indices in zip(self._workers, self._index_queues)
             if process_state(worker.pid) == "T" or _is_closed(indices)
         ]
-        if lost and self._worker_pids_set:
-            _utils.signal_handling._remove_worker_pids(id(self))
-            self._worker_pids_set = False
+        if lost:
+            self.report_only_in_next()
         for worker in lost:
             worker.kill()
         super()._shutdown_workers()

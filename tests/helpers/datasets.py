@@ -1,5 +1,7 @@
 """Datasets that tests read in other processes."""
 
+import time
+
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
@@ -59,6 +61,15 @@ class Bad(Dataset):
     def __getitem__(self, index):
         if index == self._at:
             raise LookupError(f"no example {index}")
+        return torch.ones(2), index
+
+
+class Sleeping(Bad):
+    """Takes very long for one of its examples."""
+
+    def __getitem__(self, index):
+        if index == self._at:
+            time.sleep(60)
         return torch.ones(2), index
 
 

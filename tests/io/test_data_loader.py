@@ -1,6 +1,9 @@
 """Datasets and loaders of torch as iterators for modules."""
 
+import os
+import signal
 import sys
+import time
 from functools import partial
 
 import numpy as np
@@ -9,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 import dpmodule as mx
-from dpmodule._core import torch_private
 from helpers import datasets
+from helpers.processes import SOON_S, await_gone
 
 # Python 3.12 warns of forked workers
 ignored = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -127,13 +130,6 @@ def test_an_error_of_the_sampler():
                 list(batches)
 
 
-def test_worker_info_where_torch_has_changed(monkeypatch):
-    monkeypatch.setattr(torch.utils.data, "_utils", object())
-    torch_private.set_worker_info(0, 1, 2, None)
-    monkeypatch.undo()
-    assert get_worker_info() is None
-
-
 class Worker:
     """Each example holds the class of the queue to which its worker sends it."""
 
@@ -156,3 +152,23 @@ def test_batches_of_a_loader_of_torch_come_through_shared_memory():
             batches.reset()
         assert type(loader) is DataLoader
         del batches
+
+
+def test_dead_and_stuck_workers():
+    with Iter(table(), batch_size=1, num_workers=2) as batches:
+        next(batches)
+        pids = batches.pids
+        os.kill(pids[1], signal.SIGKILL)
+        await_gone(pids[1:])
+        time.sleep(0.1)  # torch would raise here
+        for _ in range(2):
+            with pytest.raises(mx.streams.WorkerDied, match=rf"process {pids[1]}\) was killed by SIGKILL"):
+                list(batches)
+        batches.reset()
+        assert len(list(batches)) == 11
+    slow = datasets.Sleeping(at=3)
+    with Iter(slow, batch_size=1, num_workers=2, timeout_s=0.5) as batches:
+        begin = time.monotonic()
+        with pytest.raises(mx.streams.WorkerStuck, match="(?s:.*)in __getitem__"):
+            list(batches)
+        assert time.monotonic() - begin < SOON_S
