@@ -106,8 +106,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
-        if not parcels.is_available():
-            return super()._get_iterator()
         self.check_worker_number_rationality()
         return _MultiProcessingDataLoaderIter(self)
 
@@ -233,24 +231,25 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
     def __init__(self, loader: Any) -> None:
         self._owner = os.getpid()
         self._position = loader._position
-        self._results = _Results(loader.num_workers, loader.prefetch_factor + 2)
         view = self._position.start(loader)
-        view.multiprocessing_context = _Context(
-            loader.multiprocessing_context or torch.multiprocessing, self._results
-        )
+        self._results: _Results | None = None  # torch's queue
+        if parcels.is_available():
+            self._results = _Results(loader.num_workers, loader.prefetch_factor + 2)
+            context = loader.multiprocessing_context or torch.multiprocessing
+            view.multiprocessing_context = _Context(context, self._results)
         try:
             super().__init__(view)
         except BaseException:
-            self._results.close()
+            if self._results is not None:
+                self._results.close()
             raise
-        self._results.all_started()
         self._position.reach(self)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if first_iter:
-            self._results.all_started()
-        else:
+        if not first_iter:
             self._position = loader._position
+        elif self._results is not None:
+            self._results.all_started()
         super()._reset(loader, first_iter)
 
     def __next__(self) -> Any:
@@ -262,7 +261,9 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             _utils.signal_handling._remove_worker_pids(id(self))
             self._worker_pids_set = False
 
-    def _try_get_data(self, timeout: float = _utils.MP_STATUS_CHECK_INTERVAL) -> tuple[bool, Any]:
+    def _try_get_data(self, timeout: float = _utils.MP_STATUS_CHECK_INTERVAL) -> Any:
+        if self._results is None:
+            return super()._try_get_data(timeout)
         end = time.monotonic() + timeout
         while True:
             left = end - time.monotonic()
@@ -281,13 +282,13 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             return super()._get_data()
         except RuntimeError as error:
             number = next(iter(self._task_info.get(self._rcvd_idx, ())), None)
-            if not self._timeout or number is None or error.__cause__ is not None:
+            if not self._timeout or number is None or error.__cause__ is not None or self._results is None:
                 raise
-            raise error from self._stuck(number)
+            raise error from self._stuck(number, self._results.statuses[number])
 
-    def _stuck(self, number: int) -> WorkerStuck:
+    def _stuck(self, number: int, status: WorkerStatus) -> WorkerStuck:
         """Return the error for a worker whose batch has not come in time, with its stack."""
-        pid, status = self._workers[number].pid, self._results.statuses[number]
+        pid = self._workers[number].pid
         state = process_state(pid)
         text = f"worker {number} of the DataLoader (process {pid}) has not sent batch {self._rcvd_idx}"
         if status.begun() and state != "T":
@@ -299,12 +300,13 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
 
     def _check_workers(self, error: Exception) -> None:
         """Raise torch's error if a worker has ended before its work was done."""
+        ended = set() if self._results is None else self._results.ended
         failed = []
         for number, worker in enumerate(self._workers):
             if self._workers_status[number]:
-                if number in self._results.ended:
+                if number in ended:
                     worker.join(_EXIT_S)
-                if number in self._results.ended or not worker.is_alive():
+                if number in ended or not worker.is_alive():
                     failed.append((worker.pid, self._death(number)))
                     self._mark_worker_as_unavailable(number)
         if failed:
@@ -327,7 +329,8 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
         is_exiting = _utils is None or _utils.python_exit_status is not False
         if is_exiting or self._owner != os.getpid() or getattr(self, "_shutdown", True):
             return
-        self._results.hang_up()
+        if self._results is not None:
+            self._results.hang_up()
         # a stopped worker handles no other signal; the garbage collector may have closed the queues, with which torch
         # ends workers, before it comes to the iterator
         lost = [
@@ -343,7 +346,8 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
         for worker in self._workers:
             if worker.is_alive():
                 worker.kill()
-        self._results.close()
+        if self._results is not None:
+            self._results.close()
 
 
 def _is_closed(indices: Any) -> bool:

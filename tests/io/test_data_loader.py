@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 import dpmodule as mx
 from helpers import datasets
+from helpers.both_backends import in_native
 from helpers.processes import SOON_S, await_gone
 
 # Python 3.12 warns of forked workers
@@ -143,6 +144,7 @@ class Worker:
         return torch.ones(2), int(type(caller.f_locals["data_queue"]).__module__.startswith("dpmodule."))
 
 
+@in_native
 def test_batches_of_a_loader_of_torch_come_through_shared_memory():
     for persistent in (False, True):
         loader = DataLoader(Worker(), 3, num_workers=1, persistent_workers=persistent)
@@ -154,6 +156,7 @@ def test_batches_of_a_loader_of_torch_come_through_shared_memory():
         del batches
 
 
+@in_native
 def test_dead_and_stuck_workers():
     with Iter(table(), batch_size=1, num_workers=2) as batches:
         next(batches)

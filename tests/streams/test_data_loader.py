@@ -201,6 +201,7 @@ def test_structures(name):
         assert [plain(first), plain(second)] == [plain(each) for each in Torch(Structures(), **options)]
 
 
+@in_native
 def test_quantized_tensors():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -225,6 +226,7 @@ def test_sharing_within_a_batch():
     assert large[3].min() == 1
 
 
+@in_native
 def test_what_cannot_be_sent_is_an_error():
     class Local:
         pass
