@@ -27,8 +27,8 @@ Parts:
   way        functions of dpmodule that a steady batch calls, and their files
   cuda       training on a GPU, if there is one
 
-"feed --mine MODULE:NAME" measures a torch DataLoader of yours, or that of a function, and says what making a batch
-costs, handing it over and waiting for it.
+"feed --mine MODULE:NAME" measures a torch DataLoader of yours, or that of a function, and prints what a batch costs to
+make, to hand over and to wait for.
 
 Without names, all parts run; without operators, in about 20 minutes. They write RESULTS.md, its picture and its tables,
 and update the marked figures on pages (see figures.py). With names, they write only with --write, and the figures of

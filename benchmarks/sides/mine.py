@@ -27,7 +27,7 @@ _FIRST = 4
 
 
 class Mine:
-    """The user's loader, made anew as loaders of torch and of this package."""
+    """The user's loader, as a loader of torch and as one of this package."""
 
     def __init__(self, place: str) -> None:
         module, _, name = place.partition(":")

@@ -50,7 +50,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     A batch is valid as long as something refers to it, and the loader waits for none of them. A tensor of 16 KB or
     more keeps the memory of its whole batch; clone it to keep it alone. What the trainer writes to a batch does not
-    reach the worker. A worker that dies is noticed at once: the cause of torch's error is a `WorkerDied` with the
+    reach the worker. A worker that dies is noticed immediately: the cause of torch's error is a `WorkerDied` with the
     signal and the batch. After a `timeout`, it is a `WorkerStuck` with the worker's stack.
 
     `state_dict` and `load_state_dict` save and restore a position within an epoch.
@@ -241,7 +241,7 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             super().__init__(view)
         except BaseException:
             if self._results is not None:
-                self._results.close()
+                self._results.end()
             raise
         self._position.reach(self)
 
@@ -347,7 +347,7 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             if worker.is_alive():
                 worker.kill()
         if self._results is not None:
-            self._results.close()
+            self._results.end()
 
 
 def _is_closed(indices: Any) -> bool:
@@ -496,7 +496,7 @@ class _Results:
             with contextlib.suppress(OSError):
                 each.socket.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Close all descriptors, and kill workers that still run; further calls do nothing."""
         with self._lock:
             if self._is_closed:
@@ -505,9 +505,9 @@ class _Results:
         self.all_started()
         for lifeline in self._lifelines:
             lifeline.close()
-        self._close()
+        self._close_descriptors()
 
-    def _close(self) -> None:
+    def _close_descriptors(self) -> None:
         for receiver in self._receivers:
             receiver.close()
         for status in self.statuses:
@@ -517,13 +517,16 @@ class _Results:
     def cancel_join_thread(self) -> None:
         """Do nothing: there is no thread."""
 
+    def close(self) -> None:
+        """Do nothing: torch closes the queue before the workers have ended."""
+
     def abandon(self) -> None:
         """Close the copies of all descriptors in a forked child."""
         if not self._is_closed:
             self._is_closed = True
             for lifeline in self._lifelines:
                 lifeline.abandon()
-            self._close()
+            self._close_descriptors()
 
 
 class _WorkerEnd:

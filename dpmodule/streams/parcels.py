@@ -186,7 +186,7 @@ def _reduce(item: Any) -> Any:
 
 
 def _fetch(number: int) -> NoReturn:
-    """Stand for a tensor of a parcel in its pickle; unpicklers find another function of this name."""
+    """Represent a tensor of a parcel in its pickle; unpicklers find another function of this name."""
     raise NotImplementedError
 
 

@@ -54,7 +54,7 @@ def as_list(examples: Batch) -> Batch:
 
 
 class Detector(nn.Module):
-    """For each cell: a score that an object's centre lies in it, and the box around the cell's centre."""
+    """For each cell: a score that it has the centre of an object, and the box around the cell's centre."""
 
     def __init__(self) -> None:
         super().__init__()

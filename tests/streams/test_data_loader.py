@@ -373,6 +373,34 @@ def test_a_slow_worker_shows_its_stack(method):
     assert re.search(text, str(caught.value.__cause__))
 
 
+@pytest.fixture
+def pinning(monkeypatch):
+    """Lets torch start its thread for pinned memory, which leaves numbers alone."""
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cpu"))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
+
+
+@in_native
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_thread_for_pinned_memory(pinning, persistent):
+    options = {"batch_size": None, "num_workers": 2, "pin_memory": True, "persistent_workers": persistent}
+    loader = Ours(range(20), **options)
+    for _ in range(2):
+        assert list(loader) == list(range(20))
+    iterator = iter(loader)
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    workers = iterator._workers
+    iterator._shutdown_workers()
+    assert [each.exitcode for each in workers] == [0, 0]
+    iterator = iter(Ours(Sleepy(), **options, collate_fn=int))
+    assert [next(iterator) for _ in range(4)] == [0, 1, 2, 3]
+    os.kill(iterator._workers[1].pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="exited unexpectedly|killed by signal"):
+        next(iterator)
+
+
 def test_an_early_end_and_several_iterators():
     loader = Ours(Numbers(100), num_workers=2, batch_size=2)
     iterator = iter(loader)

@@ -14,7 +14,7 @@ struct Setup {
     PyObject *is_wrapped = nullptr;  // True for tensors inside torch.func
     PyObject *is_grad_enabled = nullptr, *is_autocast_enabled = nullptr;
     PyObject *autocast_state = nullptr;   // a hashable object
-    PyObject *constant_types = nullptr;   // of torch's objects that never change, besides tensors
+    PyObject *constant_types = nullptr;   // of torch's objects that never change, tensors aside
     PyObject *default_dtype = nullptr;    // torch.get_default_dtype
     PyObject *classify = nullptr;         // how a function is treated
     PyObject *outside = nullptr;          // a call with values of another or a former recording
