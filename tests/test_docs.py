@@ -6,6 +6,8 @@ import importlib
 import math
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +36,10 @@ BLOCKS = {
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
 }
 NAMES = sorted(found.name for found in pkgutil.walk_packages(mx.__path__, "dpmodule."))
-MODULES = [name for name in NAMES if not name.endswith("__main__")]
+IN_ITS_OWN = "dpmodule.as_mxnet"
+"""The module whose examples change the imports of their process, and with them other tests."""
+
+MODULES = [name for name in NAMES if not name.endswith("__main__") and name != IN_ITS_OWN]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -61,6 +66,13 @@ def test_block_runs(name, tmp_path, monkeypatch):
             exec(compile(BLOCKS[name], name, "exec"), {})
         finally:
             autobatch.configure(autobatch=False)
+
+
+def test_examples_that_change_the_imports_of_their_process():
+    run = f"doctest.testmod({IN_ITS_OWN}, extraglobs={{'mx': mx}})"
+    code = f"import doctest, dpmodule as mx, {IN_ITS_OWN}\nprint({run})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"TestResults\(failed=0, attempted=[1-9]\d*\)\n", done.stdout), done.stdout
 
 
 @walks(MODULES, family=lambda name: name.split(".")[1])
