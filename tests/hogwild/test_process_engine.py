@@ -16,7 +16,7 @@ import dpmodule as mx
 from dpmodule.base import BoundsError, FileFormatError, NonFiniteError
 from dpmodule.streams import WorkerDied, WorkerStuck
 from helpers import hogwild
-from helpers.processes import SOON_S, descendants, mostly_within, until
+from helpers.processes import SOON_S, descendants, mostly_within, shared_files, until
 
 DENSE, BAGS = hogwild.described(**hogwild.DENSE), hogwild.described(2, **hogwild.BAGS)
 ADAGRAD = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
@@ -31,11 +31,6 @@ def run():
     del executor
     gc.collect()
     assert shared_files() <= before
-
-
-def shared_files():
-    """Return the names of the segments of shared memory that have a name."""
-    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 
 
 def children():

@@ -1,7 +1,6 @@
 """The server that workers come from is stopped or killed: while it starts one, while they run, before they end."""
 
-import os
-
+from helpers.processes import shared_files
 from helpers.programs import run_program
 
 PROGRAM = """
@@ -65,7 +64,7 @@ assert not running(server())
 
 
 def test_starts_end_in_time_in_a_typed_error_and_the_next_one_succeeds(tmp_path):
-    before = set(os.listdir("/dev/shm"))
+    before = shared_files()
     done = run_program(PROGRAM, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert set(os.listdir("/dev/shm")) <= before
+    assert shared_files() <= before

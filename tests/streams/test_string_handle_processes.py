@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import multiprocessing
-import os
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 from dpmodule.streams import StringHandle, Supervisor
 from helpers.both_backends import descriptors
 from helpers.child_targets import answer_handles, report_handle
+from helpers.processes import shared_files
 from helpers.programs import again_without_native
 
 pytestmark = [
@@ -27,10 +27,10 @@ every_start = pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     gc.collect()
-    segments = set(os.listdir("/dev/shm"))
+    segments = shared_files()
     yield
     gc.collect()
-    assert set(os.listdir("/dev/shm")) <= segments
+    assert shared_files() <= segments
 
 
 @contextlib.contextmanager
