@@ -211,9 +211,8 @@ class _Orders:
         else:
             try:
                 yield from map(order, self.batches)
-            except (
-                Exception
-            ) as error:  # any error of the sampler, which is raised after the batches before it
+            except Exception as error:
+                # any error of the sampler, which is raised after the batches before it
                 self.error = error
 
 
@@ -251,7 +250,9 @@ class _Batches(Dataset[_Item]):
         loader = DataLoader(dataset, **options)
         load = torch_private.batch_fetcher(loader)
         if load is None:
-            raise NotImplementedError("DataLoaderIter: this version of torch cannot load datasets in workers")
+            raise StateError(
+                "DataLoaderIter: this version of torch has no fetchers; pass a torch DataLoader with num_workers"
+            )
         if order.indices is None:
             batches: Any = iter(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
             self._load = lambda indices: load(next(batches))
@@ -372,20 +373,20 @@ class ProcessLoader:
                 warnings.filterwarnings("ignore", "Got pickle error|This DataLoader will create")
                 self._loader = self._make() if self._loader is None else self._loader
                 items: Any = iter(self._loader)
-            for _ in range(orders.workers if orders.is_new else 0):
-                next(items)  # the worker is ready
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             self.close()
             raise UnpicklableError(
                 f"DataLoaderIter: the dataset or a function cannot be sent to another process: {error}; define it at "
                 'the top level of a module, or give start_method="fork"'
             ) from error
+        try:
+            for _ in range(orders.workers if orders.is_new else 0):
+                next(items)  # the worker is ready
         except BaseException:
             self.close()
             raise
         items._timeout = self._options.timeout_s or 0
-        if hasattr(items, "report_only_in_next"):
-            items.report_only_in_next()
+        items.report_only_in_next()
         return _Epoch(self, items, orders)
 
     def close(self) -> None:

@@ -282,7 +282,7 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             return super()._get_data()
         except RuntimeError as error:
             number = next(iter(self._task_info.get(self._rcvd_idx, ())), None)
-            if not self._timeout or number is None or error.__cause__ is not None or self._results is None:
+            if "timed out" not in str(error) or number is None or self._results is None:
                 raise
             raise error from self._stuck(number, self._results.statuses[number])
 
@@ -515,10 +515,10 @@ class _Results:
         os.close(self._wake_fd)
 
     def cancel_join_thread(self) -> None:
-        """Do nothing: there is no thread."""
+        """Do nothing, since results are sent without a background thread."""
 
     def close(self) -> None:
-        """Do nothing: torch closes the queue before the workers have ended."""
+        """Do nothing, since torch calls this before the workers have ended; see `end`."""
 
     def abandon(self) -> None:
         """Close the copies of all descriptors in a forked child."""
@@ -564,7 +564,7 @@ class _WorkerEnd:
                 self._sender.send(item)
 
     def cancel_join_thread(self) -> None:
-        """Do nothing: there is no thread."""
+        """Do nothing, since results are sent without a background thread."""
 
     def close(self) -> None:
         """Close the socket."""

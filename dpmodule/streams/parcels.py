@@ -109,6 +109,10 @@ class ParcelSender:
                 socket.send_fds(self._socket, [head], [fd])
             else:
                 self._socket.send(head)
+        except BaseException:
+            if fd >= 0:
+                del self._blocks[number]  # the receiver does not know it
+            raise
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -187,7 +191,7 @@ def _reduce(item: Any) -> Any:
 
 def _fetch(number: int) -> NoReturn:
     """Represent a tensor of a parcel in its pickle; unpicklers find another function of this name."""
-    raise NotImplementedError
+    raise pickle.UnpicklingError("the pickle of a parcel can be loaded only with the parcel's tensors")
 
 
 class _ParcelUnpickler(pickle.Unpickler):

@@ -112,6 +112,15 @@ def test_types_and_names_of_batches():
 # --- failures
 
 
+def wrong_type(index):
+    raise TypeError(f"no worker {index}")
+
+
+def test_an_error_of_worker_init_fn_is_its_own():
+    with pytest.raises(TypeError, match="no worker 0"):
+        Iter(table(), batch_size=2, num_workers=2, worker_init_fn=wrong_type)
+
+
 def test_an_error_of_the_dataset_comes_again_until_reset():
     with Iter(datasets.Bad(at=5), batch_size=2, num_workers=2) as batches:
         assert labels([next(batches), next(batches)]) == [[0, 1], [2, 3]]
