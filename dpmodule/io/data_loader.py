@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-import pickle
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
-    Dataset,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
     SubsetRandomSampler,
-    get_worker_info,
 )
 
-from .. import streams
 from .._core import torch_private
 from .._core.closing import Closing
 from .._devices import generators
@@ -30,13 +23,10 @@ from ..base import ArgumentError, StateError, dtype_name, np_dtype
 from ..context import cpu
 from ..ndarray import NDArray
 from ..streams.checks import check_count
-from ..streams.errors import UnpicklableError, WorkerDied, WorkerStuck
-from ..streams.messages import RemoteError
 from .convert import IterableIter
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, EveryNth, check_part, check_state
-from .process_feed import FeedOptions
-from .process_prefetch import drawn_seed
+from .process_loader import Load, ProcessLoader, WorkerOptions, drawn_seed
 
 Collate = Callable[[Any], Any]
 
@@ -57,7 +47,7 @@ class LoaderPlan:
     num_parts: int = 1
     part_index: int = 0
 
-    def source(self, options: FeedOptions) -> Any:
+    def source(self, options: WorkerOptions) -> Any:
         """Return an iterable of batches."""
         if isinstance(self.loader, DataLoader):
             self._refuse_dataset_options("a DataLoader, which has its own")
@@ -76,7 +66,10 @@ class LoaderPlan:
         elif self._gives_batches():
             loading |= {"batch_size": None}
         if self.num_workers:
-            return ProcessLoader(dataset, batches, self.num_workers, options, loading, self.worker_init_fn)
+            source = _Batches(dataset, batches is None, loading)
+            return ProcessLoader(
+                "DataLoaderIter", source, self.num_workers, options, batches, self.worker_init_fn
+            )
         loading["generator"] = torch.Generator()  # otherwise torch draws seeds from its default generator
         if batches is None:
             dataset = _Iterable(dataset)
@@ -167,101 +160,32 @@ class LoaderPlan:
         return self.batch_size is None and self.batch_sampler is None
 
 
-class _Order(NamedTuple):
-    """What a worker is to do: load a batch, or say that it is ready.
-
-    Args:
-        indices: of the batch; None for the next one of an iterable dataset.
-        seed: with `epoch` and the worker's number, it determines random numbers.
-    """
-
-    indices: Any
-    seed: int
-    epoch: int
-    is_first: bool = False
-
-
-class _Item(NamedTuple):
-    """What a worker sends: a batch, the end of its epoch, or an error."""
-
-    batch: Any = None
-    is_end: bool = False
-    error: RemoteError | None = None
-
-
-class _Orders:
-    """The orders of an epoch.
-
-    Args:
-        batches: iterable over the indices of each batch; None for an iterable dataset.
-    """
-
-    def __init__(self, batches: Iterable[Any] | None, seed: int, workers: int) -> None:
-        self.batches, self.seed, self.workers = batches, seed, workers
-        self.epoch = -1
-        self.is_new = True
-        self.error: BaseException | None = None
-
-    def __iter__(self) -> Iterator[_Order]:
-        order = partial(_Order, seed=self.seed, epoch=self.epoch)
-        if self.is_new:
-            yield from itertools.repeat(order(None, is_first=True), self.workers)
-        if self.batches is None:
-            yield from itertools.repeat(order(None))
-        else:
-            try:
-                yield from map(order, self.batches)
-            except Exception as error:
-                # any error of the sampler, which is raised after the batches before it
-                self.error = error
-
-
-class _Batches(Dataset[_Item]):
-    """The batches of a dataset, by order; a worker has random numbers of its own in every epoch.
+class _Batches:
+    """Source of the batches of a dataset.
 
     Args:
         options: those of the torch loader that makes a batch of indices.
     """
 
-    def __init__(self, dataset: Any, options: Mapping[str, Any]) -> None:
-        self._dataset, self._options = dataset, options
-        self._epoch: tuple[int, int] | None = None
-        self._load: Callable[[Any], Any] = _no_batch
+    def __init__(self, dataset: Any, is_iterable: bool, options: Mapping[str, Any]) -> None:
+        self._dataset, self._is_iterable, self._options = dataset, is_iterable, options
 
-    def __getitem__(self, order: _Order) -> _Item:
-        if order.is_first:
-            return _Item()
-        try:
-            if self._epoch != (order.seed, order.epoch):
-                self._begin(order)
-            return _Item(self._load(order.indices))
-        except BaseException as error:
-            if isinstance(error, StopIteration) and order.indices is None:
-                self._load = _no_batch
-                return _Item(is_end=True)
-            return _Item(error=RemoteError.of(error, skip=1))
+    def prepare(self, state: Any) -> None:
+        """Do nothing, since a dataset has no state."""
 
-    def _begin(self, order: _Order) -> None:
-        info: Any = get_worker_info()
-        self._epoch = order.seed, order.epoch
-        generators.seed_process([order.seed * info.num_workers + info.id, order.epoch])
+    def start(self) -> Load:
+        """Return a function that loads the batch of indices."""
         options: dict[str, Any] = {"generator": torch.Generator(), **self._options}
-        dataset = _Iterable(self._dataset) if order.indices is None else self._dataset
-        loader = DataLoader(dataset, **options)
-        load = torch_private.batch_fetcher(loader)
+        loader = DataLoader(_Iterable(self._dataset) if self._is_iterable else self._dataset, **options)
+        load: Load | None = torch_private.batch_fetcher(loader)
         if load is None:
             raise StateError(
                 "DataLoaderIter: this version of torch has no fetchers; pass a torch DataLoader with num_workers"
             )
-        if order.indices is None:
-            batches: Any = iter(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
-            self._load = lambda indices: load(next(batches))
-        else:
-            self._load = load
-
-
-def _no_batch(indices: Any) -> NoReturn:
-    raise StopIteration
+        if not self._is_iterable:
+            return load
+        batches: Any = iter(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+        return lambda indices: load(next(batches))
 
 
 class _Iterable(IterableDataset[Any]):
@@ -272,177 +196,6 @@ class _Iterable(IterableDataset[Any]):
 
     def __iter__(self) -> Any:
         return iter(self._examples)
-
-
-def _unchanged(item: _Item) -> _Item:
-    return item
-
-
-def _begin_worker(
-    init: Callable[[int], object] | None, num_threads: int, seed: int, count: int, index: int
-) -> None:
-    """Prepare a worker before it uses the dataset."""
-    torch.set_num_threads(num_threads)
-    generators.seed_process([seed * count + index, 0])
-    if init is not None:
-        init(index)
-
-
-class ProcessLoader:
-    """Iterable over batches that the workers of a `streams.DataLoader` load, in its order.
-
-    The workers stay from epoch to epoch, until one of them dies. Every worker iterates over an iterable dataset, which
-    finds its part with `torch.utils.data.get_worker_info`.
-
-    Args:
-        batches: iterable over the indices of each batch, iterated every epoch; None for an iterable dataset.
-        loading: options of torch's loader that make a batch.
-    """
-
-    def __init__(
-        self,
-        dataset: Any,
-        batches: Iterable[Any] | None,
-        num_workers: int,
-        options: FeedOptions,
-        loading: Mapping[str, Any],
-        worker_init: Callable[[int], object] | None,
-    ) -> None:
-        self._orders = _Orders(batches, options.seed, num_workers)
-        self._options = options
-        self._make = partial(
-            streams.DataLoader,
-            _Batches(dataset, loading),
-            batch_size=None,
-            sampler=self._orders,
-            num_workers=num_workers,
-            collate_fn=_unchanged,
-            timeout=options.start_timeout_s or 0,
-            worker_init_fn=partial(
-                _begin_worker, worker_init, options.num_threads, options.seed, num_workers
-            ),
-            multiprocessing_context=options.start_method,
-            prefetch_factor=options.slots,
-            persistent_workers=True,
-            generator=torch.Generator(),  # otherwise torch draws seeds from its default generator
-        )
-        self._loader: DataLoader[_Item] | None = None
-        self._resumed: Mapping[str, Any] | None = None
-        self.iteration = 0
-
-    def state_dict(self, begun: bool) -> dict[str, Any]:
-        """Return the epoch that the next iteration must begin to yield the same batches.
-
-        Args:
-            begun: True for the current epoch, False for the next.
-        """
-        orders = self._orders
-        return {"number": orders.epoch + (not begun), "seed": orders.seed, "workers": orders.workers}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin the epoch of a state in the next iteration."""
-        if state["workers"] != self._orders.workers:
-            raise ArgumentError(
-                f"DataLoaderIter: the state was saved with {state['workers']} workers, but here are "
-                f"{self._orders.workers}; give num_workers={state['workers']}"
-            )
-        self._resumed = state
-
-    @property
-    def index_source(self) -> Any:
-        """Iterable over the indices of an epoch, in this process."""
-        return self._orders.batches
-
-    @property
-    def pids(self) -> list[int]:
-        """Process ids of the workers, in order."""
-        iterator: Any = None if self._loader is None else self._loader._iterator
-        return [] if iterator is None else [worker.pid for worker in iterator._workers]
-
-    def __iter__(self) -> Iterator[Any]:
-        """Begin an epoch."""
-        orders = self._orders
-        orders.epoch, orders.error = orders.epoch + 1, None
-        if self._resumed is not None:
-            orders.epoch, orders.seed = self._resumed["number"], self._resumed["seed"]
-        self._resumed = None
-        self.iteration += 1
-        orders.is_new = self._loader is None
-        try:
-            with warnings.catch_warnings():  # torch's, of errors that are raised, and of few processors
-                warnings.filterwarnings("ignore", "Got pickle error|This DataLoader will create")
-                self._loader = self._make() if self._loader is None else self._loader
-                items: Any = iter(self._loader)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            self.close()
-            raise UnpicklableError(
-                f"DataLoaderIter: the dataset or a function cannot be sent to another process: {error}; define it at "
-                'the top level of a module, or give start_method="fork"'
-            ) from error
-        try:
-            for _ in range(orders.workers if orders.is_new else 0):
-                next(items)  # the worker is ready
-        except BaseException:
-            self.close()
-            raise
-        items._timeout = self._options.timeout_s or 0
-        items.report_only_in_next()
-        return _Epoch(self, items, orders)
-
-    def close(self) -> None:
-        """End the workers; further calls do nothing."""
-        loader, self._loader = self._loader, None
-        iterator: Any = None if loader is None else loader._iterator
-        if iterator is not None:
-            iterator._shutdown_workers()
-
-
-class _Epoch:
-    """One iteration over the batches of workers; an error is raised again until the next one."""
-
-    def __init__(self, loader: ProcessLoader, items: Any, orders: _Orders) -> None:
-        self._loader, self._items, self._orders = loader, items, orders
-        self._iteration = loader.iteration
-        self._turns = itertools.cycle(range(orders.workers))
-        self._ended: set[int] = set()
-        self._error: BaseException | None = None
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        if self._iteration != self._loader.iteration:
-            raise StateError("this iteration is over, since another epoch has begun")
-        if self._error is not None:
-            raise self._error.with_traceback(None) from self._error.__cause__
-        try:
-            return self._next()
-        except (StopIteration, KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            self._error = error
-            raise
-
-    def _next(self) -> Any:
-        while len(self._ended) < self._orders.workers:
-            try:
-                item = next(self._items)
-            except StopIteration:
-                break
-            except RuntimeError as error:  # a worker has died, or is stuck
-                self._loader.close()
-                if isinstance(error.__cause__, (WorkerDied, WorkerStuck)):
-                    raise error.__cause__ from None
-                raise
-            worker = next(self._turns)
-            if item.error is not None:
-                raise item.error.restore(f"worker {worker} of DataLoaderIter")
-            if not item.is_end:
-                return item.batch
-            self._ended.add(worker)
-        if self._orders.error is not None:
-            raise self._orders.error
-        raise StopIteration
 
 
 class DataLoaderIter(CurrentBatch, Closing):
@@ -517,7 +270,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         num_parts: int = 1,
         part_index: int = 0,
     ) -> None:
-        options = FeedOptions(
+        options = WorkerOptions(
             slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
         )
         options.check("DataLoaderIter")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+from torch.utils.data import get_worker_info
+
 from .._core.closing import Closing
-from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..streams.checks import check_count
 from .convert import EpochStart
 from .desc import DataDesc
-from .iterator import CurrentBatch, DataBatch, DataIter, check_part, check_state
-from .process_feed import END, FeedCommands, FeedOptions, WorkerFeed
+from .iterator import CurrentBatch, DataIter, check_part, check_state
+from .process_loader import Load, ProcessLoader, WorkerOptions, drawn_seed
 
 _logger = logging.getLogger(__name__)
 
@@ -27,17 +28,13 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
 
     Each worker creates its own iterator and reads one part of the examples. Batches are taken from the workers in
     turn, so that their order depends on neither speed nor load; workers whose part is over are skipped. Reading starts
-    immediately and after each `reset`, which keeps the processes.
-
-    A batch uses the memory of a slot. The worker reuses the slot when nothing refers to the batch any longer: no array,
-    no view and no module that has just computed with it. A caller that keeps as many batches of a worker as it has
-    slots gets copies from then on, so that nothing waits. `Module.fit` holds two batches at a time: it gets every batch
-    without a copy from one worker with three slots, or from several workers with two.
+    immediately and after each `reset`, which keeps the processes. The workers are those of `streams.DataLoader`: a
+    batch is valid as long as something refers to it, and nothing waits for it.
 
     `next` raises an error of an iterator in place of its batch, with its type and the worker's traceback as its cause,
     and raises it again until `reset`. A dead worker raises `WorkerDied`, which names the worker, its process, the
-    signal and the current batch; `reset` replaces the worker. Leaving the ``with`` block, deleting the object, and any
-    end of the process end the workers.
+    signal and the batch; `reset` replaces all workers. Leaving the ``with`` block, deleting the object, and any end of
+    the process end the workers.
 
     Args:
         factory: function that makes an iterator, called in each worker with
@@ -45,10 +42,10 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
             ``functools.partial(mx.io.LibSVMIter, data_libsvm=...)``; or a list of functions, one per worker, called
             without arguments. Unless `start_method` is "fork", they must be defined at the top level of a module.
         num_workers: number of processes (default: 1, or the number of factories).
-        slots: number of batches of each worker that may be ready or in use at a time.
+        slots: number of batches of each worker that may be ready or in work at a time.
         start_method: "spawn", "fork" or "forkserver"; see `streams.Supervisor`.
-        timeout_s: time limit of a batch in seconds; a slower worker is killed, and `WorkerStuck` shows its stack. None:
-            no limit.
+        timeout_s: time limit of a batch in seconds, after which `WorkerStuck` shows the worker's stack; None: no
+            limit.
         num_threads: number of threads that torch may use in each worker.
         seed: seed of the random numbers of Python, NumPy, torch and `mx.random` in the workers, combined with the
             numbers of the worker and the epoch (default: drawn, so that ``mx.random.seed`` repeats it).
@@ -80,26 +77,33 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         seed: int | None = None,
     ) -> None:
         self._factory, self._makes = factory, _makes(factory, num_workers)
-        self._options = FeedOptions(
+        self._options = WorkerOptions(
             slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
         )
         self._options.check("ProcessPrefetchingIter")
         super().__init__()
         self._open(self._makes, self._options)
 
-    def _open(self, makes: list[Callable[[FeedCommands], IterSource]], options: FeedOptions) -> None:
+    def _open(self, makes: list[Callable[[], DataIter]], options: WorkerOptions) -> None:
         """Start the workers, and check the descriptions of their batches."""
-        self._feed = WorkerFeed("ProcessPrefetchingIter", makes, options)
+        self._loader = ProcessLoader("ProcessPrefetchingIter", _Iterators(makes), len(makes), options)
         try:
-            first = _agreed(self._feed.descriptions)
+            self._begin()
+            first = _agreed([description for description, _ in self._epoch.prepared])
         except BaseException:
-            self._feed.close()
+            self._loader.close()
             raise
         self.batch_size = first["batch_size"]
         self._provide_data = first["provide_data"]
         self._provide_label = first["provide_label"]
         if first["default_bucket_key"] is not None:
             self.default_bucket_key = first["default_bucket_key"]
+
+    def _begin(self) -> None:
+        """Begin an epoch."""
+        self.current_batch = None
+        self._taken = 0
+        self._epoch = iter(self._loader)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied or pickled."""
@@ -111,14 +115,13 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers, in order."""
-        return self._feed.pids
+        return self._loader.pids
 
     def reset(self) -> None:
-        self._feed.begin()
-        self.current_batch = None
+        self._begin()
 
     def take_part(self, num_parts: int, part_index: int) -> None:
-        self._feed.check()
+        self._loader.check()
         check_part("ProcessPrefetchingIter", num_parts, part_index)
         if self.num_parts > 1:
             raise StateError(f"ProcessPrefetchingIter already reads one of {self.num_parts} parts")
@@ -130,25 +133,23 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
         parts = [
             {"part_index": part_index + num_parts * i, "num_parts": num_parts * count} for i in range(count)
         ]
-        self._feed.close()
-        self.current_batch = None
+        self._loader.close()
         seed = self._options.seed * num_parts + part_index  # different random numbers in every part
-        self._open(
-            [partial(IterSource, self._factory, part) for part in parts], replace(self._options, seed=seed)
-        )
+        self._open([partial(self._factory, **part) for part in parts], replace(self._options, seed=seed))
         self.num_parts = num_parts
 
     def iter_next(self) -> bool:
-        self.current_batch = None  # frees its slot for the worker, unless the caller holds the batch
-        batch = self._feed.take()
-        return batch is not END and self._keep(batch)
+        self.current_batch = None  # frees its memory for the worker, unless the caller holds the batch
+        batch = next(self._epoch, None)
+        self._taken += batch is not None
+        return self._keep(batch)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             **self._facts(),
-            "iters": self._feed.states(),
-            "taken": self._feed.taken,
-            "epoch": self._feed.epoch_dict(),
+            "iters": [state for _, state in self._epoch.prepared],
+            "taken": self._taken,
+            "epoch": self._loader.state_dict(begun=True),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -166,36 +167,30 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
                 "ProcessPrefetchingIter: the iterators of the workers do not save their position, and "
                 f"{', '.join(wrong)} cannot be restored on resume; give them state_dict and load_state_dict"
             )
-        self._feed.begin_again(state["epoch"], state["iters"])
+        self._loader.load_state_dict(state["epoch"], state["iters"])
+        self._begin()
         for number in range(state["taken"]):
-            if self._feed.take() is END:
+            if next(self._epoch, None) is None:
                 raise StateError(
                     f"ProcessPrefetchingIter: the workers yielded only {number} batches, but the state was saved after "
                     f"{state['taken']}"
                 )
-        self.current_batch = None
+        self._taken = state["taken"]
 
     def _facts(self) -> dict[str, Any]:
         """Return the facts that an iterator must share to resume from this one's state."""
-        return {"kind": type(self).__name__, "batch_size": self.batch_size, "workers": len(self._feed)}
+        return {"kind": type(self).__name__, "batch_size": self.batch_size, "workers": len(self._makes)}
 
     def close(self) -> None:
-        self._feed.close()
+        self._loader.close()
 
 
-def drawn_seed() -> int:
-    """Draw a seed from the generator of the host."""
-    return int(generators.host().randint(0, 2**31 - 1))
-
-
-def _makes(
-    factory: Factory | Sequence[Factory], num_workers: int | None
-) -> list[Callable[[FeedCommands], IterSource]]:
-    """Return a function for each worker that creates its source."""
+def _makes(factory: Factory | Sequence[Factory], num_workers: int | None) -> list[Callable[[], DataIter]]:
+    """Return a function for each worker that makes its iterator."""
     if callable(factory):
         count = 1 if num_workers is None else num_workers
         check_count("ProcessPrefetchingIter", "num_workers", count)
-        return [partial(IterSource, factory, {"part_index": i, "num_parts": count}) for i in range(count)]
+        return [partial(factory, part_index=i, num_parts=count) for i in range(count)]
     factories = list(factory) if isinstance(factory, Sequence) else []
     if not factories or not all(callable(each) for each in factories):
         raise ArgumentError(
@@ -207,7 +202,7 @@ def _makes(
             f"ProcessPrefetchingIter: num_workers is {num_workers}, but there are {len(factories)} factories; expected "
             "one for each worker"
         )
-    return [partial(IterSource, each, {}) for each in factories]
+    return factories
 
 
 def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -223,21 +218,37 @@ def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
     return first
 
 
-class IterSource:
-    """Item source of a worker that reads an iterator."""
+class _Iterators:
+    """Source of the batches of iterators, one in each worker.
 
-    def __init__(self, factory: Factory, part: dict[str, int], commands: FeedCommands) -> None:
-        self._iterator = factory(**part)
+    Args:
+        makes: functions that make the iterators.
+    """
+
+    def __init__(self, makes: list[Callable[[], DataIter]]) -> None:
+        self._makes = makes
+        self._iterator: Any = None
+        self._begun = False
+        self._start: Any = None
+
+    def _make(self) -> None:
+        info: Any = get_worker_info()
+        self._iterator = self._makes[info.id]()
         if not hasattr(self._iterator, "provide_data"):
             raise ArgumentError(
                 f"ProcessPrefetchingIter: factory returned {self._iterator!r}, expected an iterator such as a DataIter"
             )
-        self._begun = False
         self._start = EpochStart(self._iterator)
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """Description of the iterator's batches."""
+    def prepare(self, state: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the description of the iterator's batches, and the state in which the epoch begins."""
+        if self._iterator is None:
+            self._make()
+        if state is not None:
+            self._restore(state)
+        return self._description(), self._state()
+
+    def _description(self) -> dict[str, Any]:
         iterator: Any = self._iterator
         return {
             "batch_size": iterator.batch_size,
@@ -246,7 +257,7 @@ class IterSource:
             "default_bucket_key": getattr(iterator, "default_bucket_key", None),
         }
 
-    def state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return the state of the iterator, or None if it has no `state_dict`, and True if the next epoch resets it."""
         iterator: Any = self._iterator
         try:
@@ -259,8 +270,7 @@ class IterSource:
             "start": {"lost": []} if state else self._start.state_dict(),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a result of `state`."""
+    def _restore(self, state: Mapping[str, Any]) -> None:
         if state["iter"] is not None:
             self._iterator.load_state_dict(state["iter"])
             self._begun = state["begun"]
@@ -270,12 +280,13 @@ class IterSource:
             is_stale = bool(self._start.live() or state["start"]["lost"])
             self._begun = state["begun"] or (self._begun and is_stale)
 
-    def begin(self, epoch: int) -> Iterator[DataBatch]:
+    def start(self) -> Load:
         """Begin an epoch, the first one without a reset."""
         if self._begun:
             self._iterator.reset()
         self._begun = True
-        return iter(self._iterator)
+        batches = iter(self._iterator)
+        return lambda indices: next(batches)
 
 
 def _descs(descs: Sequence[Any] | None) -> list[DataDesc]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import itertools
 import os
 import queue
@@ -15,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import reduction
 from typing import Any, TypeVar
 
@@ -36,8 +38,23 @@ _EXIT_S = 1.0
 T_co = TypeVar("T_co", covariant=True)
 
 _utils: Any = torch.utils.data._utils
+_NO_BATCHES: Any = (ExceptionWrapper, _utils.worker._IterableDatasetStopIteration)
 _Process: Any = _torch._MultiProcessingDataLoaderIter
 _InProcess: Any = _torch._SingleProcessDataLoaderIter
+
+
+@dataclass
+class _Reports:
+    """How errors report workers.
+
+    Args:
+        skipped: number of batches at the beginning that do not count.
+        only_in_next: True to report them only in `next`, and not in torch's handler of signals.
+    """
+
+    owner: str = "the DataLoader"
+    skipped: int = 0
+    only_in_next: bool = False
 
 
 class DataLoader(torch.utils.data.DataLoader[T_co]):
@@ -53,7 +70,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     reach the worker. A worker that dies is noticed immediately: the cause of torch's error is a `WorkerDied` with the
     signal and the batch. After a `timeout`, it is a `WorkerStuck` with the worker's stack.
 
-    `state_dict` and `load_state_dict` save and restore a position within an epoch.
+    `state_dict` and `load_state_dict` save and restore a position within an epoch, and with it the state of a dataset,
+    or of an iterator over it, that has these two methods, too.
 
     Args:
         dataset: a map-style or iterable dataset; all arguments are those of torch's DataLoader.
@@ -64,13 +82,15 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         >>> [batch.tolist() for batch in loader]
         [[0, 1, 2, 3], [4, 5]]
 
-    Without the native extension, or on a system other than Linux, batches come in torch's way.
+    Without the native extension, tensors come in torch's way, each in a file; on a system other than Linux, the whole
+    batch does.
 
     Source: `torch.utils.data.DataLoader`, whose workers it runs; torchdata's StatefulDataLoader for the state.
     """
 
     _position: _EpochPosition | None = None
     _resumed: Mapping[str, Any] | None = None
+    _reports = _Reports()
 
     def __iter__(self) -> Any:
         state, self._resumed = self._resumed, None
@@ -84,10 +104,19 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             generator.set_state(each)
         self._position = _EpochPosition.now(generators)
         self._position.to_skip = state["yielded"]
+        self._position.datasets, self._position.turn = state["datasets"], state["turn"]
         try:
             return super().__iter__()
         finally:
             torch.set_rng_state(before)
+
+    def report_as(self, owner: str, skipped: int) -> None:
+        """Report workers as those of another class, which calls `next`.
+
+        Args:
+            skipped: number of batches at the beginning that do not count.
+        """
+        self._reports = _Reports(owner, skipped, only_in_next=True)
 
     @classmethod
     def from_torch(cls, loader: torch.utils.data.DataLoader[T_co]) -> DataLoader[T_co]:
@@ -113,21 +142,39 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """Return the position in the current epoch, for `load_state_dict`; `torch.save` can save it.
 
         Batches that workers have loaded in advance do not count. Random numbers that a dataset draws are not restored.
+        A worker calls ``state_dict`` of its dataset after each batch.
         """
+        if self._resumed is not None:
+            return dict(self._resumed)
         position = self._position
         if position is None or position.is_over:
             position = _EpochPosition.now(self._generators())
-        return {"yielded": position.yielded, "rng": position.rng, "generators": position.generators}
+        return {
+            "yielded": position.yielded,
+            "rng": position.rng,
+            "generators": position.generators,
+            "datasets": position.dataset_states(),
+            "turn": position.turn,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Begin the next iteration at a position; an iterable dataset is iterated up to there.
+        """Begin the next iteration at a position; an iterable dataset without a state is iterated up to there.
 
         Raises:
-            ArgumentError: `state` is not a result of `state_dict`.
+            ArgumentError: `state` is not a result of `state_dict`, or has states of the datasets of other numbers of
+                workers.
         """
-        if not isinstance(state, Mapping) or {"yielded", "rng", "generators"} - set(state):
+        if not isinstance(state, Mapping) or {"yielded", "rng", "generators", "datasets", "turn"} - set(
+            state
+        ):
             raise ArgumentError(
                 f"load_state_dict: state is {state!r:.80}, expected a result of this class's state_dict()"
+            )
+        saved = state["datasets"]
+        if saved is not None and len(saved) != max(1, self.num_workers):
+            raise ArgumentError(
+                f"load_state_dict: the state has those of {len(saved)} workers' datasets, but num_workers is "
+                f"{self.num_workers}; give num_workers={len(saved)}"
             )
         self._resumed = dict(state)
         self._iterator = None  # workers that persist have begun another epoch
@@ -141,13 +188,22 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
 @dataclass
 class _EpochPosition:
-    """Position of an iteration, and the random states at its beginning."""
+    """Position of an iteration, and the random states at its beginning.
+
+    Args:
+        datasets: state of each worker's dataset after its last batch; None if they have none.
+        turn: number of the worker whose batch is next.
+        dataset: state of the dataset that this process reads.
+    """
 
     rng: torch.Tensor
     generators: list[torch.Tensor]
     yielded: int = 0
     to_skip: int = 0
     is_over: bool = False
+    datasets: list[Any] | None = None
+    turn: int = 0
+    dataset: _DatasetState | None = None
 
     @classmethod
     def now(cls, generators: list[torch.Generator]) -> _EpochPosition:
@@ -156,16 +212,79 @@ class _EpochPosition:
     def start(self, loader: Any) -> _LoaderView:
         """Return a view of the loader that begins at the position."""
         view = _LoaderView(loader)
-        if self.to_skip and loader._dataset_kind == _torch._DatasetKind.Map:
+        is_map = loader._dataset_kind == _torch._DatasetKind.Map
+        if self.to_skip and is_map:
             view._index_sampler = _LaterBatches(loader._index_sampler, self.to_skip)
+        if is_map or self.datasets is not None:
             self.yielded, self.to_skip = self.to_skip, 0
         return view
+
+    def dataset_states(self) -> list[Any] | None:
+        """Return the state of each worker's dataset; None if they have none."""
+        if self.dataset is None or not self.yielded:
+            return self.datasets and list(self.datasets)
+        state = self.dataset.now()
+        return None if state is None else [state]
 
     def reach(self, iterator: Iterator[Any]) -> None:
         """Load and drop the batches of an iterable dataset before the position."""
         for _ in range(self.to_skip):
             next(iterator, None)
         self.to_skip = 0
+
+
+class _DatasetState:
+    """State of a dataset and of the iterator over it, in the process that reads it.
+
+    Args:
+        saved: a result of `now` to restore.
+    """
+
+    def __init__(self, saved: Any = None) -> None:
+        self._saved = saved
+        self._sources: list[Any] = []
+        self._fetcher: Any = None
+
+    def make_fetcher(self, make: Callable[[], Any], dataset: Any) -> Any:
+        """Return what torch reads the dataset by, in the saved state."""
+        saved, self._saved = self._saved, None
+        states, has_ended = saved or ((None, None), False)
+        if states[0] is not None:
+            dataset.load_state_dict(states[0])
+        fetcher = make()
+        iterator: Any = getattr(fetcher, "dataset_iter", None)
+        if states[1] is not None:
+            iterator.load_state_dict(states[1])
+        if has_ended:
+            fetcher.ended = True
+        both = dataset, None if iterator is dataset else iterator
+        self._sources = [each if _has_state(each) else None for each in both]
+        self._fetcher = fetcher
+        return fetcher
+
+    def now(self) -> Any:
+        """Return the present state; None if there is none."""
+        if not any(each is not None for each in self._sources):
+            return None
+        states = tuple(None if each is None else each.state_dict() for each in self._sources)
+        return states, getattr(self._fetcher, "ended", False)
+
+
+def _has_state(source: Any) -> bool:
+    return hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
+
+
+@dataclass
+class _BatchWithState:
+    """A batch, and the state of the dataset after it."""
+
+    batch: Any
+    worker: int
+    state: Any
+
+    def pin_memory(self) -> _BatchWithState:
+        """Return the batch in pinned memory; torch calls this."""
+        return _BatchWithState(_utils.pin_memory.pin_memory(self.batch), self.worker, self.state)
 
 
 class _LoaderView:
@@ -200,13 +319,18 @@ class _SingleProcessDataLoaderIter(_InProcess):  # type: ignore[misc]
     _sampler_iter: Any
 
     def __init__(self, loader: Any) -> None:
-        self._position = loader._position
-        super().__init__(self._position.start(loader))
-        if self._position.yielded:
+        self._position = position = loader._position
+        position.dataset = _DatasetState(position.datasets and position.datasets[0])
+        position.dataset.make_fetcher(partial(self._read, position.start(loader)), loader.dataset)
+        if position.yielded:
             # the sampler draws its random numbers now, and not when the caller's state is back
             first = list(itertools.islice(self._sampler_iter, 1))
             self._sampler_iter = itertools.chain(first, self._sampler_iter)
-        self._position.reach(self)
+        position.reach(self)
+
+    def _read(self, view: _LoaderView) -> Any:
+        super().__init__(view)
+        return self._dataset_fetcher
 
     def __next__(self) -> Any:
         return _counted(self, super().__next__)
@@ -230,11 +354,14 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
 
     def __init__(self, loader: Any) -> None:
         self._owner = os.getpid()
-        self._position = loader._position
-        view = self._position.start(loader)
+        self._position, self._reports = loader._position, loader._reports
         self._results: _Results | None = None  # torch's queue
-        if parcels.is_available():
-            self._results = _Results(loader.num_workers, loader.prefetch_factor + 2)
+        if not hasattr(os, "eventfd"):
+            self._position.datasets = None
+        states = self._position.datasets
+        view = self._position.start(loader)
+        if hasattr(os, "eventfd"):
+            self._results = _Results(loader.num_workers, loader.prefetch_factor + 2, states)
             context = loader.multiprocessing_context or torch.multiprocessing
             view.multiprocessing_context = _Context(context, self._results)
         try:
@@ -250,12 +377,27 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             self._position = loader._position
         elif self._results is not None:
             self._results.all_started()
+        if self._reports.only_in_next:
+            self._report_only_in_next()
         super()._reset(loader, first_iter)
 
-    def __next__(self) -> Any:
-        return _counted(self, super().__next__)
+    def _try_put_index(self) -> None:
+        if not self._send_idx:
+            for _ in range(self._position.turn):
+                next(self._worker_queue_idx_cycle)
+        super()._try_put_index()
 
-    def report_only_in_next(self) -> None:
+    def __next__(self) -> Any:
+        found = _counted(self, super().__next__)
+        if type(found) is not _BatchWithState:
+            return found
+        position = self._position
+        position.datasets = position.datasets or [None] * self._num_workers
+        position.datasets[found.worker] = found.state
+        position.turn = next(iter(self._task_info.get(self._rcvd_idx, ())), 0)
+        return found.batch
+
+    def _report_only_in_next(self) -> None:
         """Keep torch's handler of SIGCHLD, which raises anywhere in the main thread, from reporting workers."""
         if self._worker_pids_set:
             _utils.signal_handling._remove_worker_pids(id(self))
@@ -271,9 +413,10 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
                 return True, self._data_queue.get(timeout=max(0.0, min(left, _LATEST_S)))
             except queue.Empty as error:
                 self._check_workers(error)
-            except RuntimeError as error:
-                self._check_workers(error)  # torch's handler of SIGCHLD has raised it
-                raise
+            except RuntimeError:
+                if all(worker.exitcode is None for worker in self._workers):
+                    raise
+                continue  # torch's handler of SIGCHLD has raised it; results may still be there
             if left <= 0:
                 return False, None
 
@@ -281,17 +424,24 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
         try:
             return super()._get_data()
         except RuntimeError as error:
-            number = next(iter(self._task_info.get(self._rcvd_idx, ())), None)
-            if "timed out" not in str(error) or number is None or self._results is None:
+            if isinstance(error.__cause__, WorkerDied):
                 raise
-            raise error from self._stuck(number, self._results.statuses[number])
+            number = next(iter(self._task_info.get(self._rcvd_idx, ())), None)
+            if "timed out" in str(error) and number is not None:
+                raise error from self._stuck(number)
+            dead = [number for number, worker in enumerate(self._workers) if worker.exitcode is not None]
+            if "exited unexpectedly" in str(error) and dead:
+                raise error from self._death(dead[0])
+            raise
 
-    def _stuck(self, number: int, status: WorkerStatus) -> WorkerStuck:
-        """Return the error for a worker whose batch has not come in time, with its stack."""
+    def _stuck(self, number: int) -> WorkerStuck:
+        """Return the error for a worker whose batch has not come in time, with its stack if it can be had."""
+        status = None if self._results is None else self._results.statuses[number]
         pid = self._workers[number].pid
         state = process_state(pid)
-        text = f"worker {number} of the DataLoader (process {pid}) has not sent batch {self._rcvd_idx}"
-        if status.begun() and state != "T":
+        batch = self._rcvd_idx - self._reports.skipped
+        text = f"worker {number} of {self._reports.owner} (process {pid}) has not sent batch {batch}"
+        if status is not None and status.begun() and state != "T":
             os.kill(pid, STACK_SIGNAL)
             lines = status.await_stack(_LATEST_S).splitlines()
             own = itertools.takewhile(lambda line: not line.endswith(" in _worker_loop"), lines)
@@ -317,10 +467,12 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
 
     def _death(self, number: int) -> WorkerDied:
         worker = self._workers[number]
-        text = f"worker {number} of the DataLoader (process {worker.pid}) {how_it_ended(worker.exitcode)}"
+        text = (
+            f"worker {number} of {self._reports.owner} (process {worker.pid}) {how_it_ended(worker.exitcode)}"
+        )
         batches = [batch for batch, info in self._task_info.items() if info == (number,)]
-        if batches:
-            text += f" before it sent batch {min(batches)}"
+        if batches and min(batches) >= self._reports.skipped:
+            text += f" before it sent batch {min(batches) - self._reports.skipped}"
         death = WorkerDied(text)
         death.index, death.name, death.pid, death.exitcode = number, worker.name, worker.pid, worker.exitcode
         return death
@@ -339,7 +491,7 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             if process_state(worker.pid) == "T" or _is_closed(indices)
         ]
         if lost:
-            self.report_only_in_next()
+            self._report_only_in_next()
         for worker in lost:
             worker.kill()
         super()._shutdown_workers()
@@ -415,11 +567,12 @@ class _Results:
 
     Args:
         spare: number of blocks of memory that a worker keeps although nothing uses them.
+        states: of the workers' datasets, to restore.
     """
 
-    def __init__(self, workers: int, spare: int) -> None:
-        self._spare = spare
-        self._receivers: list[parcels.ParcelReceiver] = []
+    def __init__(self, workers: int, spare: int, states: list[Any] | None) -> None:
+        self._spare, self._states = spare, states or [None] * workers
+        self._receivers: list[parcels.ParcelReceiver | parcels.TorchReceiver] = []
         self._lifelines: list[Lifeline] = []
         self.statuses: list[WorkerStatus] = []
         self._poll = select.poll()
@@ -437,15 +590,17 @@ class _Results:
     def new_end(self) -> _WorkerEnd:
         """Return the end of another worker."""
         self.all_started()
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        is_native = parcels.are_native()
+        near, far = socket.socketpair(type=socket.SOCK_SEQPACKET if is_native else socket.SOCK_STREAM)
         lifeline = Lifeline()
         number, status = len(self._receivers), WorkerStatus()
-        self._receivers.append(parcels.ParcelReceiver(near))
+        self._receivers.append(parcels.ParcelReceiver(near) if is_native else parcels.TorchReceiver(near))
         self._lifelines.append(lifeline)
         self.statuses.append(status)
         self._numbers[near.fileno()] = number
         self._poll.register(near, select.POLLIN)
-        return _WorkerEnd(number, far, lifeline.child_fd, os.dup(status.fd), self._spare)
+        fds = lifeline.child_fd, os.dup(status.fd)
+        return _WorkerEnd(number, far, *fds, self._spare, _DatasetState(self._states[number]))
 
     def all_started(self) -> None:
         """Close the copies of the ends that belong to workers now."""
@@ -474,7 +629,9 @@ class _Results:
                 continue
             try:
                 return self._receivers[number].receive()
-            except (EOFError, ConnectionError):
+            except (EOFError, OSError) as error:
+                if getattr(error, "errno", None) == errno.EMFILE:
+                    raise
                 self._poll.unregister(fd)
                 del self._numbers[fd]
                 self.ended.add(number)
@@ -532,26 +689,41 @@ class _Results:
 class _WorkerEnd:
     """The queue of results as a worker sees it."""
 
-    def __init__(self, number: int, end: socket.socket, lifeline_fd: int, status_fd: int, spare: int) -> None:
-        self.number, self.socket = number, end
+    def __init__(
+        self,
+        number: int,
+        end: socket.socket,
+        lifeline_fd: int,
+        status_fd: int,
+        spare: int,
+        dataset: _DatasetState,
+    ) -> None:
+        self.number, self.socket, self.dataset = number, end, dataset
         self._lifeline_fd, self._status_fd, self._spare = lifeline_fd, status_fd, spare
         self._status: WorkerStatus | None = None
-        self._sender: parcels.ParcelSender | None = None
+        self._sender: parcels.ParcelSender | parcels.TorchSender | None = None
 
     def __reduce__(self) -> Any:
         fds = [reduction.DupFd(fd) for fd in (self.socket.fileno(), self._lifeline_fd, self._status_fd)]
-        return _rebuild_end, (self.number, fds, self._spare)
+        return _rebuild_end, (self.number, fds, self._spare, self.dataset)
 
     def open(self) -> None:
         """Begin to use the end in its process."""
         hold_lifeline(self._lifeline_fd)
         self._status = WorkerStatus(self._status_fd)
         self._status.watch_stack()
-        self._sender = parcels.ParcelSender(self.socket, self._spare)
+        if self.socket.type == socket.SOCK_SEQPACKET:
+            self._sender = parcels.ParcelSender(self.socket, self._spare)
+            _collate_without_sharing()
+        else:
+            self._sender = parcels.TorchSender(self.socket)
 
     def put(self, item: Any) -> None:
         """Send a result, or the error if that fails."""
         try:
+            state = None if item[1] is None else self.dataset.now()
+            if state is not None and not isinstance(item[1], _NO_BATCHES):
+                item = item[0], _BatchWithState(item[1], self.number, state)
             self._send(item)
         except Exception:
             where = f"in DataLoader worker process {self.number}"
@@ -568,7 +740,8 @@ class _WorkerEnd:
 
     def close(self) -> None:
         """Close the socket."""
-        self.socket.close()
+        if self._sender is not None:
+            self._sender.close()
 
     def drop(self) -> None:
         """Close the copy of the end in the process that has started the worker."""
@@ -576,19 +749,28 @@ class _WorkerEnd:
         os.close(self._status_fd)
 
 
-def _rebuild_end(number: int, fds: list[Any], spare: int) -> _WorkerEnd:
+def _rebuild_end(number: int, fds: list[Any], spare: int, dataset: _DatasetState) -> _WorkerEnd:
     end, lifeline, status = (each.detach() for each in fds)
-    return _WorkerEnd(number, socket.socket(fileno=end), lifeline, status, spare)
+    return _WorkerEnd(number, socket.socket(fileno=end), lifeline, status, spare, dataset)
 
 
 def _run_worker(end: _WorkerEnd, loop: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Run torch's loop of a worker."""
     end.open()
+    kinds: Any = _torch._DatasetKind
+    make_fetcher = kinds.create_fetcher
+    kinds.create_fetcher = lambda kind, dataset, *options: end.dataset.make_fetcher(
+        partial(make_fetcher, kind, dataset, *options), dataset
+    )
+    loop(*args)
+
+
+def _collate_without_sharing() -> None:
+    """Let `default_collate` stack tensors in the process's own memory."""
     collate: Any = _utils.collate
     functions = getattr(collate, "default_collate_fn_map", {})
     if functions.get(torch.Tensor) is getattr(collate, "collate_tensor_fn", None):
         functions[torch.Tensor] = _collate_tensors
-    loop(*args)
 
 
 def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:

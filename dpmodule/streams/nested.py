@@ -2,20 +2,16 @@
 
 A nested structure is None, a tensor, or a list, tuple, named tuple, dict, `collections.OrderedDict` or dataclass of
 nested structures. Its *outline* is everything but the tensors: a tree of plain tuples that compares with ``==`` and
-pickles. Dicts with the same keys in another order have another outline. `split_object` takes any other object apart
-into its tensors and a pickle of the rest.
+pickles. Dicts with the same keys in another order have another outline.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from .errors import StructureError
@@ -225,70 +221,3 @@ def _new_dataclass(cls: type, names: Sequence[str], items: Sequence[Any]) -> Any
     for name, item in zip(names, items):
         object.__setattr__(instance, name, item)
     return instance
-
-
-_NUMBERS = frozenset("?bhilqBefdFD")
-"""Type letters of the NumPy arrays that torch can share."""
-
-
-class _ObjectPickler(pickle.Pickler):
-    """A pickler that leaves out the arrays and tensors of an object and collects them."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.tensors: list[torch.Tensor] = []
-        self._positions: dict[int, int] = {}
-        self._held: list[Any] = []
-
-    def persistent_id(self, obj: object) -> Any:
-        if isinstance(obj, torch.Tensor):
-            if obj.layout != torch.strided or obj.is_quantized or obj.device.type != "cpu":
-                return None
-            return "tensor", self._position(obj, obj.detach())
-        if type(obj) is np.ndarray and obj.dtype.char in _NUMBERS and obj.dtype.isnative:
-            return "array", self._position(obj, torch.from_numpy(obj if _sharable(obj) else obj.copy()))
-        return None
-
-    def _position(self, obj: Any, tensor: torch.Tensor) -> int:
-        position = self._positions.get(id(obj))
-        if position is None:
-            position = self._positions[id(obj)] = len(self.tensors)
-            self.tensors.append(tensor)
-            self._held.append(obj)  # else a temporary array might get the same id
-        return position
-
-
-class _ObjectUnpickler(pickle.Unpickler):
-    """The unpickler of `_ObjectPickler`."""
-
-    def __init__(self, data: bytes, tensors: list[torch.Tensor]) -> None:
-        super().__init__(io.BytesIO(data))
-        self._tensors = tensors
-
-    def persistent_load(self, pid: Any) -> Any:
-        kind, position = pid
-        tensor = self._tensors[position]
-        return tensor if kind == "tensor" else tensor.numpy()
-
-
-def _sharable(array: np.ndarray[Any, Any]) -> bool:
-    """Return True if torch can share the array: it is writable, and no stride is negative."""
-    steps_fit = all(stride >= 0 and not stride % array.itemsize for stride in array.strides)
-    return array.flags.writeable and steps_fit
-
-
-def split_object(value: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """Return a pickle of a value without its tensors and arrays, and the list of these."""
-    file = io.BytesIO()
-    pickler = _ObjectPickler(file)
-    pickler.dump(value)
-    return file.getvalue(), pickler.tensors
-
-
-def join_object(data: bytes, tensors: list[torch.Tensor]) -> Any:
-    """Return the value that `split_object` took apart; its arrays share the memory of the tensors.
-
-    Args:
-        tensors: the tensors of `split_object`, or the ones received for them.
-    """
-    return _ObjectUnpickler(data, tensors).load()

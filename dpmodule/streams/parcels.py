@@ -13,6 +13,7 @@ import os
 import pickle
 import socket
 from array import array
+from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
@@ -33,9 +34,31 @@ _ONE_DESCRIPTOR = socket.CMSG_SPACE(4)
 _PACKED = b"\x01"  # the first byte of a parcel; that of a pickle is `pickle.PROTO`
 
 
-def is_available() -> bool:
-    """Return True if this process can send and receive parcels."""
-    return hasattr(os, "memfd_create") and backend.protocol() == control.NATIVE
+def are_native() -> bool:
+    """Return True if this process can make parcels; other objects go in torch's way."""
+    return backend.protocol() == control.NATIVE
+
+
+class TorchSender:
+    """Sends objects through a socket of type ``SOCK_STREAM`` in torch's way: a file for each tensor."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._connection = Connection(end.detach())
+        self.send, self.close = self._connection.send, self._connection.close
+
+
+class TorchReceiver:
+    """Receives the objects of a `TorchSender`; its methods are those of `ParcelReceiver`."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._connection = Connection(os.dup(end.fileno()))
+        self.receive = self._connection.recv
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
+        self._connection.close()
 
 
 class ParcelSender:

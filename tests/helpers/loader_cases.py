@@ -81,6 +81,76 @@ class Stream(IterableDataset):
             yield torch.tensor([number, random.randrange(100)])
 
 
+class Counting(Stream):
+    """Has a state: how many numbers were read. `reads` counts them in one process."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.done = self.reads = 0
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        for number in range(first + self.done * step, self.count // (1 + first), step):
+            self.done += 1
+            self.reads += 1
+            yield torch.tensor([number, self.reads])
+        self.done = 0
+
+    def state_dict(self):
+        return {"done": self.done}
+
+    def load_state_dict(self, state):
+        self.done = state["done"]
+
+
+class CountingCursor:
+    """An iterator with a state."""
+
+    def __init__(self, count, first, step):
+        self.count, self.at, self.step, self.reads = count, first, step, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.at >= self.count:
+            raise StopIteration
+        self.at, self.reads = self.at + self.step, self.reads + 1
+        return torch.tensor([self.at - self.step, self.reads])
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+class Cursors(Stream):
+    """The iterators have a state."""
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return CountingCursor(self.count // (1 + first), first, step)
+
+
+class Growing(Numbers):
+    """A map-style dataset with a state: the number of examples it has given."""
+
+    given = 0
+
+    def __getitem__(self, index):
+        self.given += 1
+        return torch.tensor([index, self.given])
+
+    def state_dict(self):
+        return {"given": self.given}
+
+    def load_state_dict(self, state):
+        self.given = state["given"]
+
+
 class SizedStream(Stream):
     def __len__(self):
         return self.length

@@ -82,6 +82,9 @@ def shared_files():
 def resources():
     """Return what may leak: open descriptors, threads, children, entries in shared memory."""
     gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith("QueueFeederThread"):  # of a queue of indices that was closed just now
+            thread.join(1.0)
     children = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
     with open(children) as file:
         pids = file.read().split()

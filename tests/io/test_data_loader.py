@@ -165,7 +165,6 @@ def test_batches_of_a_loader_of_torch_come_through_shared_memory():
         del batches
 
 
-@in_native
 def test_dead_and_stuck_workers():
     with Iter(table(), batch_size=1, num_workers=2) as batches:
         next(batches)

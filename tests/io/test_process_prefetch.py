@@ -14,10 +14,11 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule import native
 from dpmodule.base import StateError
-from dpmodule.io import process_feed
 from dpmodule.streams.errors import WorkerDied, WorkerStuck
 from helpers import iterators
+from helpers.both_backends import in_native
 from helpers.processes import SOON_S, await_gone, mostly_within, resident_bytes, resources, running
 
 # Python 3.12 warns of forked workers
@@ -88,13 +89,8 @@ def test_batches_stay_valid_as_long_as_anything_refers_to_them():
     assert [each.tolist() for each in views] == [[value] * 4 for value in wanted]  # also after the end
 
 
-def test_batches_that_are_let_go_are_not_copied(monkeypatch):
-    monkeypatch.setattr(process_feed, "copies", lambda tensors: pytest.fail("copied"))
-    with (
-        Iter(partial(iterators.pixels, batches=20), 1, slots=1) as batches,
-        pytest.raises(pytest.fail.Exception),
-    ):
-        next(batches)  # with one slot, each is
+@in_native
+def test_memory_of_batches_that_are_let_go_is_used_again():
     addresses = set()
     with Iter(partial(iterators.pixels, batches=20), 1, slots=2) as batches:
         for _ in range(2):
@@ -142,7 +138,7 @@ def test_an_error_comes_in_its_turn_and_again_until_reset():
                 next(batches)
             assert caught.value.args == ("no such batch", 5)
             assert "in _fail" in caught.value.__cause__.text
-            assert "process_feed.py" not in caught.value.__cause__.text
+            assert "process_" not in caught.value.__cause__.text
         batches.reset()
         assert len(list(batches)) == 8
     with Iter(partial(iterators.Failing, at=0, how="interrupt"), 1) as batches:
@@ -161,25 +157,31 @@ def test_a_killed_worker_is_named_and_replaced():
         pids = batches.pids
         os.kill(pids[1], signal.SIGKILL)
         await_gone(pids[1:])
-        text = rf"worker 1 .*\(pid {pids[1]}\).*SIGKILL.*epoch 0, batch"
+        text = rf"worker 1 of ProcessPrefetchingIter \(process {pids[1]}\) was killed by SIGKILL before it sent batch"
         with pytest.raises(WorkerDied, match=text) as caught:
             list(batches)
         with pytest.raises(WorkerDied) as again:
             next(batches)
         assert again.value is caught.value
         batches.reset()
-        assert batches.pids[0] == pids[0]
-        assert batches.pids[1] != pids[1]
+        assert not set(batches.pids) & set(pids)
+        assert len(list(batches)) == 54
+        os.kill(batches.pids[0], signal.SIGKILL)
+        await_gone(batches.pids[:1])
+        batches.reset()
         assert len(list(batches)) == 54
 
 
-@pytest.mark.parametrize("how", ["loop", "stop"])
-def test_a_stuck_worker_shows_its_stack(how):
+@in_native
+@pytest.mark.parametrize(
+    ("how", "text"), [("loop", "batch 2. Its stack:(?s:.*)in _fail"), ("stop", "stopped by a sig")]
+)
+def test_a_stuck_worker_shows_its_stack(how, text):
     with Iter(partial(iterators.Failing, how=how), 1, timeout_s=0.3) as batches:
         next(batches)
         next(batches)
         begin = time.monotonic()
-        with pytest.raises(WorkerStuck, match="working on epoch 0, batch 2(?s:.*)in _fail"):
+        with pytest.raises(WorkerStuck, match=text):
             next(batches)
         assert time.monotonic() - begin < SOON_S
 
@@ -195,15 +197,20 @@ def test_random_faults_in_random_places(count):
     rng, took = random.Random(3), []
     for _ in range(count):
         workers, at, slots = rng.randrange(1, 4), rng.randrange(4), rng.randrange(1, 4)
-        bad, how = rng.randrange(workers), rng.choice(["raise", "kill"])
+        # torch's way loses tensors of a dead worker
+        bad, how = rng.randrange(workers), rng.choice(["raise", "kill"] if native.core else ["raise"])
         factory = partial(iterators.Failing, at=at, how=how, in_part=bad)
         begin, taken = time.monotonic(), []
         with Iter(factory, workers, slots=slots, timeout_s=10) as batches:
             with pytest.raises(LookupError if how == "raise" else WorkerDied) as caught:
                 take_all(batches, taken)
-            assert len(taken) == at * workers + bad
-            text = str(caught.value.__cause__) if how == "raise" else str(caught.value)
-            assert ("in _fail" if how == "raise" else f"epoch 0, batch {at}") in text
+            wanted = at * workers + bad
+            if how == "raise":
+                assert len(taken) == wanted
+                assert "in _fail" in str(caught.value.__cause__)
+            else:  # it may be noticed before its turn
+                assert len(taken) <= wanted
+                assert str(caught.value).endswith(f"SIGKILL before it sent batch {wanted}")
         took.append(time.monotonic() - begin)
     mostly_within(3, took)
 

@@ -33,8 +33,11 @@ from helpers import loader_cases as cases
 from helpers.both_backends import descriptors, in_native, resident_bytes
 from helpers.loader_cases import (
     Cached,
+    Counting,
+    Cursors,
     CustomError,
     Failing,
+    Growing,
     Numbers,
     SizedStream,
     Sleepy,
@@ -212,7 +215,6 @@ def test_quantized_tensors():
     assert found.dequantize().tolist() == [0, 1, 2, 3]
 
 
-@in_native
 def test_sharing_within_a_batch():
     options = {"num_workers": 1, "batch_size": None, "collate_fn": same}
     names = list(cases.STRUCTURES)
@@ -226,7 +228,6 @@ def test_sharing_within_a_batch():
     assert large[3].min() == 1
 
 
-@in_native
 def test_what_cannot_be_sent_is_an_error():
     class Local:
         pass
@@ -310,7 +311,6 @@ def begun(**options):
     return iterator
 
 
-@in_native
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_a_killed_worker_is_named(in_thread):
     iterator = begun()
@@ -361,7 +361,6 @@ def test_a_stopped_worker_hangs_nothing():
     assert time.monotonic() - begin < SOON_S
 
 
-@in_native
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_slow_worker_shows_its_stack(method):
     iterator = iter(Ours(Sleepy(), num_workers=2, timeout=15, multiprocessing_context=method))
@@ -382,7 +381,6 @@ def pinning(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
 
 
-@in_native
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_thread_for_pinned_memory(pinning, persistent):
     options = {"batch_size": None, "num_workers": 2, "pin_memory": True, "persistent_workers": persistent}
@@ -443,7 +441,6 @@ def started():
     return program, [int(each) for each in program.stdout.readline().split()]
 
 
-@in_native
 def test_workers_end_with_the_trainer():
     program, pids = started()
     assert len(pids) == 2
@@ -453,7 +450,6 @@ def test_workers_end_with_the_trainer():
     program.communicate()
 
 
-@in_native
 def test_an_interruption_is_quiet():
     program, pids = started()
     os.killpg(program.pid, signal.SIGINT)
@@ -480,7 +476,6 @@ def test_a_fork_after_parallel_work():
     assert found.stdout == "[True, True]\n", found.stderr
 
 
-@in_native
 def test_a_forked_copy_disturbs_nothing():
     iterator = iter(Ours(TensorDataset(torch.ones(40, 30_000)), num_workers=1))
     (kept,) = next(iterator)
@@ -573,6 +568,39 @@ def test_positions_of_iterable_datasets_and_ends(workers):
     assert [batch[:, 0].tolist() for batch in again] == seen + rest
     again.load_state_dict(Ours(Stream(), batch_size=3).state_dict())
     assert len(list(again)) == len(seen + rest)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("dataset", [Counting, Cursors, Growing])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_states_of_datasets_are_restored(dataset, workers, persistent):
+    def make(count=workers):
+        options = {"batch_size": 3, "num_workers": count, "persistent_workers": persistent and count > 0}
+        return Ours(dataset(count=20), **options)
+
+    every = [batch.tolist() for batch in make()]
+    for taken in (1, 2, 4, len(every) - 1, len(every)):
+        loader = make()
+        iterator = iter(loader)
+        seen = [next(iterator).tolist() for _ in range(taken)]
+        state = pickle.loads(pickle.dumps(loader.state_dict()))
+        again = make()
+        again.load_state_dict(state)
+        assert again.state_dict()["yielded"] == taken
+        rest = iter(again)
+        assert {**again.state_dict(), "rng": 0} == {**state, "rng": 0}
+        found = [batch.tolist() for batch in rest]
+        numbers = [[row[0] for row in batch] for batch in [*seen, *found]]
+        assert numbers == [[row[0] for row in batch] for batch in every]
+        if dataset is Growing:
+            assert seen + found == every
+        elif found:
+            assert found[0][0][1] == 1  # nothing is read again
+        assert [[row[0] for row in batch.tolist()] for batch in again] == numbers
+    with pytest.raises(
+        ArgumentError, match=rf"num_workers is {workers + 4}; give num_workers={max(1, workers)}"
+    ):
+        make(workers + 4).load_state_dict(state)
 
 
 def test_persistent_workers_and_positions():

@@ -4,13 +4,11 @@ import collections
 import functools
 import pickle
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dpmodule as mx
 from dpmodule.streams import StructureError, nested
 from helpers.pipes import Pair, same, structures
 
@@ -79,56 +77,3 @@ def test_what_is_no_structure_is_refused_with_its_place():
             nested.flatten(make())
         assert isinstance(caught.value, TypeError)
         nested.flatten(deep(nested.MAX_DEPTH))
-
-
-# --- objects with arrays in them
-
-
-ARRAYS = [
-    np.arange(6).reshape(2, 3).T,
-    np.arange(6, dtype=np.float16)[::-1],
-    np.arange(12, dtype=np.int16)[::2],
-    np.zeros((0, 3), np.bool_),
-    np.array(5.0),
-    np.array([1 + 2j]),
-    np.arange(3, dtype=">i4"),
-    np.array(["text"]),
-    np.arange(3, dtype=np.uint64),
-]
-
-
-@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.strides}")
-def test_an_object_with_arrays(array):
-    data, tensors = nested.split_object({"a": array})
-    found = nested.join_object(data, tensors)["a"]
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array)
-
-
-def test_tensors_are_taken_out_once_and_lie_in_the_given_memory():
-    shared, low = torch.ones(1000, requires_grad=True), torch.zeros(2, dtype=torch.bfloat16)
-    batch = mx.io.DataBatch([mx.nd.ones((3, 4))], [mx.nd.array([1, 2, 3], dtype="int32")], pad=1)
-    data, tensors = nested.split_object([shared, Pair("x", (shared, low)), batch, torch.eye(3).to_sparse()])
-    assert (len(tensors), len(data) < 2000) == (6, True)
-    found = nested.join_object(data, tensors)
-    assert found[0] is found[1].right[0]
-    assert found[0].data_ptr() == shared.data_ptr()
-    assert found[1].right[1].dtype == torch.bfloat16
-    assert found[2].data[0].tensor.data_ptr() in [tensor.data_ptr() for tensor in tensors]
-    assert (found[2].label[0].dtype, found[2].pad) == (np.int32, 1)
-    assert torch.equal(found[3].to_dense(), torch.eye(3))
-
-
-class Made:
-    """Makes arrays for its pickle only."""
-
-    def __init__(self, number):
-        self.number = float(number)
-
-    def __reduce__(self):
-        return np.array_equal, (torch.full((3,), self.number), np.full(3, self.number)[::-1])
-
-
-def test_arrays_that_are_made_for_the_pickle():
-    data, tensors = nested.split_object([Made(number) for number in range(20)])
-    assert nested.join_object(data, tensors) == [True] * 20

@@ -584,15 +584,6 @@ class TensorPipeReader(PipeEnd):
         core = self._core
         return 0 if core is None else int(core.received)
 
-    @property
-    def exhausted(self) -> bool:
-        """True if received structures still use all slots, so that the writer has to wait."""
-        control = self._control
-        words = control.words
-        in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(control.slots))
-        # in this order: the writer fills a slot before it advances the head
-        return in_use and words[c.HEAD] == words[c.TAIL]
-
     def __iter__(self) -> TensorPipeReader:
         return self
 
