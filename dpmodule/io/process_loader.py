@@ -85,14 +85,14 @@ class _Order(NamedTuple):
 
     Args:
         indices: of the item; None for the next one.
-        state: state in which the epoch begins.
+        state: pickle of the state in which the epoch begins.
     """
 
     seed: int
     epoch: int
     indices: Any = None
     prepares: bool = False
-    state: Any = None
+    state: bytes = b""
 
 
 class _Answer(NamedTuple):
@@ -113,12 +113,14 @@ class _Orders:
     def __init__(self, indices: Iterable[Any] | None, seed: int, workers: int) -> None:
         self.indices, self.seed, self.workers = indices, seed, workers
         self.epoch = -1
-        self.states: Sequence[Any] = ()
+        self.states: list[bytes] = []
         self.error: BaseException | None = None
 
     def begin(self, states: Sequence[Any] | None) -> None:
         """Begin another epoch."""
-        self.states, self.error = states or [None] * self.workers, None
+        # torch's queue would send tensors by files
+        self.states = [pickle.dumps(state) for state in states or [None] * self.workers]
+        self.error = None
 
     def __iter__(self) -> Iterator[_Order]:
         order = partial(_Order, self.seed, self.epoch)
@@ -145,7 +147,7 @@ class _Answers(Dataset[_Answer]):
             if order.prepares:
                 self._load = None
                 _seed(order)
-                return _Answer(self._source.prepare(order.state))
+                return _Answer(self._source.prepare(pickle.loads(order.state)))
             if self._load is None:
                 _seed(order)
                 self._load = self._source.start()

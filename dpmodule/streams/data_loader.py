@@ -12,7 +12,6 @@ import select
 import socket
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -665,6 +664,7 @@ class _Results:
         self._close_descriptors()
 
     def _close_descriptors(self) -> None:
+        _open.discard(self)
         for receiver in self._receivers:
             receiver.close()
         for status in self.statuses:
@@ -788,7 +788,8 @@ def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return _utils.collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
-_open: weakref.WeakSet[_Results] = weakref.WeakSet()
+_open: set[_Results] = set()
+"""The queues that are not closed: the garbage collector must not finalize their sockets before the iterators end."""
 
 
 def _abandon_all() -> None:
