@@ -70,7 +70,7 @@ class ItemSource(Protocol):
     """What the workers load; each has a copy."""
 
     def prepare(self, state: Any) -> Any:
-        """Prepare an epoch, and return what the parent is told of it.
+        """Prepare an epoch, and return what the parent needs to know of it.
 
         Args:
             state: state in which the epoch begins; None: the present one.
@@ -347,7 +347,7 @@ class ProcessEpoch:
         self._ended: set[int] = set()
         self._error: BaseException | None = None
         self.prepared = [self._next_answer().item for _ in range(orders.workers)]
-        """What the workers told when they prepared the epoch."""
+        """Results of `ItemSource.prepare`, by worker."""
 
     def limit_time(self, seconds: float | None) -> None:
         """Change the time limit of an item."""
