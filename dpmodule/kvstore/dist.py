@@ -8,14 +8,17 @@ from typing import Any
 
 import torch
 
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..context import cpu
+from ..executor.sparse_arrays import all_rows
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import RowSparseNDArray
+from ..ndarray.row_sparse import RowSparseNDArray, distinct_rows, rows_of
 from ..ndarray.sparse_base import clear
+from ..optimizer import Updater
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
+from .row_exchange import ShardedTable
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 
@@ -26,6 +29,11 @@ class DistKVStore(KVStore):
     program do. Initial values are those of rank 0. "dist_sync" sums the pushes of all processes, in flat buckets, and
     each process applies the optimizer to the sum. "dist_async" applies it to the process's own pushes, and averages the
     values over all processes after every `average_every` pushes; there is no server to wait for or to lose.
+
+    Row-sparse values that `init` gets in "dist_sync" are spread: the process of rank i mod `num_workers` keeps row i
+    and its optimizer state. `row_sparse_pull` looks up any rows, in any process at any time; the others answer in their
+    next `push`, `init`, `barrier` or other exchange. `pull` fetches the whole value, and all processes must call it.
+    `broadcast` keeps a copy in every process.
 
     Args:
         kind: "dist_sync" to sum and update on the CPU; "dist_device_sync" on the devices; or "dist_async".
@@ -77,6 +85,7 @@ class DistKVStore(KVStore):
         self._early: dict[tuple[Key, ...], tuple[BucketReducer, dict[Key, int]]] = {}
         self._every = average_every if kind == "dist_async" else 0
         self._pushes = 0
+        self._tables: dict[Key, ShardedTable] = {}
 
     @property
     def rank(self) -> int:
@@ -123,6 +132,62 @@ class DistKVStore(KVStore):
         self._scales_partial = scales
 
     def init(self, key: KeysLike, value: ArraysLike) -> None:
+        self._init(key, value, spreads=self.adds_up)
+
+    def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
+        self._init(key, value, spreads=False)
+        self.pull(key, out, priority)
+
+    def _spread(self, key: Key, value: RowSparseNDArray) -> None:
+        """Keep the rows of this process; `value` is used in rank 0."""
+        exchange = self.ranks.rows
+        rows = len(exchange.own_rows(value.shape[0]))
+        own = all_rows(value.values.new_zeros((rows, *value.shape[1:])))
+        self._stored[key] = RowSparseNDArray.of_record(own, value.context)
+        table = self._tables[key] = ShardedTable(exchange, key, value.shape, partial(self._own_rows, key))
+        if self.rank:
+            clear(value)
+        (first,) = exchange.sum_rows([table], [value])
+        own.values.index_copy_(0, first.stored.rows, first.stored.values)
+
+    def _own_rows(self, key: Key) -> Any:
+        return self._stored[key]
+
+    def _shape_of(self, key: Key) -> Sequence[int]:
+        table = self._tables.get(key)
+        return super()._shape_of(key) if table is None else table.shape
+
+    def _whole_value(self, key: Key) -> NDArray:
+        table = self._tables.get(key)
+        return super()._whole_value(key) if table is None else NDArray(table.whole(), cpu())
+
+    def _retained(self, key: Key, row_ids: Any) -> RowSparseNDArray:
+        table = self._tables.get(key)
+        if table is None:
+            return super()._retained(key, row_ids)
+        own = self._stored[key]
+        rows = distinct_rows(row_ids).to(own.stored.device)
+        return RowSparseNDArray(table.look_up(rows), rows, table.shape, own.context, tidy=True)
+
+    def replace(self, key: KeysLike, value: ArraysLike) -> None:
+        for item, arrays in paired(key, value):
+            if item not in self._tables:
+                super().replace(item, arrays)
+                continue
+            own: Any = self._stored[item]
+            rows = torch.tensor(self.ranks.rows.own_rows(self._tables[item].shape[0]))
+            values = rows_of(arrays[0], rows.to(arrays[0].stored.device))
+            own.take_over(all_rows(values.to(own.values)))
+
+    def _optimizer_updater(self, what: str) -> Updater:
+        if self._tables and self.num_workers > 1:
+            raise StateError(
+                f"kvstore: cannot {what} optimizer states: those of {', '.join(map(str, self._tables))} are spread "
+                "over the processes"
+            )
+        return super()._optimizer_updater(what)
+
+    def _init(self, key: KeysLike, value: ArraysLike, spreads: bool) -> None:
         super().init(key, value)
         names = [name for name, _ in paired(key, value)]
         stored = [self._stored[name] for name in names]
@@ -132,7 +197,9 @@ class DistKVStore(KVStore):
         for array, tensor in zip(dense, self.ranks.broadcast([array.raw for array in dense])):
             array.raw.copy_(tensor)
         for name, array in zip(names, stored):
-            if isinstance(array, RowSparseNDArray) and self.num_workers > 1:
+            if isinstance(array, RowSparseNDArray) and spreads:
+                self._spread(name, array)
+            elif isinstance(array, RowSparseNDArray) and self.num_workers > 1:
                 rows, values = self.ranks.gather(tuple(part.cpu() for part in array.parts()))[0]
                 self._stored[name] = RowSparseNDArray(values, rows, array.shape, cpu()).as_in_context(
                     array.context
@@ -166,10 +233,13 @@ class DistKVStore(KVStore):
         return [] if self.held else sums
 
     def _sum_over_ranks(self, keys: Sequence[Key], arrays: Sequence[NDArray]) -> list[NDArray]:
-        sums = list(arrays)
         self.ranks.flags["samples"] = self._samples_of_push()
-        sparse = [i for i, array in enumerate(arrays) if isinstance(array, RowSparseNDArray)]
-        dense = [i for i, array in enumerate(arrays) if array.stype == "default"]
+        tables = [i for i, key in enumerate(keys) if key in self._tables]
+        arrays = [array.tostype("row_sparse") if i in tables else array for i, array in enumerate(arrays)]
+        sums = list(arrays)
+        others = [i for i in range(len(arrays)) if i not in tables]
+        sparse = [i for i in others if isinstance(arrays[i], RowSparseNDArray)]
+        dense = [i for i in others if arrays[i].stype == "default"]
         if self._compression_codes is not None:
             for i in dense:
                 sums[i] = self._sum_compressed(keys[i], arrays[i], self._compression_codes)
@@ -180,6 +250,12 @@ class DistKVStore(KVStore):
         for i, tensor in zip(dense, dense_sums):
             sums[i] = NDArray(tensor, arrays[i].context)
         for i, array in zip(sparse, self.ranks.sum_rows([arrays[i] for i in sparse])):  # type: ignore[misc]
+            sums[i] = array
+        summed = self.ranks.rows.sum_rows(
+            [self._tables[keys[i]] for i in tables],
+            [arrays[i] for i in tables],  # type: ignore[misc]
+        )
+        for i, array in zip(tables, summed):
             sums[i] = array
         flags = self.ranks.summed_flags
         self.held = bool(flags["bad"] or flags["overflow"]) or not flags["active"]
@@ -221,6 +297,8 @@ class DistKVStore(KVStore):
             A function of a key and a tensor; None if nothing can be sent early: in "dist_async", with compression, and
             if all values fit into one message.
         """
+        if self._tables:  # other processes may look up rows meanwhile
+            return None
         known = self._early.get(tuple(keys))
         if known is not None:
             return partial(_put, *known) if known[0].is_split and self._compression_codes is None else None
@@ -246,6 +324,8 @@ class DistKVStore(KVStore):
         if not self.adds_up:
             return
         groups = grouped(key, value)
+        if spread := [str(name) for name in groups if name in self._tables]:
+            raise StateError(f"kvstore.sum_up: {', '.join(spread)} are spread over the processes; push them")
         with torch.no_grad():
             sums = self._sum_over_ranks(list(groups), super()._sums(groups))
             for arrays, summed in zip(groups.values(), sums):

@@ -152,7 +152,7 @@ class KVStore(KVStoreBase):
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
         """Return the sum of every key's arrays over devices."""
         for key, arrays in groups.items():
-            shape = _dims(self._get(key))
+            shape = self._shape_of(key)
             for array in arrays:
                 if _dims(array) != shape:
                     raise ShapeError(f"kvstore: key {key!r} has shape {tuple(shape)}, got {array.shape}")
@@ -162,6 +162,19 @@ class KVStore(KVStoreBase):
         contexts = [self._sum_context(key, arrays) for key, arrays in groups.items()]
         fetched_groups = _fetched(list(groups.values()), contexts)
         return [total(arrays, context) for arrays, context in zip(fetched_groups, contexts)]
+
+    def _shape_of(self, key: Key) -> Sequence[int]:
+        """Return the shape of a key's values."""
+        return _dims(self._get(key))
+
+    def _whole_value(self, key: Key) -> NDArray:
+        """Return the whole value of a key."""
+        return self._get(key)
+
+    def _retained(self, key: Key, row_ids: Any) -> RowSparseNDArray:
+        """Return some rows of a row-sparse value."""
+        stored: Any = self._stored[key]
+        return stored.retain(row_ids)  # type: ignore[no-any-return]
 
     def _sum_context(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         """Return the context on which a key's arrays are summed; a stored value on the CPU follows them to a GPU."""
@@ -248,17 +261,21 @@ class KVStore(KVStoreBase):
             raise KeysError("kvstore.pull: out is missing; pass the arrays to write to")
         sources, targets = [], []
         for item, arrays in paired(key, out):
-            stored = self._get(item)
-            dense, shape = _all_rows(stored), _dims(stored)
-            for array in arrays:
-                if array is stored:
-                    continue
-                is_sparse = type(array) is not NDArray and array.stype != "default"
-                if is_sparse and ignore_sparse:
-                    continue
+            known, shape = self._get(item), self._shape_of(item)
+            asked = [
+                array
+                for array in arrays
+                if array is not known and not (ignore_sparse and array.stype != "default")
+            ]
+            for array in asked:
                 if _dims(array) != shape:
-                    raise ShapeError(f"kvstore: key {item!r} has shape {stored.shape}, out has {array.shape}")
-                if is_sparse:
+                    raise ShapeError(f"kvstore: key {item!r} has shape {tuple(shape)}, out has {array.shape}")
+            if not asked:
+                continue
+            stored = self._whole_value(item)
+            dense = _all_rows(stored)
+            for array in asked:
+                if array.stype != "default":
                     array[:] = stored
                 else:
                     sources.append(dense)
@@ -300,7 +317,7 @@ class KVStore(KVStoreBase):
         else:
             numbers = [list(rows) for _, rows in paired(key, row_ids)]
         for (item, arrays), rows in zip(targets, numbers, strict=True):
-            stored = self._get(item)
+            stored, shape = self._get(item), tuple(self._shape_of(item))
             if len(arrays) != len(rows):
                 raise KeysError(f"kvstore: key {item!r} has {len(arrays)} arrays, but {len(rows)} row_ids")
             if not isinstance(stored, RowSparseNDArray):
@@ -310,11 +327,11 @@ class KVStore(KVStoreBase):
             for array, ids in zip(arrays, rows, strict=True):
                 if array.stype == "csr":
                     raise ArgumentError(f"kvstore: out of key {item!r} is {array.stype}, expected row_sparse")
-                if array.shape != stored.shape:
+                if array.shape != shape:
                     raise ShapeError(
-                        f"kvstore: key {item!r} has shape {stored.shape}, out has {array.shape}, expected the same"
+                        f"kvstore: key {item!r} has shape {shape}, out has {array.shape}, expected the same"
                     )
-                retained = stored.retain(ids)
+                retained = self._retained(item, ids)
                 if array.stype == "default":
                     picked, values = retained.parts()
                     memory = array.raw

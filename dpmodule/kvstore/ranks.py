@@ -23,6 +23,7 @@ from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .heartbeat import Heartbeat
+from .row_exchange import RowExchange
 from .transfer import BYTES, BucketReducer, from_buckets, to_buckets
 
 _logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Ranks:
         size: number of processes.
         flags: numbers by the names in `FLAGS`, which each `sum` sends; see `reset_flags`.
         summed_flags: sums of the flags over all processes, from the last `sum`.
+        rows: exchange of the rows that are spread over the processes.
     """
 
     def __init__(self, group: Any, timeout_s: float, store: Any) -> None:
@@ -66,6 +68,7 @@ class Ranks:
         self.flags = _default_flags()
         self.summed_flags = dict(self.flags)
         self._heartbeat = None if self.size == 1 else Heartbeat(store, self.rank, self.size)
+        self.rows = RowExchange(self.rank, self.size, self._gather_at_once, self._all_to_all)
 
     def sum(
         self, tensors: Sequence[torch.Tensor], reducer: BucketReducer | None = None
@@ -85,6 +88,7 @@ class Ranks:
             return list(tensors)
         if reducer is None:
             reducer = self.reducer_for(tensors)
+        self.rows.meet()
         with self._watched():
             summed_flags, *sums = reducer.finish([torch.tensor(flags), *tensors])
         self.summed_flags = dict(zip(FLAGS, summed_flags.tolist()))
@@ -125,6 +129,7 @@ class Ranks:
 
     def _reduced(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         buckets = to_buckets(tensors)
+        self.rows.meet()
         with self._watched():
             for work in [self._start_sum(bucket.flat) for bucket in buckets]:
                 work.wait()
@@ -152,16 +157,31 @@ class Ranks:
         return [tensor] if self.size == 1 else self._gathered(tensor)
 
     def _gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self.rows.meet()
+        return self._gather_at_once(tensor)
+
+    def _gather_at_once(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        if self.size == 1:
+            return [tensor]
         tensors = [torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self.size)]
         with self._watched():
             dist.all_gather(tensors, tensor.contiguous(), group=self._group)
         return tensors
+
+    def _all_to_all(self, tensor: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
+        if self.size == 1:
+            return tensor
+        found = tensor.new_empty(sum(received))
+        with self._watched():
+            dist.all_to_all_single(found, tensor, received, sent, group=self._group)
+        return found
 
     def gather(self, value: Any) -> list[Any]:
         """Return plain data and arrays of every process, in the order of ranks."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
+        self.rows.meet()
         with self._watched():
             dist.all_gather_object(values, value, group=self._group)
         return values
@@ -185,6 +205,8 @@ class Ranks:
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors of rank 0, which may share memory."""
         buckets = [] if self.size == 1 else to_buckets(tensors)
+        if buckets:
+            self.rows.meet()
         for bucket in buckets:
             with self._watched():
                 dist.broadcast(bucket.flat, group=self._group, group_src=0)

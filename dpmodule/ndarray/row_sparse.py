@@ -205,8 +205,8 @@ def _unpickle(
     )
 
 
-def row_numbers(indices: ArrayLike, count: int) -> Tensor:
-    """Return a user's row numbers as strictly ascending int64.
+def distinct_rows(indices: ArrayLike) -> Tensor:
+    """Return a user's row numbers as strictly ascending int64, without checking bounds.
 
     Args:
         indices: an NDArray or a list, in any order and shape.
@@ -216,6 +216,16 @@ def row_numbers(indices: ArrayLike, count: int) -> Tensor:
     except TypeError as error:
         raise DTypeError(f"row numbers are {indices!r}, expected integers: {error}") from None
     found: Tensor = torch.unique(given.to(torch.int64))
+    return found
+
+
+def row_numbers(indices: ArrayLike, count: int) -> Tensor:
+    """Return a user's row numbers as strictly ascending int64.
+
+    Args:
+        indices: an NDArray or a list, in any order and shape.
+    """
+    found = distinct_rows(indices)
     if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < count:
         wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
         raise BoundsError(f"row {wrong} is outside of an array with {count} rows")

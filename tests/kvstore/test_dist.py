@@ -18,6 +18,13 @@ def test_three_processes_share_a_store():
     run_ranks(PROGRAMS / "dist_store.py", 3, kind="file")
 
 
+@pytest.mark.parametrize(
+    "size", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
+)
+def test_rows_are_spread_over_processes(size):
+    run_ranks(PROGRAMS / "dist_rows.py", size, kind="file")
+
+
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_processes(long, tmp_path):
     """One test, as processes take longer to start than all of that."""

@@ -17,6 +17,7 @@ from .dispatch import stored_as as stored_as
 from .gradients import as_rows as as_rows
 from .gradients import row_gradient as row_gradient
 from .gradients import stored_rows as stored_rows
+from .gradients import sum_rows_by_index as sum_rows_by_index
 from .storage import Csr as Csr
 from .storage import Ragged as Ragged
 from .storage import RowSparse as RowSparse
