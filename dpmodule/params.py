@@ -170,6 +170,10 @@ class ParamStore:
             for other in table[1:]:
                 other[name].raw.copy_(memory)
 
+    def replace_array(self, name: str, array: NDArray) -> None:
+        """Use another array for a parameter of a store with one context."""
+        self._arrays[0][name] = array
+
     def array(self, name: str, i: int) -> NDArray:
         """Return a parameter on context `i`.
 
@@ -239,7 +243,9 @@ class ParamStore:
                     target = arrays[name]
                     if target.shape != value.shape:
                         raise ShapeError(f"{name} has shape {value.shape}, expected {target.shape}")
-                    if target.raw is not value.raw:
+                    if target.stype != "default":
+                        target[:] = value
+                    elif target.raw is not value.raw:
                         target.raw.copy_(value.raw)
                 self._filled.add(name)
 
@@ -252,6 +258,9 @@ class ParamStore:
         home = cpu()
         means = {}
         for name, first in table[0].items():
+            if first.stype != "default":  # rows that several processes keep
+                means[name] = first
+                continue
             total = first.raw.to(home.torch_device, copy=True)
             others = [arrays[name].raw.to(home.torch_device) for arrays in table[1:]]
             # equal arrays stay as they are: a third of three times a number may differ from the number

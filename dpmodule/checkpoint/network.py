@@ -24,6 +24,7 @@ from .._files import Writer, finish_commit, read_committed, regular_file, write_
 from ..base import ArgumentError, FileError, FileFormatError
 from ..ndarray import NDArray, safetensors, serial
 from ..ndarray.convert import bytes_of
+from ..ndarray.sparse_base import fetched
 from ..symbol import Symbol, load_json
 from ..symbol import load as load_symbol
 
@@ -343,7 +344,8 @@ def _keyed(kind: str, params: Mapping[str, NDArray]) -> Params:
             raise ArgumentError(
                 f"{kind}_params[{name!r}] is a {type(array).__name__}, expected an NDArray; use mx.nd.array"
             )
-    return {f"{kind}:{name}": array for name, array in params.items()}
+    # before the files are locked, since other processes may fetch and write at the same time
+    return {f"{kind}:{name}": fetched(array) for name, array in params.items()}
 
 
 def split_params(

@@ -20,7 +20,7 @@ from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..streams.checks import check_count, check_seconds
 from ..streams.errors import UnpicklableError, WorkerDied, WorkerStuck
-from ..streams.launch import START_S
+from ..streams.launch import START_S, check_start_method
 from ..streams.messages import RemoteError
 
 _MAX_SLOTS = 64
@@ -56,6 +56,7 @@ class WorkerOptions:
     def check(self, owner: str) -> None:
         """Refuse invalid numbers."""
         check_count(owner, "slots", self.slots, high=_MAX_SLOTS)
+        check_start_method(self.start_method)
         check_seconds(owner, "timeout_s", self.timeout_s, positive=True)
         check_count(owner, "num_threads", self.num_threads)
         check_count(owner, "seed", self.seed, low=0)
@@ -135,7 +136,7 @@ class _Orders:
                 self.error = error
 
 
-class _Answers(Dataset[_Answer]):
+class _OrderAnswers(Dataset[_Answer]):
     """The answers to orders, in a worker; it has random numbers of its own in every epoch."""
 
     def __init__(self, source: ItemSource) -> None:
@@ -217,7 +218,7 @@ class ProcessLoader:
         self._orders = _Orders(indices, options.seed, num_workers)
         self._make = partial(
             streams.DataLoader,
-            _Answers(source),
+            _OrderAnswers(source),
             batch_size=None,
             sampler=self._orders,
             num_workers=num_workers,

@@ -12,13 +12,13 @@ from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..executor.sparse_arrays import all_rows
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import RowSparseNDArray, distinct_rows, rows_of
+from ..ndarray.row_sparse import RowSparseNDArray, distinct_rows
 from ..ndarray.sparse_base import clear
 from ..optimizer import Updater
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-from .row_exchange import ShardedTable
+from .row_exchange import ShardedArray, ShardedTable
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 
@@ -174,10 +174,20 @@ class DistKVStore(KVStore):
             if item not in self._tables:
                 super().replace(item, arrays)
                 continue
-            own: Any = self._stored[item]
-            rows = torch.tensor(self.ranks.rows.own_rows(self._tables[item].shape[0]))
-            values = rows_of(arrays[0], rows.to(arrays[0].stored.device))
-            own.take_over(all_rows(values.to(own.values)))
+            if not isinstance(arrays[0], ShardedArray):
+                self._tables[item].assign(arrays[0])
+
+    def sharded(self, key: Key, is_dense: bool) -> ShardedArray:
+        """Return a spread value as an array that is fetched when it is read.
+
+        Args:
+            key: a key whose rows are spread.
+            is_dense: True if copies of the array are dense.
+        """
+        return ShardedArray(self._tables[key], is_dense)
+
+    def _is_source(self, key: Key, array: NDArray) -> bool:
+        return isinstance(array, ShardedArray) or super()._is_source(key, array)
 
     def _optimizer_updater(self, what: str) -> Updater:
         if self._tables and self.num_workers > 1:

@@ -167,6 +167,10 @@ class KVStore(KVStoreBase):
         """Return the shape of a key's values."""
         return _dims(self._get(key))
 
+    def _is_source(self, key: Key, array: NDArray) -> bool:
+        """Return True if an array shows the value of a key, so that nothing is to be copied."""
+        return array is self._stored[key]
+
     def _whole_value(self, key: Key) -> NDArray:
         """Return the whole value of a key."""
         return self._get(key)
@@ -261,11 +265,11 @@ class KVStore(KVStoreBase):
             raise KeysError("kvstore.pull: out is missing; pass the arrays to write to")
         sources, targets = [], []
         for item, arrays in paired(key, out):
-            known, shape = self._get(item), self._shape_of(item)
+            shape = self._shape_of(item)
             asked = [
                 array
                 for array in arrays
-                if array is not known and not (ignore_sparse and array.stype != "default")
+                if not self._is_source(item, array) and not (ignore_sparse and array.stype != "default")
             ]
             for array in asked:
                 if _dims(array) != shape:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import torch
 
 from ..base import BoundsError, StateError
-from ..ndarray.row_sparse import RowSparseNDArray
-from ..ops.sparse import sum_rows_by_index
+from ..context import Context
+from ..executor.sparse_arrays import all_rows
+from ..ndarray import NDArray
+from ..ndarray.handle import Handle
+from ..ndarray.row_sparse import RowSparseNDArray, rows_of
+from ..ops.sparse import RowSparse, sum_rows_by_index
+
+if TYPE_CHECKING:
+    from ..types import DTypeLike
 
 _PRESENT, _LOOKS_UP, _GATHERS = 0, 1, 2
 """What a process is at in a round: another exchange, looking up rows, or gathering a whole table."""
@@ -66,6 +74,11 @@ class ShardedTable:
         """
         return self._exchange.whole(self)
 
+    def assign(self, value: Handle) -> None:
+        """Replace the rows of this process by those of an array of the whole table."""
+        own, rows = self.own, torch.tensor(self._exchange.own_rows(self.shape[0]))
+        own.take_over(all_rows(rows_of(value, rows.to(value.stored.device)).to(own.values)))
+
     def to_bytes(self, values: torch.Tensor) -> torch.Tensor:
         """Return rows as a flat tensor of bytes on the CPU."""
         return values.cpu().contiguous().view(-1).view(torch.uint8)
@@ -79,6 +92,80 @@ class ShardedTable:
     def row_bytes(self) -> int:
         """Number of bytes of a row."""
         return int(torch.Size(self.shape[1:]).numel() * self.own.values.element_size())
+
+
+class _ShardedRows(RowSparse):
+    """A `ShardedTable` as a value of operators: rows are looked up when an operator reads them."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: ShardedTable) -> None:
+        values = table.own.values
+        nothing = torch.empty(0, dtype=torch.int64, device=values.device)
+        super().__init__(nothing, values.new_empty((0, *table.shape[1:])), table.shape)
+        self.table = table
+
+    def replaced(self, values: torch.Tensor) -> RowSparse:
+        return _ShardedRows(self.table)
+
+    def emptied(self) -> RowSparse:
+        return RowSparse(self.rows, self.values, self.shape)
+
+    def pick(self, numbers: torch.Tensor) -> torch.Tensor:
+        return self.table.look_up(numbers.flatten()).view(*numbers.shape, *self.shape[1:])
+
+    def dense(self) -> torch.Tensor:
+        return self.table.whole().to(self.device)
+
+
+class ShardedArray(RowSparseNDArray):
+    """A `ShardedTable` as an array, which is fetched when it is read, by all processes at the same point.
+
+    Args:
+        is_dense: True if `fetched` returns a dense array.
+    """
+
+    __slots__ = ("_is_dense", "_table")
+
+    def __init__(self, table: ShardedTable, is_dense: bool) -> None:
+        self._table, self._is_dense = table, is_dense
+        self._hold(_ShardedRows(table), table.own.context, True)
+
+    def fetched(self) -> Any:
+        """Return all rows as an array in this process."""
+        rows = self.dense()
+        if self._is_dense:
+            return NDArray(rows, self.context)
+        return RowSparseNDArray.of_record(all_rows(rows), self.context)
+
+    def dense(self) -> torch.Tensor:
+        found: torch.Tensor = self.stored.dense()
+        return found
+
+    def assign(self, other: Handle) -> None:
+        self._table.assign(other)
+
+    def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        record = all_rows(self.dense())
+        return record.rows, record.values
+
+    @property
+    def indices(self) -> NDArray:
+        return NDArray(self.parts()[0], self.context)
+
+    @property
+    def data(self) -> NDArray:
+        return NDArray(self.dense(), self.context)
+
+    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> Any:
+        return self.fetched() if ctx is None else self.fetched().as_in_context(ctx)
+
+    def astype(self, dtype: DTypeLike, copy: bool = True) -> Any:
+        return self.fetched().astype(dtype, copy)
+
+    def __reduce__(self) -> Any:
+        """Return a recipe for an array of all rows."""
+        return self.fetched().__reduce__()
 
 
 class RowExchange:

@@ -628,7 +628,8 @@ class TrainingRun:
     def _call_epoch_callbacks(self) -> None:
         if not self._epoch_callbacks:
             return
-        arg_params, aux_params = self.module.get_params()
+        # only some processes may have callbacks, which must not fetch tables that others keep
+        arg_params, aux_params = getattr(self.module, "live_params", self.module.get_params)()
         for callback in self._epoch_callbacks:
             if callback(self.epoch, self.module.symbol, arg_params, aux_params) is True:
                 self.stop(f"epoch_end_callback after epoch {self.epoch}")

@@ -46,7 +46,7 @@ class Lockstep:
     def align(self, module: Trainable) -> None:
         """Copy the parameters and auxiliary states of rank 0 into a module."""
         if self._ranks is not None:
-            tensors = [array.raw for array in _arrays_of(module, True)]
+            tensors = [array.raw for array in _arrays_of(module, True) if array.stype == "default"]
             for tensor, first in zip(tensors, self._ranks.broadcast(tensors)):
                 tensor.copy_(first)
 

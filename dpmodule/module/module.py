@@ -20,6 +20,7 @@ from ..executor import run_options
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
+from ..ndarray.sparse_base import fetched
 from ..params import ParamStore
 from ..symbol import Symbol
 from ..symbol.mixed_precision import convert_to_half
@@ -149,6 +150,8 @@ class Module(CheckpointedModule):
             parameters, gradients, checkpoints and outputs stay float32. "fp16" scales the loss dynamically; batches
             whose gradients overflow are skipped, and `fit` saves the scale with a run. False turns it off; None = as
             `contrib.amp.init` says.
+        shard_rows: True to keep only a part of each table in every process under a kvstore "dist_sync"; see
+            [distributed training](../distributed.md#tables-whose-rows-are-spread).
 
     Raises:
         ArgumentError: a name is not an argument of the symbol, `symbol` is not a Symbol, `compile` or `amp` is invalid,
@@ -181,6 +184,7 @@ class Module(CheckpointedModule):
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
         amp: AmpLike = None,
+        shard_rows: bool = False,
     ) -> None:
         super().__init__(logger, symbol)
         if not isinstance(symbol, Symbol):
@@ -214,6 +218,7 @@ class Module(CheckpointedModule):
             for name in self._param_names
             if attributes.get(name, {}).get("__storage_type__") == _ROW_SPARSE
         }
+        self._shard_rows = shard_rows
         self._binds_anew = False
         self._store_is_given = False
         self._valued: frozenset[str] = frozenset()
@@ -671,9 +676,19 @@ class Module(CheckpointedModule):
 
     @needs(Stage.INITIALIZED)
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        arg_params, aux_params = self.live_params()
+        return {k: fetched(array) for k, array in arg_params.items()}, aux_params
+
+    @needs(Stage.INITIALIZED)
+    def live_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return the parameters like `get_params`, but tables that are spread over processes only when they are read.
+
+        Such a table has the rows of that moment. All processes must read it at the same point.
+        """
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
-            arg_params[name] = arg_params[name].tostype("row_sparse")
+            if arg_params[name].stype == "default":
+                arg_params[name] = arg_params[name].tostype("row_sparse")
         return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
 
     def sync_contexts(self) -> None:
@@ -725,7 +740,9 @@ class Module(CheckpointedModule):
         if self._keeps_optimizer(arguments):
             return
         may_run_in_store = not self.group.store.is_shared
-        updates = Updates.install(arguments, self.group, self._compression_params, may_run_in_store)
+        updates = Updates.install(
+            arguments, self.group, self._compression_params, may_run_in_store, self._shard_rows
+        )
         self._install(updates, arguments.force_init and self._stage >= Stage.READY)
         self.load_preloaded_states()
 

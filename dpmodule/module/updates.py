@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
@@ -24,6 +25,8 @@ from .nonfinite import GradientCheck
 
 if TYPE_CHECKING:
     from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
+
+_logger = logging.getLogger(__name__)
 
 Grads = Sequence[Sequence[NDArray | None]]
 
@@ -308,12 +311,14 @@ class Updates:
         group: ParameterGroup,
         compression_params: CompressionLike,
         may_be_inside: bool = True,
+        shard_rows: bool = False,
     ) -> Updates:
         """Create the optimizer and the store from the arguments of `init_optimizer`.
 
         Args:
             compression_params: gradient compression of the store; None = no compression.
             may_be_inside: True if the optimizer may run inside the store, on a copy of the parameters.
+            shard_rows: True to spread tables over the processes.
         """
         store, on_store = make_store(arguments.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
@@ -327,6 +332,8 @@ class Updates:
             shared.scale_partial(optimizer.rescale_grad == 1.0 / num_samples)
         updates = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
+            if shard_rows:
+                updates._shard(store)
             updates._start(store, may_be_inside)
             if on_store:
                 store.set_optimizer(optimizer)
@@ -356,6 +363,36 @@ class Updates:
             for k, (indices, _, _) in enumerate(self._by_device)
             for index, name in zip(indices, self.names, strict=True)
         }
+
+    def _shard(self, store: Any) -> None:
+        """Spread the parameters with row-sparse gradients over the processes, if that is possible."""
+        tables = [i for i, grads in enumerate(self._grads) if grads[0].stype == "row_sparse"]
+        if not tables or not hasattr(store, "sharded") or store.num_workers == 1:
+            return
+        names = ", ".join(self.names[i] for i in tables)
+        why = self._why_whole(store)
+        if why is not None:
+            _logger.info("%s: every process keeps all rows, since %s", names, why)
+            return
+        group: Any = self.group
+        for i in tables:
+            name, weight = self.names[i], self._weights[i][0]
+            store.init(name, array_of(all_rows(weight.raw), weight.context))
+            self._weights[i][0] = store.sharded(name, i not in self._row_sparse)
+            group.use_array(name, self._weights[i][0])
+            self._in_store.add(name)
+
+    def _why_whole(self, store: Any) -> str | None:
+        """Return why tables cannot be spread over processes; None if they can."""
+        if not store.adds_up:
+            return f"the kvstore is {store.type!r}, expected 'dist_sync'"
+        if len(self.group.contexts) > 1:
+            return f"the module has {len(self.group.contexts)} contexts, expected one"
+        if self.updater is not None:
+            return "the optimizer runs outside of the kvstore"
+        if type(self.optimizer) not in (opt.SGD, opt.Adam, opt.AdaGrad, opt.Ftrl):
+            return f"the optimizer is {type(self.optimizer).__name__}, expected SGD, Adam, AdaGrad or Ftrl"
+        return None
 
     def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
         """Put the parameters into the store, and copy those of the first device to all if `writes`."""
@@ -388,6 +425,8 @@ class Updates:
         """Return parameters in their declared storage; row-sparse ones store all rows, in the memory of dense ones."""
         declared = list(weights)
         for i in self._row_sparse:
+            if weights[i].stype != "default":  # rows that several processes keep
+                continue
             declared[i] = array_of(all_rows(weights[i].raw), weights[i].context)
         return declared
 

@@ -385,6 +385,11 @@ class BaseSparseNDArray(NDArray):
         self._refuse("__dlpack_device__")
 
 
+def fetched(array: Any) -> Any:
+    """Return an array in this process: itself, unless other processes keep rows of it."""
+    return array.fetched() if hasattr(array, "fetched") else array
+
+
 def clear(array: Handle) -> None:
     """Set all elements to zero; a sparse array then stores no elements, so that optimizers update none."""
     if array.stype == "default":

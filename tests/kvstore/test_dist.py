@@ -21,8 +21,9 @@ def test_three_processes_share_a_store():
 @pytest.mark.parametrize(
     "size", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
 )
-def test_rows_are_spread_over_processes(size):
+def test_rows_are_spread_over_processes(size, tmp_path):
     run_ranks(PROGRAMS / "dist_rows.py", size, kind="file")
+    run_ranks(PROGRAMS / "dist_tables.py", size, kind="file", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -371,6 +371,12 @@ class DataParallelExecutorGroup:
         self.execs = execs
         self._clear_idle_gradients()
 
+    def use_array(self, name: str, array: NDArray) -> None:
+        """Use another array for a parameter of the only context."""
+        self.store.replace_array(name, array)
+        self._executors_by_shapes.clear()
+        self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
+
     def reshape(self, data_shapes: ShapesLike, label_shapes: ShapesLike | None) -> None:
         """Change the input shapes; parameters stay.
 

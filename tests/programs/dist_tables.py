@@ -1,0 +1,121 @@
+"""Modules whose tables are spread over processes: equal to one process with the joined batches."""
+
+import logging
+
+import numpy as np
+
+import dpmodule as mx
+from dpmodule.base import StateError
+from helpers.dist_programs import create, expect
+
+ROWS, WIDTH, COUNT, WORDS = 40, 4, 36, 5
+rng = np.random.default_rng(0)
+X = rng.integers(0, ROWS, (COUNT, WORDS)).astype("f4")
+Y = rng.integers(0, 3, COUNT).astype("f4")
+OPTIMIZERS = {
+    "sgd": {"learning_rate": 0.5, "wd": 0.01},
+    "momentum": {"learning_rate": 0.5, "momentum": 0.9},
+    "adagrad": {"learning_rate": 0.3},
+    "adam": {"learning_rate": 0.05},
+    "ftrl": {"learning_rate": 0.3, "lamda1": 0.001},
+}
+
+
+def network(kind):
+    """Return a classifier of bags of words over one table, or over two that read the same words."""
+    words = mx.sym.Variable("data")
+    options = {"input_dim": ROWS, "output_dim": WIDTH}
+    if kind == "declared":
+        weight = mx.sym.Variable("a_weight", stype="row_sparse")
+        rows = mx.sym.contrib.SparseEmbedding(words, weight, name="a", **options)
+    else:
+        rows = mx.sym.Embedding(words, name="a", sparse_grad=True, **options)
+        # the second table is looked up by computed row numbers
+        rows = rows + mx.sym.Embedding(ROWS - 1 - words, name="b", sparse_grad=True, **options)
+    net = mx.sym.FullyConnected(mx.sym.mean(rows, axis=1), num_hidden=3, name="two")
+    return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+def values(net):
+    shapes = dict(zip(net.list_arguments(), net.infer_shape(data=(1, WORDS))[0]))
+    names = [name for name in shapes if name not in ("data", "softmax_label")]
+    drawn = np.random.default_rng(3)
+    return {name: mx.nd.array(drawn.standard_normal(shapes[name]) * 0.3) for name in names}
+
+
+def trained(kind, optimizer, x, y, batch, store=None, **options):
+    net = network(kind)
+    module = mx.mod.Module(net, shard_rows=store is not None)
+    arguments = dict(OPTIMIZERS[optimizer])
+    name = "sgd" if optimizer == "momentum" else optimizer
+    module.fit(
+        mx.io.NDArrayIter(x, y, batch), optimizer=name, optimizer_params=tuple(arguments.items()), num_epoch=2,
+        kvstore=store, arg_params=values(net), eval_metric="acc", **options,
+    )  # fmt: skip
+    return module
+
+
+def dense(module):
+    return {name: array.asnumpy() for name, array in module.get_params()[0].items()}
+
+
+def same(found, wanted):
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, atol=2e-6, err_msg=name)
+
+
+first = create()
+rank, size = first.rank, first.num_workers
+for optimizer in OPTIMIZERS:
+    kind = "declared" if optimizer in ("sgd", "ftrl") else "computed"
+    module = trained(kind, optimizer, X[rank::size], Y[rank::size], 12 // size, create())
+    kept = sum(array.own.shape[0] for array in module.updates.store._tables.values())
+    assert kept < ROWS * (1 if kind == "declared" else 2) / size + 2
+    batches = [
+        np.arange(COUNT)[i::size][k : k + 12 // size]
+        for k in range(0, COUNT // size, 12 // size)
+        for i in range(size)
+    ]
+    order = np.concatenate(batches)
+    alone = trained(kind, optimizer, X[order], Y[order], 12)
+    same(dense(module), dense(alone))
+
+# processes with different numbers of batches, in training and evaluation; callbacks read tables when they like
+seen = []
+uneven = slice(0, 12) if rank else slice(0, 36)
+module = trained(
+    "computed", "adam", X[uneven], Y[uneven], 4, create(),
+    eval_data=mx.io.NDArrayIter(X[: 8 * (rank + 1)], Y[: 8 * (rank + 1)], 4),
+    epoch_end_callback=lambda epoch, net, args, aux: seen.append(float(args["two_bias"].asnumpy().sum())),
+)  # fmt: skip
+assert len(seen) == 2
+found = dense(module)
+same(first.ranks.gather(found)[0], found)
+
+# one process alone cannot have a whole table, but predicts while the others wait
+if rank == 0:
+    text = "a_weight is spread over"
+    expect(StateError, text, lambda: module.save_checkpoint("alone", 1))
+    module.predict(mx.io.NDArrayIter(X, None, 9))
+first.barrier()
+
+# checkpoints by all; whole tables are set
+module.save_checkpoint(f"rank{rank}", 2)
+loaded = mx.mod.Module.load(f"rank{rank}", 2, label_names=["softmax_label"])
+loaded.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
+loaded.init_params()
+same(dense(loaded), found)
+start = values(network("computed"))
+module.set_params(start, {})
+same(dense(module), {name: array.asnumpy() for name, array in start.items()})
+
+# another optimizer keeps whole tables
+lines = []
+handler = logging.Handler()
+handler.emit = lambda record: lines.append(record.getMessage())
+logging.getLogger("dpmodule").addHandler(handler)
+logging.getLogger("dpmodule").setLevel(logging.INFO)
+OPTIMIZERS["rmsprop"] = {"learning_rate": 0.01}
+module = trained("computed", "rmsprop", X[rank::size], Y[rank::size], 4, create())
+assert any("every process keeps all rows, since the optimizer is RMSProp" in line for line in lines), lines
+first.barrier()
