@@ -21,6 +21,9 @@ from .ranks import Ranks, join
 from .row_exchange import ShardedArray, ShardedTable
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
+_ROWS_AT_ONCE = 1 << 16
+"""Number of rows of an initial value that are sent at a time."""
+
 
 class DistKVStore(KVStore):
     """A store of arrays by key with the same values in every process of a group.
@@ -86,6 +89,8 @@ class DistKVStore(KVStore):
         self._every = average_every if kind == "dist_async" else 0
         self._pushes = 0
         self._tables: dict[Key, ShardedTable] = {}
+        self._spreads = False  # True while `init` runs
+        self._row_sums: dict[Key, NDArray] = {}
 
     @property
     def rank(self) -> int:
@@ -132,23 +137,41 @@ class DistKVStore(KVStore):
         self._scales_partial = scales
 
     def init(self, key: KeysLike, value: ArraysLike) -> None:
-        self._init(key, value, spreads=self.adds_up)
+        self._spreads = self.adds_up
+        try:
+            self._init(key, value)
+        finally:
+            self._spreads = False
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
-        self._init(key, value, spreads=False)
+        self._init(key, value)
         self.pull(key, out, priority)
+
+    def _copied(self, array: NDArray) -> NDArray:
+        # rows that are spread are copied by the exchange
+        is_spread = self._spreads and isinstance(array, RowSparseNDArray)
+        return array if is_spread else super()._copied(array)
 
     def _spread(self, key: Key, value: RowSparseNDArray) -> None:
         """Keep the rows of this process; `value` is used in rank 0."""
         exchange = self.ranks.rows
-        rows = len(exchange.own_rows(value.shape[0]))
-        own = all_rows(value.values.new_zeros((rows, *value.shape[1:])))
-        self._stored[key] = RowSparseNDArray.of_record(own, value.context)
+        count = len(exchange.own_rows(value.shape[0]))
+        context = value.context if self._on_devices else cpu()
+        own = all_rows(
+            torch.zeros((count, *value.shape[1:]), dtype=value.values.dtype, device=context.torch_device)
+        )
+        self._stored[key] = RowSparseNDArray.of_record(own, context)
         table = self._tables[key] = ShardedTable(exchange, key, value.shape, partial(self._own_rows, key))
-        if self.rank:
-            clear(value)
-        (first,) = exchange.sum_rows([table], [value])
-        own.values.index_copy_(0, first.stored.rows, first.stored.values)
+        rows, values = value.parts()
+        for begin in range(0, value.shape[0], _ROWS_AT_ONCE):
+            # rows outside of this part, and all rows of other processes than rank 0, are not sent
+            ends = torch.tensor(
+                [begin, begin + _ROWS_AT_ONCE if self.rank == 0 else begin], device=rows.device
+            )
+            part = slice(*torch.searchsorted(rows, ends).tolist())
+            given = RowSparseNDArray(values[part], rows[part], value.shape, value.context, tidy=True)
+            (first,) = exchange.sum_rows([table], [given])
+            own.values.index_copy_(0, first.stored.rows, first.stored.values)
 
     def _own_rows(self, key: Key) -> Any:
         return self._stored[key]
@@ -177,6 +200,11 @@ class DistKVStore(KVStore):
             if not isinstance(arrays[0], ShardedArray):
                 self._tables[item].assign(arrays[0])
 
+    @property
+    def spread(self) -> list[Key]:
+        """Keys of the values whose rows are spread over the processes."""
+        return list(self._tables)
+
     def sharded(self, key: Key, is_dense: bool) -> ShardedArray:
         """Return a spread value as an array that is fetched when it is read.
 
@@ -197,7 +225,7 @@ class DistKVStore(KVStore):
             )
         return super()._optimizer_updater(what)
 
-    def _init(self, key: KeysLike, value: ArraysLike, spreads: bool) -> None:
+    def _init(self, key: KeysLike, value: ArraysLike) -> None:
         super().init(key, value)
         names = [name for name, _ in paired(key, value)]
         stored = [self._stored[name] for name in names]
@@ -207,7 +235,7 @@ class DistKVStore(KVStore):
         for array, tensor in zip(dense, self.ranks.broadcast([array.raw for array in dense])):
             array.raw.copy_(tensor)
         for name, array in zip(names, stored):
-            if isinstance(array, RowSparseNDArray) and spreads:
+            if isinstance(array, RowSparseNDArray) and self._spreads:
                 self._spread(name, array)
             elif isinstance(array, RowSparseNDArray) and self.num_workers > 1:
                 rows, values = self.ranks.gather(tuple(part.cpu() for part in array.parts()))[0]
@@ -240,6 +268,8 @@ class DistKVStore(KVStore):
             self.held = not self.ranks.flags["active"]
         elif not is_summed:
             sums = self._sum_over_ranks(list(groups), sums)
+        else:
+            sums = [self._row_sums.pop(name, array) for name, array in zip(groups, sums)]
         return [] if self.held else sums
 
     def _sum_over_ranks(self, keys: Sequence[Key], arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -250,22 +280,23 @@ class DistKVStore(KVStore):
         others = [i for i in range(len(arrays)) if i not in tables]
         sparse = [i for i in others if isinstance(arrays[i], RowSparseNDArray)]
         dense = [i for i in others if arrays[i].stype == "default"]
+        summed = self.ranks.rows.sum_rows(
+            [self._tables[keys[i]] for i in tables],
+            [arrays[i] for i in tables],  # type: ignore[misc]
+        )
+        for i, array in zip(tables, summed):
+            sums[i] = array
         if self._compression_codes is not None:
             for i in dense:
                 sums[i] = self._sum_compressed(keys[i], arrays[i], self._compression_codes)
             dense_sums = self.ranks.sum([])
         else:
             tensors = [arrays[i].raw for i in dense]
-            dense_sums = self.ranks.sum(tensors, self._reducer_for(keys, dense, tensors))
+            reducer = self._reducer_for(keys, dense, tensors)
+            dense_sums = self.ranks.sum(tensors, reducer, have_met=bool(tables))
         for i, tensor in zip(dense, dense_sums):
             sums[i] = NDArray(tensor, arrays[i].context)
         for i, array in zip(sparse, self.ranks.sum_rows([arrays[i] for i in sparse])):  # type: ignore[misc]
-            sums[i] = array
-        summed = self.ranks.rows.sum_rows(
-            [self._tables[keys[i]] for i in tables],
-            [arrays[i] for i in tables],  # type: ignore[misc]
-        )
-        for i, array in zip(tables, summed):
             sums[i] = array
         flags = self.ranks.summed_flags
         self.held = bool(flags["bad"] or flags["overflow"]) or not flags["active"]
@@ -329,20 +360,30 @@ class DistKVStore(KVStore):
 
         Args:
             key: a key, or a list of them.
-            value: as for `push`; the sums are written to the arrays of the first device, zeros to the others.
+            value: as for `push`; the sums are written to the arrays of the first device, zeros to the others. Those of
+                spread values stay in the store.
         """
         if not self.adds_up:
             return
         groups = grouped(key, value)
-        if spread := [str(name) for name in groups if name in self._tables]:
-            raise StateError(f"kvstore.sum_up: {', '.join(spread)} are spread over the processes; push them")
         with torch.no_grad():
             sums = self._sum_over_ranks(list(groups), super()._sums(groups))
-            for arrays, summed in zip(groups.values(), sums):
-                arrays[0][:] = summed.as_in_context(arrays[0].context)
+            for (name, arrays), summed in zip(groups.items(), sums):
+                if name in self._tables:
+                    self._row_sums[name] = summed
+                    clear(arrays[0])
+                else:
+                    arrays[0][:] = summed.as_in_context(arrays[0].context)
                 for other in arrays[1:]:
                     clear(other)
         self._is_summed = True
+
+    def squared_norm(self) -> float:
+        """Return the sum of the squares of the last `sum_up` of spread values."""
+        if not self._tables:
+            return 0.0
+        own = (float(array.values.double().square().sum()) for array in self._row_sums.values())  # type: ignore[attr-defined]
+        return self.ranks.total(sum(own))
 
     def push(self, key: KeysLike, value: ArraysLike, priority: int = 0) -> None:
         is_idle = not self.ranks.flags["active"]

@@ -115,8 +115,13 @@ class KVStore(KVStoreBase):
                     f"kvstore: key {item!r} exists already, or has several values; init and broadcast expect a new key "
                     "with one value"
                 )
-            new[item] = arrays[0].copyto(arrays[0].context if self._on_devices else cpu())
+            new[item] = self._copied(arrays[0])
         self._stored.update(new)
+
+    def _copied(self, array: NDArray) -> NDArray:
+        """Return a copy of an initial value on the device that keeps it."""
+        copy: NDArray = array.copyto(array.context if self._on_devices else cpu())
+        return copy
 
     def share(self, key: Any, value: Any) -> None:
         """Store values in the memory of arrays that equal them, so that pulling into these arrays copies nothing.

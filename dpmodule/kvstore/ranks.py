@@ -71,12 +71,16 @@ class Ranks:
         self.rows = RowExchange(self.rank, self.size, self._gather_at_once, self._all_to_all)
 
     def sum(
-        self, tensors: Sequence[torch.Tensor], reducer: BucketReducer | None = None
+        self,
+        tensors: Sequence[torch.Tensor],
+        reducer: BucketReducer | None = None,
+        have_met: bool = False,
     ) -> list[torch.Tensor]:
         """Return the sums of tensors over all processes, which may share memory; also sum the flags.
 
         Args:
             reducer: a result of `reducer_for` for such tensors, which may already hold some of them.
+            have_met: True if all processes are known to be here.
 
         Shape:
             tensors: any; the same in every process, as are their types.
@@ -88,7 +92,8 @@ class Ranks:
             return list(tensors)
         if reducer is None:
             reducer = self.reducer_for(tensors)
-        self.rows.meet()
+        if not have_met:
+            self.rows.meet()
         with self._watched():
             summed_flags, *sums = reducer.finish([torch.tensor(flags), *tensors])
         self.summed_flags = dict(zip(FLAGS, summed_flags.tolist()))

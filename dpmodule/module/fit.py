@@ -261,6 +261,12 @@ def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lo
             "fit: a training_step updates parameters itself, which several processes cannot synchronize; omit it, or "
             "train in one process"
         )
+    spread = lockstep.spread_names
+    if spread and (options.checkpoint is not None or options.resume is not None):
+        raise ArgumentError(
+            f"fit: checkpoint and resume cannot save {', '.join(spread)}, whose rows are spread over processes; omit "
+            "them, or make the module with shard_rows=False"
+        )
     lockstep.align(module)
     if options.shard:
         for iterator in data:

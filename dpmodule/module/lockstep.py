@@ -31,6 +31,7 @@ class Lockstep:
         rank: number of this process.
         size: number of processes.
         is_distributed: True if there are several processes.
+        spread_names: names of parameters whose rows are spread over the processes.
     """
 
     def __init__(self, module: Trainable) -> None:
@@ -41,6 +42,7 @@ class Lockstep:
         self.adds_up = all(store.adds_up for store in stores) and self.is_distributed
         self.rank = 0 if self._ranks is None else self._ranks.rank
         self.size = 1 if self._ranks is None else self._ranks.size
+        self.spread_names = [str(name) for store in stores for name in store.spread]
         self._local_flags: dict[str, float] = {}  # flags of a single process
 
     def align(self, module: Trainable) -> None:

@@ -379,6 +379,7 @@ class Updates:
             name, weight = self.names[i], self._weights[i][0]
             store.init(name, array_of(all_rows(weight.raw), weight.context))
             self._weights[i][0] = store.sharded(name, i not in self._row_sparse)
+            self._by_device[0][2][i] = self._weights[i][0]
             group.use_array(name, self._weights[i][0])
             self._in_store.add(name)
 
@@ -448,6 +449,8 @@ class Updates:
         if _num_summed(store) > 1:
             store.sum_up(self.names, [[row[k] for k in active] for row in self._grads])
         total = squared_norm([[row[k] for k in active] for row in self._grads])
+        if _num_summed(store) > 1:
+            total += store.squared_norm()
         return total * (float(self.optimizer.rescale_grad) * self.scale) ** 2
 
     @property

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import StateError
+from dpmodule.base import ArgumentError, StateError
 from helpers.dist_programs import create, expect
 
 ROWS, WIDTH, COUNT, WORDS = 40, 4, 36, 5
@@ -79,6 +79,15 @@ for optimizer in OPTIMIZERS:
     order = np.concatenate(batches)
     alone = trained(kind, optimizer, X[order], Y[order], 12)
     same(dense(module), dense(alone))
+
+# clipped by the norm of all gradients
+module = trained(
+    "computed", "adam", X[rank::size], Y[rank::size], 12 // size, create(), clip_global_norm=0.05
+)
+alone = trained("computed", "adam", X[order], Y[order], 12, clip_global_norm=0.05)
+same(dense(module), dense(alone))
+text = "cannot save a_weight, b_weight, whose rows are spread"
+expect(ArgumentError, text, lambda: trained("computed", "sgd", X, Y, 12, create(), checkpoint=f"run{rank}"))
 
 # processes with different numbers of batches, in training and evaluation; callbacks read tables when they like
 seen = []
