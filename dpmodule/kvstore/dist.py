@@ -21,6 +21,8 @@ from .ranks import Ranks, join
 from .row_exchange import ShardedArray, ShardedTable
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
+_SMALL = 1 << 18
+"""Bytes of dense gradients, times the number of processes, up to which they are sent along with rows."""
 _ROWS_AT_ONCE = 1 << 16
 """Number of rows of an initial value that are sent at a time."""
 
@@ -170,7 +172,7 @@ class DistKVStore(KVStore):
             )
             part = slice(*torch.searchsorted(rows, ends).tolist())
             given = RowSparseNDArray(values[part], rows[part], value.shape, value.context, tidy=True)
-            (first,) = exchange.sum_rows([table], [given])
+            (first,), _ = exchange.sum_rows([table], [given])
             own.values.index_copy_(0, first.stored.rows, first.stored.values)
 
     def _own_rows(self, key: Key) -> Any:
@@ -280,20 +282,23 @@ class DistKVStore(KVStore):
         others = [i for i in range(len(arrays)) if i not in tables]
         sparse = [i for i in others if isinstance(arrays[i], RowSparseNDArray)]
         dense = [i for i in others if arrays[i].stype == "default"]
-        summed = self.ranks.rows.sum_rows(
-            [self._tables[keys[i]] for i in tables],
-            [arrays[i] for i in tables],  # type: ignore[misc]
-        )
-        for i, array in zip(tables, summed):
-            sums[i] = array
-        if self._compression_codes is not None:
-            for i in dense:
-                sums[i] = self._sum_compressed(keys[i], arrays[i], self._compression_codes)
-            dense_sums = self.ranks.sum([])
+        tensors = [arrays[i].raw for i in dense]
+        spread: tuple[Any, Any] = ([self._tables[keys[i]] for i in tables], [arrays[i] for i in tables])
+        row_sums: list[RowSparseNDArray] = []
+        if tables and self._compression_codes is None and self._is_small(tensors):
+            row_sums, dense_sums = self.ranks.sum_with_rows(*spread, tensors)
         else:
-            tensors = [arrays[i].raw for i in dense]
-            reducer = self._reducer_for(keys, dense, tensors)
-            dense_sums = self.ranks.sum(tensors, reducer, have_met=bool(tables))
+            if tables:
+                row_sums, _ = self.ranks.rows.sum_rows(*spread)
+            if self._compression_codes is not None:
+                for i in dense:
+                    sums[i] = self._sum_compressed(keys[i], arrays[i], self._compression_codes)
+                dense_sums = self.ranks.sum([])
+            else:
+                reducer = self._reducer_for(keys, dense, tensors)
+                dense_sums = self.ranks.sum(tensors, reducer, have_met=bool(tables))
+        for i, array in zip(tables, row_sums):
+            sums[i] = array
         for i, tensor in zip(dense, dense_sums):
             sums[i] = NDArray(tensor, arrays[i].context)
         for i, array in zip(sparse, self.ranks.sum_rows([arrays[i] for i in sparse])):  # type: ignore[misc]
@@ -301,6 +306,11 @@ class DistKVStore(KVStore):
         flags = self.ranks.summed_flags
         self.held = bool(flags["bad"] or flags["overflow"]) or not flags["active"]
         return sums if flags["samples"] in (0, self._whole) else _scaled(sums, self._whole / flags["samples"])
+
+    def _is_small(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Return True if tensors can be sent to every process along with rows."""
+        size = sum(tensor.nbytes for tensor in tensors)
+        return size * self.num_workers <= _SMALL and all(tensor.is_cpu for tensor in tensors)
 
     def _samples_of_push(self) -> int:
         if self._samples is not None:

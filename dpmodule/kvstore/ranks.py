@@ -23,7 +23,7 @@ from ..base import ArgumentError, LostWorkerError
 from ..context import num_gpus
 from ..ndarray.row_sparse import RowSparseNDArray, sum_rows
 from .heartbeat import Heartbeat
-from .row_exchange import RowExchange
+from .row_exchange import RowExchange, ShardedTable
 from .transfer import BYTES, BucketReducer, from_buckets, to_buckets
 
 _logger = logging.getLogger(__name__)
@@ -98,6 +98,24 @@ class Ranks:
             summed_flags, *sums = reducer.finish([torch.tensor(flags), *tensors])
         self.summed_flags = dict(zip(FLAGS, summed_flags.tolist()))
         return sums
+
+    def sum_with_rows(
+        self,
+        tables: Sequence[ShardedTable],
+        grads: Sequence[RowSparseNDArray],
+        tensors: Sequence[torch.Tensor],
+    ) -> tuple[list[RowSparseNDArray], list[torch.Tensor]]:
+        """Return the sums of small tensors, and of the rows of tables that this process keeps; also sum the flags.
+
+        Ranks are added in their order.
+
+        Shape:
+            tensors: any; the same in every process, as are their types.
+        """
+        flags = torch.tensor(list(self.flags.values()))
+        rows, (summed, *sums) = self.rows.sum_rows(tables, grads, [flags, *tensors])
+        self.summed_flags = dict(zip(FLAGS, summed.tolist()))
+        return rows, sums
 
     def reducer_for(
         self, tensors: Sequence[torch.Tensor], likely: Sequence[int] = (), limit: int = BYTES

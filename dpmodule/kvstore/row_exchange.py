@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 _PRESENT, _LOOKS_UP, _GATHERS, _FAILS = range(4)
 """What a process is at in a round: another exchange, looking up rows, gathering a table, or a row that is none."""
+
+_SPACE = 2048
+"""Number of rows that a process can look up with its announcement."""
 
 _NOTHING, _NO_BYTES = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.uint8)
 
@@ -185,6 +190,7 @@ class RowExchange:
     def __init__(self, rank: int, size: int, gather: Gather, all_to_all: AllToAll) -> None:
         self.rank, self.size, self._gather, self._all_to_all = rank, size, gather, all_to_all
         self._tables: WeakValueDictionary[int, ShardedTable] = WeakValueDictionary()
+        self._space = _SPACE // size
         self._added = 0  # the processes may drop tables at different times, and must go on to meet
 
     def add(self, table: ShardedTable) -> int:
@@ -214,11 +220,9 @@ class RowExchange:
         """Meet, and return the count that each process has for this one; `counts` has those for each process."""
         while True:
             headers = self._announce(_PRESENT, 0, counts)
-            kinds = {kind for kind, _, _ in headers}
-            if kinds == {_PRESENT}:
-                return [count for _, _, count in headers]
-            if _LOOKS_UP in kinds:
-                self._answer(headers)
+            if headers.kinds == {_PRESENT}:
+                return headers.counts
+            self._answer(headers)
 
     def look_up(self, table: ShardedTable, rows: torch.Tensor) -> torch.Tensor:
         """Return rows of a table; see `ShardedTable.look_up`.
@@ -230,22 +234,21 @@ class RowExchange:
             wrong = int(rows[0]) if int(rows[0]) < 0 else int(rows[-1])
             self._announce(_FAILS, table.number, [wrong] * self.size)
         order, counts = self._by_owner(rows)
-        headers = self._announce(_LOOKS_UP, table.number, counts)
-        found = self._answer(headers, rows[order], counts, table.row_bytes)
-        values = table.from_bytes(found)
+        wanted = torch.split(rows[order], counts)
+        headers = self._announce(_LOOKS_UP, table.number, counts, wanted)
+        values = table.from_bytes(self._answer(headers, wanted, table.row_bytes))
         return torch.empty_like(values).index_copy_(0, order, values)
 
     def whole(self, table: ShardedTable) -> torch.Tensor:
         """Return all rows of a table; see `ShardedTable.whole`."""
         while True:
             headers = self._announce(_GATHERS, table.number, [0] * self.size)
-            kinds = [kind for kind, _, _ in headers]
-            if _LOOKS_UP in kinds:
+            if _LOOKS_UP in headers.kinds:
                 self._answer(headers)
                 continue
-            if set(kinds) == {_GATHERS}:
+            if headers.kinds == {_GATHERS}:
                 break
-            others = ", ".join(str(rank) for rank, kind in enumerate(kinds) if kind == _PRESENT)
+            others = ", ".join(str(rank) for rank, (kind, *_) in enumerate(headers.rows) if kind == _PRESENT)
             raise StateError(
                 f"{table.name} is spread over {self.size} processes: rank {self.rank} asked for all of it, but not "
                 f"rank {others}; call pull, get_params and save_checkpoint in all processes, or look up rows with "
@@ -258,20 +261,26 @@ class RowExchange:
             found[rank :: self.size] = part[: len(range(rank, rows, self.size))]
         return found
 
-    def _announce(self, kind: int, number: int, counts: list[int]) -> list[list[int]]:
-        """Announce what this process is at.
+    def _announce(
+        self, kind: int, number: int, counts: list[int], wanted: Sequence[torch.Tensor] = ()
+    ) -> _Headers:
+        """Announce what this process is at, and return what all are at.
 
         Args:
             number: of the table.
             counts: for each process, how many rows it is to look up, or bytes it is to receive.
-
-        Returns:
-            For each process what it is at, the number of the table, and its count for this process.
+            wanted: the numbers of the rows for each process.
         """
-        own = torch.tensor([each for count in counts for each in (kind, number, count)])
-        same = [3] * self.size
-        headers: list[list[int]] = self._all_to_all(own, same, same).view(self.size, 3).tolist()
-        for rank, (found, where, row) in enumerate(headers):
+        space = self._space
+        is_whole = not wanted or max(counts) <= space
+        own = torch.empty((self.size, 4 + space), dtype=torch.int64)
+        own[:, :4] = torch.tensor([(kind, number, count, is_whole) for count in counts])
+        if is_whole:
+            for rank, rows in enumerate(wanted):
+                own[rank, 4 : 4 + counts[rank]] = rows
+        same = [4 + space] * self.size
+        headers = _Headers(self._all_to_all(own.view(-1), same, same).view(self.size, -1))
+        for rank, (found, where, row, _) in enumerate(headers.rows):
             if found == _FAILS:
                 table = self._table(where)
                 raise BoundsError(
@@ -280,29 +289,28 @@ class RowExchange:
                 )
         return headers
 
-    def _answer(
-        self,
-        headers: list[list[int]],
-        rows: torch.Tensor = _NOTHING,
-        counts: list[int] | None = None,
-        width: int = 0,
-    ) -> torch.Tensor:
+    def _answer(self, headers: _Headers, rows: Sequence[torch.Tensor] = (), width: int = 0) -> torch.Tensor:
         """Send the rows that processes look up, and return those that this process looks up, as bytes.
 
         Args:
-            rows: numbers of the rows to look up, in the order of the processes that keep them.
-            counts: how many each process keeps.
+            rows: numbers of the rows to look up, for each process.
             width: bytes of a row.
         """
-        wanted = [count if kind == _LOOKS_UP else 0 for kind, _, count in headers]
-        counts = counts or [0] * self.size
-        numbers = torch.split(self._all_to_all(rows, counts, wanted), wanted)
-        answers = [self._picked(number, part) for (_, number, _), part in zip(headers, numbers) if len(part)]
-        sizes = [0] * self.size
-        for rank, answer in zip((rank for rank, count in enumerate(wanted) if count), answers):
-            sizes[rank] = len(answer)
-        data = torch.cat(answers) if answers else _NO_BYTES
-        return self._all_to_all(data, sizes, [count * width for count in counts])
+        if _LOOKS_UP not in headers.kinds:
+            return _NO_BYTES
+        asked = [count if kind == _LOOKS_UP else 0 for kind, _, count, _ in headers.rows]
+        counts = [each.shape[0] for each in rows] or [0] * self.size
+        if all(is_whole for *_, is_whole in headers.rows):
+            numbers = [row[4 : 4 + count] for row, count in zip(headers.data, asked)]
+        else:  # some have no space in the headers
+            given = torch.cat(list(rows)) if rows else _NOTHING
+            numbers = list(torch.split(self._all_to_all(given, counts, asked), asked))
+        answers = [
+            self._picked(number, part) if count else _NO_BYTES
+            for (_, number, _, _), part, count in zip(headers.rows, numbers, asked)
+        ]
+        sizes = [answer.shape[0] for answer in answers]
+        return self._all_to_all(torch.cat(answers), sizes, [count * width for count in counts])
 
     def _picked(self, number: int, rows: torch.Tensor) -> torch.Tensor:
         """Return rows of a table that this process keeps, as bytes."""
@@ -319,21 +327,29 @@ class RowExchange:
         return order, counts
 
     def sum_rows(
-        self, tables: Sequence[ShardedTable], grads: Sequence[RowSparseNDArray]
-    ) -> list[RowSparseNDArray]:
+        self,
+        tables: Sequence[ShardedTable],
+        grads: Sequence[RowSparseNDArray],
+        others: Sequence[torch.Tensor] = (),
+    ) -> tuple[list[RowSparseNDArray], list[torch.Tensor]]:
         """Return the sums of row-sparse arrays over all processes, of the rows that this process keeps.
 
         Ranks are added in their order. All processes give arrays for the same tables.
+
+        Args:
+            others: tensors on the CPU, equal in shape and type in all processes, that are summed, too.
+
+        Returns:
+            The sums of the arrays and of the other tensors.
         """
-        if not tables:
-            return []
-        sent = [
-            self._message(tables, each) for each in zip(*(self._split(*each) for each in zip(tables, grads)))
-        ]
-        sizes = [len(message) for message in sent]
+        parts = zip(*(self._split(table, grad) for table, grad in zip(tables, grads)))
+        rest = [each.contiguous().view(-1).view(torch.uint8) for each in others]
+        sent = [torch.cat([*rest, *self._message(tables, part)]) for part in parts]
+        sizes = [message.shape[0] for message in sent]
         received = self._meet(sizes)
-        data = self._all_to_all(torch.cat(sent), sizes, received)
-        messages = [_parts(tables, message) for message in torch.split(data, received)]
+        data = torch.split(self._all_to_all(torch.cat(sent), sizes, received), received)
+        begin = sum(each.nbytes for each in others)
+        messages = [_parts(tables, message[begin:]) for message in data]
         sums = []
         for i, table in enumerate(tables):
             rows, values = (torch.cat([message[i][part] for message in messages]) for part in (0, 1))
@@ -343,21 +359,53 @@ class RowExchange:
             sums.append(
                 RowSparseNDArray(total.to(device), distinct.to(device), own.shape, own.context, tidy=True)
             )
-        return sums
+        return sums, _sum_parts([message[:begin] for message in data], others)
 
     def _split(self, table: ShardedTable, grad: RowSparseNDArray) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the rows of a gradient and their values for each process."""
         rows, values = grad.stored.rows.cpu(), grad.stored.values.to(table.own.values.dtype).cpu()
         order, counts = self._by_owner(rows)
-        return list(zip(rows[order].split(counts), values[order].split(counts)))
+        return list(zip(torch.split(rows[order], counts), torch.split(values[order], counts)))
 
     def _message(
         self, tables: Sequence[ShardedTable], parts: Sequence[tuple[torch.Tensor, torch.Tensor]]
-    ) -> torch.Tensor:
+    ) -> list[torch.Tensor]:
         """Return rows of all tables as bytes: the numbers of rows, the rows, and their values."""
-        counts = torch.tensor([len(rows) for rows, _ in parts])
+        counts = torch.tensor([rows.shape[0] for rows, _ in parts])
         numbers = torch.cat([counts, *(rows for rows, _ in parts)]).view(torch.uint8)
-        return torch.cat([numbers, *(table.to_bytes(values) for table, (_, values) in zip(tables, parts))])
+        return [numbers, *(table.to_bytes(values) for table, (_, values) in zip(tables, parts))]
+
+
+@dataclass(frozen=True)
+class _Headers:
+    """What each process announced: what it is at, a table, its count for this one, True if rows follow; the rows."""
+
+    data: torch.Tensor
+
+    @cached_property
+    def rows(self) -> list[list[int]]:
+        rows: list[list[int]] = self.data[:, :4].tolist()
+        return rows
+
+    @property
+    def kinds(self) -> set[int]:
+        return {kind for kind, *_ in self.rows}
+
+    @property
+    def counts(self) -> list[int]:
+        return [count for _, _, count, _ in self.rows]
+
+
+def _sum_parts(data: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the sums of tensors, which each process has sent as bytes."""
+    sizes = [each.nbytes for each in like]
+    found = []
+    for one, *parts in zip(like, *(torch.split(each.clone(), sizes) for each in data)):
+        first, *rest = (part.clone().view(one.dtype).view(one.shape) for part in parts)
+        for other in rest:
+            first += other
+        found.append(first)
+    return found
 
 
 def _parts(tables: Sequence[ShardedTable], message: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
