@@ -10,6 +10,7 @@ Parts:
   trainers   the MLP's fit against Lightning and Accelerate
   contexts   two CPU contexts against one
   distributed  two processes, against DistributedDataParallel
+  sparse-dist  tables whose rows are spread over processes, against DistributedDataParallel
   runs       saving a run, clipping, checking gradients, and accumulated batches
   data       images and text from files, against torch's DataLoader, NumPy and scikit-learn
   startup    import, bind, first step, peak memory
@@ -74,6 +75,7 @@ PARTS = {
     "trainers": "trainers",
     "contexts": "contexts",
     "distributed": "distributed",
+    "sparse-dist": "sparse_dist",
     "runs": "runs",
     "data": "data",
     "startup": "startup",

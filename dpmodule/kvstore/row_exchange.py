@@ -106,6 +106,8 @@ class _ShardedRows(RowSparse):
 
     __slots__ = ("table",)
 
+    checks_bounds = True
+
     def __init__(self, table: ShardedTable) -> None:
         values = table.own.values
         nothing = torch.empty(0, dtype=torch.int64, device=values.device)

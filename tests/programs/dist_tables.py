@@ -5,7 +5,7 @@ import logging
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, StateError
+from dpmodule.base import ArgumentError, NodeError, StateError
 from helpers.dist_programs import create, expect
 
 ROWS, WIDTH, COUNT, WORDS = 40, 4, 36, 5
@@ -117,6 +117,12 @@ same(dense(loaded), found)
 start = values(network("computed"))
 module.set_params(start, {})
 same(dense(module), {name: array.asnumpy() for name, array in start.items()})
+
+# a row that no table has is an error in all processes
+module = trained("declared", "sgd", X, Y, 12, create())
+words = mx.nd.full((12, WORDS), ROWS + 2 if rank == size - 1 else 1)
+text = f"a_weight: rank {size - 1} looks up row {ROWS + 2} of a table with {ROWS} rows"
+expect(NodeError, text, lambda: module.forward(mx.io.DataBatch([words], None), is_train=False))
 
 # another optimizer keeps whole tables
 lines = []

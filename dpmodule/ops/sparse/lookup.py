@@ -62,12 +62,13 @@ def _checked_indices(a: Any, data: Tensor) -> Tensor:
     return numbers
 
 
-def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
+def _table_rule(by_rows: Any, numbers_of: Any, checks: bool = False) -> SparseRule:
     """Return the sparse rule of a table lookup.
 
     Args:
         by_rows: ``(a) -> bool``: True if the table's gradient is row-sparse.
         numbers_of: ``(a, data) -> indices`` within the table.
+        checks: True if it raises BoundsError for others.
     """
 
     def storage(a: Any, stypes: Stypes) -> Stypes | None:
@@ -75,9 +76,9 @@ def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
         return ("default",) if known and (by_rows(a) or stypes[1] == "row_sparse") else None
 
     def run(a: Any, env: Env, data: Tensor, weight: Any) -> Tensor:
-        numbers = numbers_of(a, data)
         if isinstance(weight, RowSparse):
-            return weight.pick(numbers)
+            return weight.pick(data.long() if weight.checks_bounds and checks else numbers_of(a, data))
+        numbers = numbers_of(a, data)
         rows: Tensor = weight.index_select(0, numbers.flatten())
         return rows.view(*data.shape, a.output_dim)
 
@@ -96,7 +97,7 @@ add_rule(
     "Embedding",
     _table_rule(lambda a: a.sparse_grad, lambda a, data: data.long().clamp(0, a.input_dim - 1)),
 )
-add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked_indices))
+add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked_indices, checks=True))
 
 
 # rows of matrices

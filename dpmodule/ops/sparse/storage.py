@@ -120,6 +120,8 @@ class RowSparse(Sparse):
     __slots__ = ("rows",)
 
     stype = "row_sparse"
+    checks_bounds = False
+    """True if `pick` raises BoundsError for rows outside of the array."""
 
     def __init__(self, rows: Tensor, values: Tensor, shape: Sequence[int]) -> None:
         self.rows, self.values, self.shape = rows, values, tuple(shape)
