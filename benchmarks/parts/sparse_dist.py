@@ -16,10 +16,10 @@ __all__ = ["run"]
 
 _ABOUT = """\
 A click model: 64 examples of 10 words in each process, a table of rows of 16 numbers, their sum, a dense layer, and
-AdaGrad. *Spread*: `Module(shard_rows=True)` with the kvstore "dist_sync". *DistributedDataParallel*: `EmbeddingBag(sparse=True)`
-by gloo. *One*: one process without a store. CPU time of a step, summed over all processes; memory of all processes
-beyond that before the table was made. All systems run after one another, in several launches in turns. A ratio is the
-CPU time of the other over ours: above 1, ours is faster."""
+AdaGrad. *Spread*: `Module(shard_rows=True)` with the kvstore "dist_sync". *ddp*: torch's DistributedDataParallel over
+`EmbeddingBag(sparse=True)`, by gloo. *One*: one process without a store. CPU time of a step, summed over all processes;
+memory of all processes beyond that before the table was made. The systems run in several launches, in turns. A ratio is
+the CPU time of the other over ours: above 1, ours is faster."""
 
 _ROOT = Path(__file__).parents[2]
 ROWS = (100_000, 1_000_000, 4_000_000)
