@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _PRESENT, _LOOKS_UP, _GATHERS, _FAILS = range(4)
 """What a process is at in a round: another exchange, looking up rows, gathering a table, or a row that is none."""
 
-_SPACE = 2048
-"""Number of rows that a process can look up with its announcement."""
+_SPACE = 8192
+"""Length of the messages that follow an announcement, for all processes together."""
 
 _NOTHING, _NO_BYTES = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.uint8)
 
@@ -216,14 +216,14 @@ class RowExchange:
     def meet(self) -> None:
         """Answer the processes that look up rows, until all are at another exchange."""
         if self._added:
-            self._meet([0] * self.size)
+            self._meet()
 
-    def _meet(self, counts: list[int]) -> list[int]:
-        """Meet, and return the count that each process has for this one; `counts` has those for each process."""
+    def _meet(self, messages: Sequence[torch.Tensor] = ()) -> list[torch.Tensor]:
+        """Meet, send a message to each process, and return theirs; messages are tensors of int64."""
         while True:
-            headers = self._announce(_PRESENT, 0, counts)
+            headers = self._announce(_PRESENT, 0, messages)
             if headers.kinds == {_PRESENT}:
-                return headers.counts
+                return self._received(headers, _PRESENT, messages)
             self._answer(headers)
 
     def look_up(self, table: ShardedTable, rows: torch.Tensor) -> torch.Tensor:
@@ -234,17 +234,17 @@ class RowExchange:
         """
         if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < table.shape[0]:
             wrong = int(rows[0]) if int(rows[0]) < 0 else int(rows[-1])
-            self._announce(_FAILS, table.number, [wrong] * self.size)
+            self._announce(_FAILS, table.number, [torch.tensor([wrong])] * self.size)
         order, counts = self._by_owner(rows)
         wanted = torch.split(rows[order], counts)
-        headers = self._announce(_LOOKS_UP, table.number, counts, wanted)
+        headers = self._announce(_LOOKS_UP, table.number, wanted)
         values = table.from_bytes(self._answer(headers, wanted, table.row_bytes))
         return torch.empty_like(values).index_copy_(0, order, values)
 
     def whole(self, table: ShardedTable) -> torch.Tensor:
         """Return all rows of a table; see `ShardedTable.whole`."""
         while True:
-            headers = self._announce(_GATHERS, table.number, [0] * self.size)
+            headers = self._announce(_GATHERS, table.number)
             if _LOOKS_UP in headers.kinds:
                 self._answer(headers)
                 continue
@@ -263,33 +263,45 @@ class RowExchange:
             found[rank :: self.size] = part[: len(range(rank, rows, self.size))]
         return found
 
-    def _announce(
-        self, kind: int, number: int, counts: list[int], wanted: Sequence[torch.Tensor] = ()
-    ) -> _Headers:
+    def _announce(self, kind: int, number: int, messages: Sequence[torch.Tensor] = ()) -> _Headers:
         """Announce what this process is at, and return what all are at.
 
         Args:
             number: of the table.
-            counts: for each process, how many rows it is to look up, or bytes it is to receive.
-            wanted: the numbers of the rows for each process.
+            messages: for each process, int64; they follow the announcement if there is space for all of them.
         """
-        space = self._space
-        is_whole = not wanted or max(counts) <= space
-        own = torch.empty((self.size, 4 + space), dtype=torch.int64)
-        own[:, :4] = torch.tensor([(kind, number, count, is_whole) for count in counts])
-        if is_whole:
-            for rank, rows in enumerate(wanted):
-                own[rank, 4 : 4 + counts[rank]] = rows
-        same = [4 + space] * self.size
+        counts = [message.shape[0] for message in messages] or [0] * self.size
+        follow = max(counts) <= self._space
+        own = torch.empty((self.size, 4 + self._space), dtype=torch.int64)
+        own[:, :4] = torch.tensor([(kind, number, count, follow) for count in counts])
+        if follow:
+            for row, message, count in zip(own, messages, counts):
+                row[4 : 4 + count] = message
+        same = [4 + self._space] * self.size
         headers = _Headers(self._all_to_all(own.view(-1), same, same).view(self.size, -1))
-        for rank, (found, where, row, _) in enumerate(headers.rows):
+        for rank, (found, where, *_) in enumerate(headers.rows):
             if found == _FAILS:
-                table = self._table(where)
+                table, row = self._table(where), int(headers.data[rank, 4])
                 raise BoundsError(
                     f"{table.name}: rank {rank} looks up row {row} of a table with {table.shape[0]} rows; expected "
                     f"0 to {table.shape[0] - 1}"
                 )
         return headers
+
+    def _received(
+        self, headers: _Headers, kind: int, messages: Sequence[torch.Tensor] = ()
+    ) -> list[torch.Tensor]:
+        """Return the messages of the processes that are at `kind`; empty ones of others.
+
+        Args:
+            messages: those of this process, if it is at `kind`.
+        """
+        counts = [count if found == kind else 0 for found, _, count, _ in headers.rows]
+        if all(follow for found, _, _, follow in headers.rows if found == kind):
+            return [row[4 : 4 + count] for row, count in zip(headers.data, counts)]
+        sizes = [message.shape[0] for message in messages] or [0] * self.size
+        given = torch.cat(list(messages)) if messages else _NOTHING
+        return list(torch.split(self._all_to_all(given, sizes, counts), counts))
 
     def _answer(self, headers: _Headers, rows: Sequence[torch.Tensor] = (), width: int = 0) -> torch.Tensor:
         """Send the rows that processes look up, and return those that this process looks up, as bytes.
@@ -300,16 +312,11 @@ class RowExchange:
         """
         if _LOOKS_UP not in headers.kinds:
             return _NO_BYTES
-        asked = [count if kind == _LOOKS_UP else 0 for kind, _, count, _ in headers.rows]
+        numbers = self._received(headers, _LOOKS_UP, rows)
         counts = [each.shape[0] for each in rows] or [0] * self.size
-        if all(is_whole for *_, is_whole in headers.rows):
-            numbers = [row[4 : 4 + count] for row, count in zip(headers.data, asked)]
-        else:  # some have no space in the headers
-            given = torch.cat(list(rows)) if rows else _NOTHING
-            numbers = list(torch.split(self._all_to_all(given, counts, asked), asked))
         answers = [
-            self._picked(number, part) if count else _NO_BYTES
-            for (_, number, _, _), part, count in zip(headers.rows, numbers, asked)
+            self._picked(number, part) if part.shape[0] else _NO_BYTES
+            for (_, number, *_), part in zip(headers.rows, numbers)
         ]
         sizes = [answer.shape[0] for answer in answers]
         return self._all_to_all(torch.cat(answers), sizes, [count * width for count in counts])
@@ -346,12 +353,10 @@ class RowExchange:
         """
         parts = zip(*(self._split(table, grad) for table, grad in zip(tables, grads)))
         rest = [each.contiguous().view(-1).view(torch.uint8) for each in others]
-        sent = [torch.cat([*rest, *self._message(tables, part)]) for part in parts]
-        sizes = [message.shape[0] for message in sent]
-        received = self._meet(sizes)
-        data = torch.split(self._all_to_all(torch.cat(sent), sizes, received), received)
+        data = self._meet([_packed([*rest, *self._message(tables, part)]) for part in parts])
         begin = sum(each.nbytes for each in others)
-        messages = [_parts(tables, message[begin:]) for message in data]
+        received = [message.view(torch.uint8) for message in data]
+        messages = [_parts(tables, message[begin:]) for message in received]
         sums = []
         for i, table in enumerate(tables):
             rows, values = (torch.cat([message[i][part] for message in messages]) for part in (0, 1))
@@ -361,7 +366,7 @@ class RowExchange:
             sums.append(
                 RowSparseNDArray(total.to(device), distinct.to(device), own.shape, own.context, tidy=True)
             )
-        return sums, _sum_parts([message[:begin] for message in data], others)
+        return sums, _sum_parts([message[:begin] for message in received], others)
 
     def _split(self, table: ShardedTable, grad: RowSparseNDArray) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the rows of a gradient and their values for each process."""
@@ -380,7 +385,7 @@ class RowExchange:
 
 @dataclass(frozen=True)
 class _Headers:
-    """What each process announced: what it is at, a table, its count for this one, True if rows follow; the rows."""
+    """What each process announced: what it is at, a table, the length of its message, and 1 if that follows; it."""
 
     data: torch.Tensor
 
@@ -393,9 +398,11 @@ class _Headers:
     def kinds(self) -> set[int]:
         return {kind for kind, *_ in self.rows}
 
-    @property
-    def counts(self) -> list[int]:
-        return [count for _, _, count, _ in self.rows]
+
+def _packed(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return bytes as int64."""
+    missing = -sum(part.shape[0] for part in parts) % 8
+    return torch.cat([*parts, torch.zeros(missing, dtype=torch.uint8)]).view(torch.int64)
 
 
 def _sum_parts(data: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -418,5 +425,5 @@ def _parts(tables: Sequence[ShardedTable], message: torch.Tensor) -> list[tuple[
     begin = 8 * (count + sum(counts))
     rows = torch.split(message[8 * count : begin].view(torch.int64), counts)
     sizes = [n * table.row_bytes for n, table in zip(counts, tables)]
-    values = torch.split(message[begin:], sizes)
+    values = torch.split(message[begin : begin + sum(sizes)], sizes)
     return [(each, table.from_bytes(data)) for each, table, data in zip(rows, tables, values)]
