@@ -48,10 +48,12 @@ def params(module):
     return {name: array.asnumpy() for values in module.get_params() for name, array in values.items()}
 
 
-def train(net, x, y, batch, kvstore, optimizer=SGD, epochs=2, context=None, amp=None, **options):
+def train(
+    net, x, y, batch, kvstore, optimizer=SGD, epochs=2, context=None, amp=None, shard_rows=False, **options
+):
     """Train a network on arrays in their order; return the module and what `fit` returned."""
     mx.random.seed(5)
-    module = mx.mod.Module(net, context=context or mx.cpu(), amp=amp)
+    module = mx.mod.Module(net, context=context or mx.cpu(), amp=amp, shard_rows=shard_rows)
     options = {"optimizer": optimizer[0], "optimizer_params": optimizer[1], **options}
     options.setdefault("initializer", mx.init.Xavier())
     return module, module.fit(mx.io.NDArrayIter(x, y, batch), kvstore=kvstore, num_epoch=epochs, **options)

@@ -35,14 +35,19 @@ def test_two_processes(long, tmp_path):
         mx.mod.Module(mlp()).fit(rows, num_epoch=1, checkpoint=str(tmp_path / "runFalse"), resume="auto")
 
 
-ENDS = [pytest.param(1, "SIGKILL", 300, marks=pytest.mark.slow), (2, "SIGSTOP", 2)]
+ENDS = [
+    pytest.param(1, "SIGKILL", 300, "whole", marks=pytest.mark.slow),
+    (2, "SIGSTOP", 2, "whole"),
+    (1, "SIGKILL", 300, "spread"),
+    pytest.param(2, "SIGSTOP", 2, "spread", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(
-    ("who", "how", "timeout_s"), [*ENDS, (0, "SIGKILL", 300)]
+    ("who", "how", "timeout_s", "tables"), [*ENDS, (0, "SIGKILL", 300, "whole")]
 )  # whose store the others ask
-def test_the_others_name_a_process_that_is_lost(who, how, timeout_s):
-    with ranks(PROGRAMS / "dist_lost.py", 3, who, how, timeout_s, kind="file") as programs:
+def test_the_others_name_a_process_that_is_lost(who, how, timeout_s, tables):
+    with ranks(PROGRAMS / "dist_lost.py", 3, who, how, timeout_s, tables, kind="file") as programs:
         others = [program for i, program in enumerate(programs) if i != who]
         assert [program.wait(60) for program in others] == [0, 0]
         for program in others:

@@ -5,9 +5,10 @@ import signal
 import sys
 
 from dpmodule.base import LostWorkerError
-from helpers.dist_programs import create, data, mlp, train
+from helpers.dist_programs import create, data, embedding, mlp, train
 
 who, how, timeout_s = int(sys.argv[1]), getattr(signal, sys.argv[2]), float(sys.argv[3])
+is_spread = "spread" in sys.argv[4:]
 first = create()
 
 
@@ -17,6 +18,9 @@ def after_batch(param):
 
 
 try:
-    train(mlp(), *data(rows=480), 8, create(timeout_s=timeout_s), epochs=3, batch_end_callback=after_batch)
+    net = embedding() if is_spread else mlp()
+    store = create(timeout_s=timeout_s)
+    options = {"epochs": 3, "shard_rows": is_spread, "batch_end_callback": after_batch}
+    train(net, *data(is_spread, rows=480), 8, store, **options)
 except LostWorkerError as error:
     print(error)

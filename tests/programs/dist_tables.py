@@ -5,7 +5,7 @@ import logging
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, NodeError, StateError
+from dpmodule.base import ArgumentError, BoundsError, StateError
 from helpers.dist_programs import create, expect
 
 ROWS, WIDTH, COUNT, WORDS = 40, 4, 36, 5
@@ -122,7 +122,7 @@ same(dense(module), {name: array.asnumpy() for name, array in start.items()})
 module = trained("declared", "sgd", X, Y, 12, create())
 words = mx.nd.full((12, WORDS), ROWS + 2 if rank == size - 1 else 1)
 text = f"a_weight: rank {size - 1} looks up row {ROWS + 2} of a table with {ROWS} rows"
-expect(NodeError, text, lambda: module.forward(mx.io.DataBatch([words], None), is_train=False))
+expect(BoundsError, text, lambda: module.forward(mx.io.DataBatch([words], None), is_train=False))
 
 # another optimizer keeps whole tables
 lines = []
