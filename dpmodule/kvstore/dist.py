@@ -13,18 +13,17 @@ from ..context import cpu
 from ..executor.sparse_arrays import all_rows
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray, distinct_rows
+from ..ndarray.sparse import zeros
 from ..ndarray.sparse_base import clear
 from ..optimizer import Updater
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-from .row_exchange import ShardedArray, ShardedTable
+from .row_exchange import ShardedArray, ShardedTable, drawn_seed, parts
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 _SMALL = 1 << 18
 """Bytes of dense gradients, times the number of processes, up to which they are sent along with rows."""
-_ROWS_AT_ONCE = 1 << 16
-"""Number of rows of an initial value that are sent at a time."""
 
 
 class DistKVStore(KVStore):
@@ -145,6 +144,26 @@ class DistKVStore(KVStore):
         finally:
             self._spreads = False
 
+    def init_rows(
+        self, key: Key, shape: Sequence[int], dtype: str, part: Callable[[int, int, int], torch.Tensor]
+    ) -> None:
+        """Spread a value over the processes, none of which holds more than a part of it.
+
+        Args:
+            key: a new key.
+            shape: of the value, (rows, ...).
+            dtype: its dtype name.
+            part: ``(seed, begin, end) -> rows``, which returns the same rows in every process.
+        """
+        nothing = zeros("row_sparse", tuple(shape), cpu(), dtype)
+        self.init(key, nothing)
+        seed = self.ranks.gather(drawn_seed())[0]
+        values, size = self._stored[key].stored.values, self.num_workers
+        for begin, end in parts(shape[0]):
+            first = begin + (self.rank - begin) % size
+            rows = part(seed, begin, end)[first - begin :: size]
+            values[first // size : first // size + len(rows)].copy_(rows)
+
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         self._init(key, value)
         self.pull(key, out, priority)
@@ -165,11 +184,9 @@ class DistKVStore(KVStore):
         self._stored[key] = RowSparseNDArray.of_record(own, context)
         table = self._tables[key] = ShardedTable(exchange, key, value.shape, partial(self._own_rows, key))
         rows, values = value.parts()
-        for begin in range(0, value.shape[0], _ROWS_AT_ONCE):
+        for begin, end in parts(value.shape[0]):
             # rows outside of this part, and all rows of other processes than rank 0, are not sent
-            ends = torch.tensor(
-                [begin, begin + _ROWS_AT_ONCE if self.rank == 0 else begin], device=rows.device
-            )
+            ends = torch.tensor([begin, end if self.rank == 0 else begin], device=rows.device)
             part = slice(*torch.searchsorted(rows, ends).tolist())
             given = RowSparseNDArray(values[part], rows[part], value.shape, value.context, tidy=True)
             (first,), _ = exchange.sum_rows([table], [given])

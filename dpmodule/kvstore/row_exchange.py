@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from .._devices import generators
 from ..base import BoundsError, StateError
 from ..context import Context
 from ..executor.sparse_arrays import all_rows
@@ -32,6 +33,20 @@ _NOTHING, _NO_BYTES = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=to
 
 Gather = Callable[[torch.Tensor], list[torch.Tensor]]
 AllToAll = Callable[[torch.Tensor, list[int], list[int]], torch.Tensor]
+
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def parts(rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the parts in which the initial rows of a table are made and sent."""
+    for begin in range(0, rows, _ROWS_AT_ONCE):
+        yield begin, min(begin + _ROWS_AT_ONCE, rows)
+
+
+def drawn_seed() -> int:
+    """Draw a seed from the generator of the host."""
+    return int(generators.host().randint(0, 2**31 - 1))
 
 
 class ShardedTable:

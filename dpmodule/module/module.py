@@ -17,6 +17,7 @@ from .._core import lazy
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
+from ..initializer import InitDesc
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
@@ -24,7 +25,7 @@ from ..ndarray.sparse_base import fetched
 from ..params import ParamStore
 from ..symbol import Symbol
 from ..symbol.mixed_precision import convert_to_half
-from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
+from .arguments import BindArguments, InitialRows, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import network_inputs
 from .group.batch_splitter import redescribe, resized
@@ -219,6 +220,7 @@ class Module(CheckpointedModule):
             if attributes.get(name, {}).get("__storage_type__") == _ROW_SPARSE
         }
         self._shard_rows = shard_rows
+        self._initial_rows: dict[str, InitialRows] = {}
         self._binds_anew = False
         self._store_is_given = False
         self._valued: frozenset[str] = frozenset()
@@ -591,6 +593,7 @@ class Module(CheckpointedModule):
     def _present_values(self) -> Any:
         """Return the values that must stay through binding: the present ones, or those of a checkpoint."""
         if self._stage >= Stage.INITIALIZED:
+            self._fill_tables()
             return self.group.store.average()
         if self.preloaded is None:
             return None
@@ -685,11 +688,33 @@ class Module(CheckpointedModule):
 
         Such a table has the rows of that moment. All processes must read it at the same point.
         """
+        self._fill_tables()
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
             if arg_params[name].stype == "default":
                 arg_params[name] = arg_params[name].tostype("row_sparse")
         return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
+
+    def _tables_to_fill(self, arguments: ParamArguments, given: Any, attributes: Any) -> list[str]:
+        """Return the tables to fill when it is known whether their rows are spread over processes."""
+        grads = {name: self.store.grad(name, 0) for name in self._param_names} if self._shard_rows else {}
+        return [
+            name
+            for name, grad in grads.items()
+            if grad is not None
+            and grad.stype == "row_sparse"
+            and (given is None or (name not in given and arguments.allow_missing))
+            and (arguments.force_init or name not in self._valued)
+            and self.store.array(name, 0).stype == "default"
+            and InitialRows.can_make(arguments.initializer, attributes.get(name))
+        ]
+
+    def _fill_tables(self) -> None:
+        """Fill the tables whose rows are not spread over processes."""
+        tables, self._initial_rows = self._initial_rows, {}
+        for name, rows in tables.items():
+            for k in range(len(self._context)):
+                rows.fill(self.store.array(name, k))
 
     def sync_contexts(self) -> None:
         if len(self._context) > 1:
@@ -716,9 +741,16 @@ class Module(CheckpointedModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
+        self._initial_rows = {
+            name: InitialRows(
+                arguments.initializer, InitDesc(name, attributes.get(name)), store.array(name, 0)
+            )
+            for name in self._tables_to_fill(arguments, arg_params, attributes)
+        }
         # parameters that have values in the bound store
         keeps_value = frozenset() if arguments.force_init else self._valued
-        arrays = {name: store.array(name, 0) for name in self._param_names if name not in keeps_value}
+        later = {*keeps_value, *self._initial_rows}
+        arrays = {name: store.array(name, 0) for name in self._param_names if name not in later}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
         # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)
         ignores_extra = arguments.allow_extra or not allow_missing or arguments.initializer is not None
@@ -740,9 +772,11 @@ class Module(CheckpointedModule):
         if self._keeps_optimizer(arguments):
             return
         may_run_in_store = not self.group.store.is_shared
-        updates = Updates.install(
-            arguments, self.group, self._compression_params, may_run_in_store, self._shard_rows
-        )
+        initial = self._initial_rows if self._shard_rows else None
+        updates = Updates.install(arguments, self.group, self._compression_params, may_run_in_store, initial)
+        for name in [name for name in self._initial_rows if self.store.array(name, 0).stype != "default"]:
+            del self._initial_rows[name]
+        self._fill_tables()
         self._install(updates, arguments.force_init and self._stage >= Stage.READY)
         self.load_preloaded_states()
 
@@ -765,6 +799,7 @@ class Module(CheckpointedModule):
         """
         if shared_module.stage < Stage.READY:
             raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
+        self._fill_tables()
         self._install(Updates.borrow(shared_module.updates, self.group))
 
     @override
@@ -1023,6 +1058,8 @@ class Module(CheckpointedModule):
         group = self._group
         if group is None or self._stage < _INITIALIZED:
             raise missing_call(self, method)
+        if self._initial_rows:
+            self._fill_tables()
         loaded = group.try_load(batch, train, borrow)
         if loaded is None:
             self._rebind_for(batch)

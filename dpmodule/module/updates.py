@@ -19,7 +19,7 @@ from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import BaseSparseNDArray, clear
-from .arguments import OptimizerArguments
+from .arguments import InitialRows, OptimizerArguments
 from .mxnet_helpers import create_kvstore
 from .nonfinite import GradientCheck
 
@@ -311,14 +311,14 @@ class Updates:
         group: ParameterGroup,
         compression_params: CompressionLike,
         may_be_inside: bool = True,
-        shard_rows: bool = False,
+        initial_rows: Mapping[str, InitialRows] | None = None,
     ) -> Updates:
         """Create the optimizer and the store from the arguments of `init_optimizer`.
 
         Args:
             compression_params: gradient compression of the store; None = no compression.
             may_be_inside: True if the optimizer may run inside the store, on a copy of the parameters.
-            shard_rows: True to spread tables over the processes.
+            initial_rows: tables that have no values yet; None not to spread tables over the processes.
         """
         store, on_store = make_store(arguments.kvstore, group, compression_params)
         on_store = on_store and may_be_inside
@@ -332,8 +332,8 @@ class Updates:
             shared.scale_partial(optimizer.rescale_grad == 1.0 / num_samples)
         updates = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
-            if shard_rows:
-                updates._shard(store)
+            if initial_rows is not None:
+                updates._shard(store, initial_rows)
             updates._start(store, may_be_inside)
             if on_store:
                 store.set_optimizer(optimizer)
@@ -364,7 +364,7 @@ class Updates:
             for index, name in zip(indices, self.names, strict=True)
         }
 
-    def _shard(self, store: Any) -> None:
+    def _shard(self, store: Any, initial: Mapping[str, InitialRows]) -> None:
         """Spread the parameters with row-sparse gradients over the processes, if that is possible."""
         tables = [i for i, grads in enumerate(self._grads) if grads[0].stype == "row_sparse"]
         if not tables or not hasattr(store, "sharded") or store.num_workers == 1:
@@ -377,7 +377,10 @@ class Updates:
         group: Any = self.group
         for i in tables:
             name, weight = self.names[i], self._weights[i][0]
-            store.init(name, array_of(all_rows(weight.raw), weight.context))
+            if name in initial:
+                store.init_rows(name, weight.shape, initial[name].dtype, initial[name].part)
+            else:
+                store.init(name, array_of(all_rows(weight.raw), weight.context))
             self._weights[i][0] = store.sharded(name, i not in self._row_sparse)
             self._by_device[0][2][i] = self._weights[i][0]
             group.use_array(name, self._weights[i][0])

@@ -202,7 +202,7 @@ def last(folder):
 @pytest.mark.parametrize(
     ("mode", "workers", "lines", "kills"),
     [
-        pytest.param("native", 2, 4000, 2, marks=in_native),
+        pytest.param("native", 2, 16_000, 2, marks=in_native),
         pytest.param("native", 2, 18_000, 20, marks=[in_native, pytest.mark.slow]),
         pytest.param("serial", 1, 900, 20, marks=pytest.mark.slow),
         pytest.param("process", 2, 900, 20, marks=pytest.mark.slow),

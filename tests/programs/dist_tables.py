@@ -1,6 +1,7 @@
 """Modules whose tables are spread over processes: equal to one process with the joined batches."""
 
 import logging
+import resource
 
 import numpy as np
 
@@ -79,6 +80,28 @@ for optimizer in OPTIMIZERS:
     order = np.concatenate(batches)
     alone = trained(kind, optimizer, X[order], Y[order], 12)
     same(dense(module), dense(alone))
+
+# initial rows do not depend on the number of processes, of which none holds a whole table
+for initializer in (mx.init.Uniform(0.1), mx.init.Xavier(), mx.init.Constant(0.25)):
+    tables = []
+    for kvstore in (create(), "local"):
+        mx.random.seed(9)
+        module = mx.mod.Module(network("computed"), shard_rows=True)
+        module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
+        module.init_params(initializer)
+        module.init_optimizer(kvstore, "adam")
+        tables.append(dense(module))
+    spread = [name for name in tables[0] if name in ("a_weight", "b_weight")]
+    assert rank or all((tables[0][name] == tables[1][name]).all() for name in spread)
+    assert (tables[0]["a_weight"] != tables[0]["b_weight"]).all() or type(initializer) is mx.init.Constant
+high = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=2_000_000, output_dim=16, sparse_grad=True)
+module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.mean(high, axis=1), name="softmax"), shard_rows=True)
+module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+module.init_params(mx.init.Uniform(0.1))
+module.init_optimizer(create(), "sgd")
+grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10) - before
+assert grown < 122 / size + 50, grown  # megabytes; the table has 122
 
 # clipped by the norm of all gradients
 module = trained(
