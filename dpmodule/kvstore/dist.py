@@ -294,7 +294,10 @@ class DistKVStore(KVStore):
     def _sum_over_ranks(self, keys: Sequence[Key], arrays: Sequence[NDArray]) -> list[NDArray]:
         self.ranks.flags["samples"] = self._samples_of_push()
         tables = [i for i, key in enumerate(keys) if key in self._tables]
-        arrays = [array.tostype("row_sparse") if i in tables else array for i, array in enumerate(arrays)]
+        arrays = list(arrays)
+        for i in tables:
+            if arrays[i].stype == "default":
+                arrays[i] = arrays[i].tostype("row_sparse")
         sums = list(arrays)
         others = [i for i in range(len(arrays)) if i not in tables]
         sparse = [i for i in others if isinstance(arrays[i], RowSparseNDArray)]
