@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from .._devices import generators
 from ..base import ArgumentError, dtype_name
 from ..context import cpu
 from ..executor import allocate
-from ..initializer import InitDesc, MSRAPrelu, Normal, One, Uniform, Xavier, Zero, create
-from ..kvstore.row_exchange import drawn_seed, parts
+from ..initializer import InitDesc, create
 from ..ndarray import NDArray
-from ..ops.dtypes import torch_dtype
 from ..params import ParamStore
 
 if TYPE_CHECKING:
@@ -143,62 +136,6 @@ def first_values(
             values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))
             _initialize(values[name], InitDesc(name, attributes.get(name)), initializer, hint)
     return values
-
-
-class InitialRows:
-    """Initial values of a table, which are made in parts.
-
-    They depend on the seed, the name and the part, and not on which process makes them.
-
-    Args:
-        like: an array of the table's shape and type.
-    """
-
-    def __init__(self, initializer: Any, desc: InitDesc, like: NDArray) -> None:
-        self._initializer, self._desc = initializer, desc
-        self.shape, self.dtype = like.shape, dtype_name(like.dtype)
-        self._seed: int | None = None
-
-    @staticmethod
-    def can_make(initializer: Any, attributes: Mapping[str, str] | None) -> bool:
-        """Return True if an initializer can fill a part of an array."""
-        kinds = Uniform, Normal, Xavier, MSRAPrelu, Zero, One
-        return type(initializer) in kinds and "__init__" not in (attributes or {})
-
-    def fill(self, array: NDArray) -> None:
-        """Fill an array with all rows."""
-        if self._seed is None:
-            self._seed = drawn_seed()
-        for begin, end in parts(self.shape[0]):
-            array.raw[begin:end].copy_(self.part(self._seed, begin, end))
-
-    def part(self, seed: int, begin: int, end: int) -> torch.Tensor:
-        """Return the rows from `begin` to `end` - 1; only the bounds of `parts` give the same rows."""
-        rows = torch.zeros((end - begin, *self.shape[1:]), dtype=torch_dtype(self.dtype))
-        found = _Part(rows, self.shape)
-        generator = generators.generator(cpu())
-        state = generator.get_state()
-        numbers = np.random.SeedSequence([seed, zlib.crc32(self._desc.encode()), begin]).generate_state(1)
-        generator.manual_seed(int(numbers[0]))
-        try:
-            self._initializer(self._desc, found)
-        finally:
-            generator.set_state(state)
-        return found.raw
-
-
-class _Part(NDArray):
-    """Some rows of a table, with the shape of the table, which initializers use for the scale."""
-
-    __slots__ = ("whole",)
-
-    def __init__(self, rows: torch.Tensor, whole: tuple[int, ...]) -> None:
-        super().__init__(rows, cpu())
-        self.whole = whole
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.whole
 
 
 def _initialize(array: NDArray, desc: InitDesc, initializer: Any, hint: str) -> None:

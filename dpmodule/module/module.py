@@ -17,7 +17,6 @@ from .._core import lazy
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
-from ..initializer import InitDesc
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
@@ -25,7 +24,7 @@ from ..ndarray.sparse_base import fetched
 from ..params import ParamStore
 from ..symbol import Symbol
 from ..symbol.mixed_precision import convert_to_half
-from .arguments import BindArguments, InitialRows, OptimizerArguments, ParamArguments, first_values
+from .arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from .checkpointed_module import CheckpointedModule
 from .class_labels import network_inputs
 from .group.batch_splitter import redescribe, resized
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from ..metric import EvalMetric
     from ..metric.composite import MetricLike
     from .class_labels import NetworkInputs
+    from .initial_rows import InitialRows
     from .types import (
         AmpLike,
         BatchLike,
@@ -695,19 +695,24 @@ class Module(CheckpointedModule):
                 arg_params[name] = arg_params[name].tostype("row_sparse")
         return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
 
-    def _tables_to_fill(self, arguments: ParamArguments, given: Any, attributes: Any) -> list[str]:
+    def _tables_to_fill(
+        self, arguments: ParamArguments, given: Any, attributes: Any
+    ) -> dict[str, InitialRows]:
         """Return the tables to fill when it is known whether their rows are spread over processes."""
-        grads = {name: self.store.grad(name, 0) for name in self._param_names} if self._shard_rows else {}
-        return [
-            name
-            for name, grad in grads.items()
-            if grad is not None
-            and grad.stype == "row_sparse"
-            and (given is None or (name not in given and arguments.allow_missing))
-            and (arguments.force_init or name not in self._valued)
-            and self.store.array(name, 0).stype == "default"
-            and InitialRows.can_make(arguments.initializer, attributes.get(name))
-        ]
+        from .initial_rows import InitialRows  # few programs spread tables
+
+        if given is not None and not arguments.allow_missing:
+            return {}
+        tables = {}
+        for name in self._param_names:
+            grad, array = self.store.grad(name, 0), self.store.array(name, 0)
+            has_value = name in (given or {}) or (name in self._valued and not arguments.force_init)
+            if grad is None or grad.stype != "row_sparse" or array.stype != "default" or has_value:
+                continue
+            rows = InitialRows.of(arguments.initializer, name, attributes.get(name), array)
+            if rows is not None:
+                tables[name] = rows
+        return tables
 
     def _fill_tables(self) -> None:
         """Fill the tables whose rows are not spread over processes."""
@@ -741,12 +746,9 @@ class Module(CheckpointedModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        self._initial_rows = {
-            name: InitialRows(
-                arguments.initializer, InitDesc(name, attributes.get(name)), store.array(name, 0)
-            )
-            for name in self._tables_to_fill(arguments, arg_params, attributes)
-        }
+        self._initial_rows = (
+            self._tables_to_fill(arguments, arg_params, attributes) if self._shard_rows else {}
+        )
         # parameters that have values in the bound store
         keeps_value = frozenset() if arguments.force_init else self._valued
         later = {*keeps_value, *self._initial_rows}

@@ -19,11 +19,12 @@ from ..executor.backward import Listener
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import BaseSparseNDArray, clear
-from .arguments import InitialRows, OptimizerArguments
+from .arguments import OptimizerArguments
 from .mxnet_helpers import create_kvstore
 from .nonfinite import GradientCheck
 
 if TYPE_CHECKING:
+    from .initial_rows import InitialRows
     from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
 
 _logger = logging.getLogger(__name__)
