@@ -64,6 +64,11 @@ def host() -> Any:
     return np.random if _host is None else _host
 
 
+def drawn_seed() -> int:
+    """Draw a seed from the generator of the host."""
+    return int(host().randint(0, 2**31 - 1))
+
+
 def seed(seed_state: int, ctx: Context | str = "all") -> None:
     """Seed the generator of one context, or of every context and the host.
 

@@ -26,7 +26,7 @@ from ..streams.checks import check_count
 from .convert import IterableIter
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataBatch, EveryNth, check_part, check_state
-from .process_loader import Load, ProcessLoader, WorkerOptions, drawn_seed
+from .process_loader import Load, ProcessLoader, WorkerOptions
 
 Collate = Callable[[Any], Any]
 
@@ -271,7 +271,7 @@ class DataLoaderIter(CurrentBatch, Closing):
         part_index: int = 0,
     ) -> None:
         options = WorkerOptions(
-            slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
+            slots, start_method, timeout_s, num_threads, generators.drawn_seed() if seed is None else seed
         )
         options.check("DataLoaderIter")
         check_part("DataLoaderIter", num_parts, part_index)

@@ -62,11 +62,6 @@ class WorkerOptions:
         check_count(owner, "seed", self.seed, low=0)
 
 
-def drawn_seed() -> int:
-    """Draw a seed from the generator of the host."""
-    return int(generators.host().randint(0, 2**31 - 1))
-
-
 class ItemSource(Protocol):
     """What the workers load; each has a copy."""
 

@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 from torch.utils.data import get_worker_info
 
 from .._core.closing import Closing
+from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..streams.checks import check_count
 from .convert import EpochStart
 from .desc import DataDesc
 from .iterator import CurrentBatch, DataIter, check_part, check_state
-from .process_loader import Load, ProcessLoader, WorkerOptions, drawn_seed
+from .process_loader import Load, ProcessLoader, WorkerOptions
 
 _logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class ProcessPrefetchingIter(CurrentBatch, Closing):
     ) -> None:
         self._factory, self._makes = factory, _makes(factory, num_workers)
         self._options = WorkerOptions(
-            slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
+            slots, start_method, timeout_s, num_threads, generators.drawn_seed() if seed is None else seed
         )
         self._options.check("ProcessPrefetchingIter")
         super().__init__()

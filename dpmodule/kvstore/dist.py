@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..executor.sparse_arrays import all_rows
@@ -19,7 +20,7 @@ from ..optimizer import Updater
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-from .row_exchange import ShardedArray, ShardedTable, drawn_seed, parts
+from .row_exchange import ShardedArray, ShardedTable, parts
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 _SMALL = 1 << 18
@@ -157,7 +158,7 @@ class DistKVStore(KVStore):
         """
         nothing = zeros("row_sparse", tuple(shape), cpu(), dtype)
         self.init(key, nothing)
-        seed = self.ranks.gather(drawn_seed())[0]
+        seed = self.ranks.gather(generators.drawn_seed())[0]
         values, size = self._stored[key].stored.values, self.num_workers
         for begin, end in parts(shape[0]):
             first = begin + (self.rank - begin) % size

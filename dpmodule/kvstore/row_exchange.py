@@ -10,7 +10,6 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from .._devices import generators
 from ..base import BoundsError, StateError
 from ..context import Context
 from ..executor.sparse_arrays import all_rows
@@ -42,11 +41,6 @@ def parts(rows: int) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the parts in which the initial rows of a table are made and sent."""
     for begin in range(0, rows, _ROWS_AT_ONCE):
         yield begin, min(begin + _ROWS_AT_ONCE, rows)
-
-
-def drawn_seed() -> int:
-    """Draw a seed from the generator of the host."""
-    return int(generators.host().randint(0, 2**31 - 1))
 
 
 class ShardedTable:

@@ -13,7 +13,7 @@ from .._devices import generators
 from ..base import dtype_name
 from ..context import cpu
 from ..initializer import InitDesc, MSRAPrelu, Normal, One, Uniform, Xavier, Zero
-from ..kvstore.row_exchange import drawn_seed, parts
+from ..kvstore.row_exchange import parts
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
 
@@ -44,7 +44,7 @@ class InitialRows:
     def fill(self, array: NDArray) -> None:
         """Fill an array with all rows."""
         if self._seed is None:
-            self._seed = drawn_seed()
+            self._seed = generators.drawn_seed()
         for begin, end in parts(self.shape[0]):
             array.raw[begin:end].copy_(self.part(self._seed, begin, end))
 

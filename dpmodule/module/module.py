@@ -776,9 +776,9 @@ class Module(CheckpointedModule):
         may_run_in_store = not self.group.store.is_shared
         initial = self._initial_rows if self._shard_rows else None
         updates = Updates.install(arguments, self.group, self._compression_params, may_run_in_store, initial)
-        for name in [name for name in self._initial_rows if self.store.array(name, 0).stype != "default"]:
-            del self._initial_rows[name]
-        self._fill_tables()
+        if updates.store is None:
+            self._fill_tables()
+        self._initial_rows = {}
         self._install(updates, arguments.force_init and self._stage >= Stage.READY)
         self.load_preloaded_states()
 

@@ -335,6 +335,7 @@ class Updates:
         if store is not None:
             if initial_rows is not None:
                 updates._shard(store, initial_rows)
+            updates._fill(initial_rows or {})
             updates._start(store, may_be_inside)
             if on_store:
                 store.set_optimizer(optimizer)
@@ -386,6 +387,13 @@ class Updates:
             self._by_device[0][2][i] = self._weights[i][0]
             group.use_array(name, self._weights[i][0])
             self._in_store.add(name)
+
+    def _fill(self, initial: Mapping[str, InitialRows]) -> None:
+        """Fill the tables without values whose rows are not spread, before the store copies them."""
+        for name, weights in zip(self.names, self._weights):
+            for weight in weights:
+                if name in initial and weight.stype == "default":
+                    initial[name].fill(weight)
 
     def _why_whole(self, store: Any) -> str | None:
         """Return why tables cannot be spread over processes; None if they can."""

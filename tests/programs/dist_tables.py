@@ -94,6 +94,13 @@ for initializer in (mx.init.Uniform(0.1), mx.init.Xavier(), mx.init.Constant(0.2
     spread = [name for name in tables[0] if name in ("a_weight", "b_weight")]
     assert rank or all((tables[0][name] == tables[1][name]).all() for name in spread)
     assert (tables[0]["a_weight"] != tables[0]["b_weight"]).all() or type(initializer) is mx.init.Constant
+module = mx.mod.Module(network("declared"), shard_rows=True)  # whole, and filled before the store copies it
+module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
+module.init_params(mx.init.Uniform(0.1))
+module.init_optimizer(create(), "rmsprop", {"learning_rate": 1e-6})
+module.forward_backward(mx.io.DataBatch([mx.nd.array(X[:4])], [mx.nd.array(Y[:4])]))
+module.update()
+assert abs(dense(module)["a_weight"]).mean() > 0.02
 high = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=2_000_000, output_dim=16, sparse_grad=True)
 module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.mean(high, axis=1), name="softmax"), shard_rows=True)
 module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
