@@ -9,6 +9,7 @@ import itertools
 import os
 import queue
 import select
+import signal
 import socket
 import threading
 import time
@@ -27,6 +28,7 @@ from ..base import ArgumentError
 from . import parcels
 from .child import Lifeline, hold_lifeline
 from .errors import WorkerDied, WorkerStuck
+from .launch import without_interrupts
 from .worker_status import STACK_SIGNAL, WorkerStatus, how_it_ended, process_state
 
 _LATEST_S = 0.5
@@ -359,12 +361,16 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
             self._position.datasets = None
         states = self._position.datasets
         view = self._position.start(loader)
+        starting: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if hasattr(os, "eventfd"):
             self._results = _Results(loader.num_workers, loader.prefetch_factor + 2, states)
             context = loader.multiprocessing_context or torch.multiprocessing
             view.multiprocessing_context = _Context(context, self._results)
+            if context.get_start_method() == "fork":
+                starting = without_interrupts()
         try:
-            super().__init__(view)
+            with starting:
+                super().__init__(view)
         except BaseException:
             if self._results is not None:
                 self._results.end()
@@ -513,6 +519,7 @@ class _Context:
     def __init__(self, context: Any, results: _Results) -> None:
         self._context, self._results = context, results
         self._has_results = False
+        self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
@@ -529,7 +536,7 @@ class _Context:
     def Process(self, target: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         end = self._results.new_end()
         args = tuple(end if each is self._results else each for each in args)
-        process = self._context.Process(target=_run_worker, args=(end, target, args))
+        process = self._context.Process(target=_run_worker, args=(end, self._blocked, target, args))
         self._results.started.append((process, end))
         return process
 
@@ -754,8 +761,20 @@ def _rebuild_end(number: int, fds: list[Any], spare: int, dataset: _DatasetState
     return _WorkerEnd(number, socket.socket(fileno=end), lifeline, status, spare, dataset)
 
 
-def _run_worker(end: _WorkerEnd, loop: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Run torch's loop of a worker."""
+def _run_worker(
+    end: _WorkerEnd, blocked: set[int], loop: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    """Run torch's loop of a worker, which Ctrl-C ends without a message.
+
+    Args:
+        blocked: the signals that the trainer blocks while it starts no workers.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        _run_loop(end, loop, args)
+
+
+def _run_loop(end: _WorkerEnd, loop: Callable[..., Any], args: tuple[Any, ...]) -> None:
     end.open()
     kinds: Any = _torch._DatasetKind
     make_fetcher = kinds.create_fetcher

@@ -257,7 +257,7 @@ def launch(
     # not a daemon: a worker may start processes of its own, such as a DataLoader's
     process: BaseProcess = context.Process(target=child.run, args=child_args, name=start.name, daemon=False)
     if method == "fork":
-        with _without_interrupts():
+        with without_interrupts():
             process.start()
         return process
     if method == "forkserver":
@@ -277,7 +277,7 @@ def _worker(start: ChildStart) -> str:
 
 def _start(process: BaseProcess, watch: contextlib.AbstractContextManager[None]) -> None:
     resource_tracker.ensure_running()
-    with _hiding, watch, _hidden_main(), _without_interrupts():
+    with _hiding, watch, _hidden_main(), without_interrupts():
         process.start()
 
 
@@ -311,7 +311,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Block Ctrl-C until the child ignores it: a child starts with its parent's blocked signals."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -420,18 +420,22 @@ from dpmodule.streams import DataLoader
 from helpers.loader_cases import Sleepy
 
 iterator = iter(DataLoader(Sleepy(seconds=0.05, size=50_000), num_workers=2, batch_size=1))
-next(iterator)
 print(*[each.pid for each in iterator._workers], flush=True)
+next(iterator)
+print("loading", flush=True)
 for _ in iterator:
     pass
 """
 
 
-def started():
-    """Run a program that reads slow batches; returns it and its workers."""
+SLOW_START = "import os, time; os.register_at_fork(after_in_child=lambda: time.sleep(1))"
+
+
+def started(first=""):
+    """Run a line and a program that reads slow batches; returns it and its workers."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(cases.__file__)))
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", first + PROGRAM],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -450,8 +454,11 @@ def test_workers_end_with_the_trainer():
     program.communicate()
 
 
-def test_an_interruption_is_quiet():
-    program, pids = started()
+@pytest.mark.parametrize("workers", ["loading", "starting"])
+def test_an_interruption_is_quiet(workers):
+    program, pids = started(SLOW_START if workers == "starting" else "")
+    if workers == "loading":
+        assert program.stdout.readline() == "loading\n"
     os.killpg(program.pid, signal.SIGINT)
     _, text = program.communicate(timeout=60)
     await_gone(pids)
