@@ -761,9 +761,7 @@ def _rebuild_end(number: int, fds: list[Any], spare: int, dataset: _DatasetState
     return _WorkerEnd(number, socket.socket(fileno=end), lifeline, status, spare, dataset)
 
 
-def _run_worker(
-    end: _WorkerEnd, blocked: set[int], loop: Callable[..., Any], args: tuple[Any, ...]
-) -> None:
+def _run_worker(end: _WorkerEnd, blocked: set[int], loop: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Run torch's loop of a worker, which Ctrl-C ends without a message.
 
     Args:
