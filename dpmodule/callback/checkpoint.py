@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
@@ -82,8 +83,9 @@ def _remove(prefix: str, epoch: int) -> None:
         files.states_file(prefix, epoch),
         *(files.params_file(prefix, epoch, format) for format in files.FORMATS),
     ):
-        if os.path.exists(path):
+        with suppress(FileNotFoundError):  # or another process of the run has removed it
             os.unlink(path)
+    files.tables.remove(files.tables_file(prefix, epoch))
 
 
 class RetainingSaver(Callback):
@@ -129,7 +131,8 @@ class RetainingSaver(Callback):
     def on_epoch_end(self, run: RunLike) -> None:
         if (run.epoch + 1) % self._period == 0:
             self._rules.note(run)
-            self(run.epoch, run.module.symbol, *run.module.get_params())
+            params = getattr(run.module, "live_params", run.module.get_params)()
+            self(run.epoch, run.module.symbol, *params)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that is saved with a run."""

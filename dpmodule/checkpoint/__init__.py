@@ -16,6 +16,7 @@ from .network import save_checkpoint as save_checkpoint
 from .network import saved_symbol as saved_symbol
 from .network import states_file as states_file
 from .network import symbol_file as symbol_file
+from .network import tables_file as tables_file
 
 __all__ = lazy.public_names(vars())
 lazy.publish(__name__, __all__)

@@ -24,9 +24,11 @@ from .._files import Writer, finish_commit, read_committed, regular_file, write_
 from ..base import ArgumentError, FileError, FileFormatError
 from ..ndarray import NDArray, safetensors, serial
 from ..ndarray.convert import bytes_of
+from ..ndarray.row_source import FetchedArray
 from ..ndarray.sparse_base import fetched
 from ..symbol import Symbol, load_json
 from ..symbol import load as load_symbol
+from . import tables
 
 Params = dict[str, NDArray]
 Epoch = SupportsIndex | str
@@ -83,6 +85,16 @@ def run_file(prefix: str, epoch: Epoch) -> str:
     return f"{os.fspath(prefix)}-{_tag(epoch)}.run"
 
 
+def tables_file(prefix: str, epoch: Epoch) -> str:
+    """Return the name of the manifest of an epoch's tables whose rows are spread over processes.
+
+    Args:
+        prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
+        epoch: its number from 0, or ``"last"``.
+    """
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.tables"
+
+
 def save_checkpoint(
     prefix: str,
     epoch: Epoch,
@@ -100,6 +112,9 @@ def save_checkpoint(
     one. Files of other epochs stay, and so does an older states file if `states` is None.
     MXNet 1.9.1 reads all of them but safetensors.
 
+    Parameters whose rows are spread over processes are saved in parts, see `tables`; all processes must call this, and
+    rank 0 writes the other files.
+
     Args:
         prefix: path up to the first "-" of the file names; its folder must exist.
         epoch: number of the epoch, from 0, or `LAST`.
@@ -116,6 +131,7 @@ def save_checkpoint(
         ArgumentError: `epoch` is neither a number from 0 nor `LAST`, a parameter is not an NDArray, or the format is
             unknown or cannot hold it.
         FileError: a file cannot be written; the old ones stay.
+        StateError: tables are spread over processes, and another process does not save.
 
     Example:
         >>> data = mx.sym.Variable("data")
@@ -127,6 +143,43 @@ def save_checkpoint(
 
     Source: MXNet 1.9.1 `model.save_checkpoint`, file for file; MXNet writes them in place, one by one.
     """
+    spread = {name: array for name, array in arg_params.items() if _is_spread(array)}
+    manifest = tables_file(prefix, epoch)
+    if spread:
+        whole = {name: array for name, array in arg_params.items() if name not in spread}
+
+        def write(content: bytes) -> None:
+            files = {**(more or {}), manifest: content}
+            _write(prefix, epoch, symbol, whole, aux_params, remove_amp_cast, states, files, format)
+
+        tables.save(manifest, spread, states is not None, write)
+        return
+    files = dict(more or {})
+    finish_commit(manifest)
+    had_tables = os.path.exists(manifest)
+    if had_tables:  # of an older save, which the set replaces
+        files[manifest] = tables.NO_TABLES
+    _write(prefix, epoch, symbol, arg_params, aux_params, remove_amp_cast, states, files, format)
+    if had_tables:
+        tables.remove(manifest)
+
+
+def _is_spread(array: NDArray) -> bool:
+    return isinstance(array, FetchedArray) and hasattr(array.source, "exchange")
+
+
+def _write(
+    prefix: str,
+    epoch: Epoch,
+    symbol: Symbol | None,
+    arg_params: Mapping[str, NDArray],
+    aux_params: Mapping[str, NDArray],
+    remove_amp_cast: bool,
+    states: bytes | None,
+    more: Mapping[str, bytes],
+    format: str,
+) -> None:
+    """Write the files of `save_checkpoint`."""
     arrays = {**_keyed("arg", arg_params), **_keyed("aux", aux_params)}
     params = params_file(prefix, epoch, format)
     files: dict[str, bytes | Writer] = {}
@@ -140,17 +193,18 @@ def save_checkpoint(
         files[params] = lambda file: serial.write(file, arrays)
     if states is not None:
         files[states_file(prefix, epoch)] = states
-    files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
+    files.update({path: content for path, content in more.items() if not _holds(path, content)})
     write_set(files, os.path.basename(params).removesuffix(f".{format}"), _file_matcher(prefix))
     logging.info('Saved checkpoint to "%s"', params)
 
 
-def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
+def load_checkpoint(prefix: str, epoch: Epoch, fetch: bool = True) -> tuple[Symbol, Params, Params]:
     """Load a network that `save_checkpoint` saved in either format, or that any MXNet saved.
 
     Args:
         prefix: as in `save_checkpoint`.
         epoch: number of the epoch, or `LAST`.
+        fetch: False to return tables that were saved in parts as arrays that read their files when they are read.
 
     Returns:
         (symbol, arg_params, aux_params); the graph comes from the safetensors file if that has one.
@@ -161,7 +215,7 @@ def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
         FileFormatError: a file is damaged or not a checkpoint.
     """
     symbol = saved_symbol(prefix, epoch)
-    return (symbol, *_load_params(prefix, epoch, lambda: symbol))
+    return (symbol, *_load_params(prefix, epoch, lambda: symbol, fetch))
 
 
 def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
@@ -190,7 +244,7 @@ def saved_symbol(prefix: str, epoch: Epoch) -> Symbol:
     return load_symbol(path)
 
 
-def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
+def load_params(prefix: str, epoch: Epoch, fetch: bool = True) -> tuple[Params, Params]:
     """Load the parameters of an epoch in either format.
 
     If both formats are saved, as after `dpmodule convert`, they must hold the same parameters. For names without "arg:"
@@ -199,6 +253,7 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
     Args:
         prefix: as in `save_checkpoint`.
         epoch: number of the epoch, or `LAST`.
+        fetch: as in `load_checkpoint`.
 
     Returns:
         (arg_params, aux_params)
@@ -208,10 +263,12 @@ def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
         FileError: the file is missing; the message lists the saved epochs.
         FileFormatError: the file is damaged or does not hold parameters of the graph by name.
     """
-    return _load_params(prefix, epoch, lambda: saved_symbol(prefix, epoch))
+    return _load_params(prefix, epoch, lambda: saved_symbol(prefix, epoch), fetch)
 
 
-def _load_params(prefix: str, epoch: Epoch, graph: Callable[[], Symbol]) -> tuple[Params, Params]:
+def _load_params(
+    prefix: str, epoch: Epoch, graph: Callable[[], Symbol], fetch: bool
+) -> tuple[Params, Params]:
     paths = params_files(prefix, epoch)
     if not paths:
         raise _missing(params_file(prefix, epoch), prefix)
@@ -240,6 +297,8 @@ def _load_params(prefix: str, epoch: Epoch, graph: Callable[[], Symbol]) -> tupl
                 "net.collect_params().save; mx.nd.load reads arrays of any names"
             )
         logging.warning("%s: '%s' is neither arg: nor aux: and is ignored", paths[0], key)
+    for name, array in tables.load(tables_file(prefix, epoch)).items():
+        arg_params[name] = array.fetched() if fetch else array
     return arg_params, aux_params
 
 
@@ -321,7 +380,7 @@ def files(prefix: str) -> list[str]:
         names = sorted(name for name in os.listdir(folder or ".") if belongs(name))
     except OSError:
         return []
-    endings = (*(f".{format}" for format in FORMATS), ".states", ".json", ".run")
+    endings = (*(f".{format}" for format in FORMATS), ".states", ".json", ".run", ".tables")
     return [os.path.join(folder, name) for name in names if name.endswith(endings)]
 
 
@@ -386,7 +445,7 @@ def _holds(path: str, content: bytes) -> bool:
 def _file_matcher(prefix: str) -> Callable[[str], bool]:
     """Return a function that is true for the names of files of `prefix`, not of longer prefixes."""
     name = re.escape(os.path.basename(os.fspath(prefix)))
-    endings = "|".join((*FORMATS, "states", "run"))
+    endings = "|".join((*FORMATS, "states", "run", rf"tables(\.{tables.PART})?"))
     pattern = re.compile(rf"{name}-(symbol\.json|(\d{{4,}}|last)(\.({endings}))?)", re.DOTALL)
     return lambda target: pattern.fullmatch(target) is not None
 

@@ -19,9 +19,10 @@ from ..ndarray.ragged import RaggedNDArray
 from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import name_of
 from ..ops.shapes import known, prod
+from ..ops.sparse import all_rows
 from .device_placement import Placement
 from .memory import allocate
-from .sparse_arrays import all_rows, allocate_as, is_sparse, kinds_of, stored_bytes
+from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes
 from .storage_types import StorageTypes, check_axes, infer_storage_types
 
 _RAW = attrgetter("raw")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import torch_dtype
 from ..ops.sparse import (
     Ragged,
-    RowSparse,
     Sparse,
     add_rows,
     as_rows,
@@ -61,20 +59,6 @@ def stored_bytes(array: NDArray) -> int:
         return stored.nbytes
     parts = (getattr(stored, name, None) for name in ("values", "rows", "columns", "starts", "offsets"))
     return sum(part.nbytes for part in parts if part is not None)
-
-
-def all_rows(tensor: torch.Tensor) -> RowSparse:
-    """Return a dense tensor as a row-sparse value that stores every row, sharing memory.
-
-    Shape:
-        tensor, returns: (N, ...).
-    """
-    return RowSparse(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
-
-
-@lru_cache(maxsize=64)
-def _counting(length: int, device: torch.device) -> torch.Tensor:
-    return torch.arange(length, device=device)
 
 
 def array_of(value: Any, ctx: Context) -> NDArray:

@@ -11,16 +11,17 @@ import torch
 from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
-from ..executor.sparse_arrays import all_rows
 from ..ndarray import NDArray
+from ..ndarray.row_source import FetchedArray, parts
 from ..ndarray.row_sparse import RowSparseNDArray, distinct_rows
 from ..ndarray.sparse import zeros
 from ..ndarray.sparse_base import clear
+from ..ops.sparse import all_rows
 from ..optimizer import Updater
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-from .row_exchange import ShardedArray, ShardedTable, parts
+from .row_exchange import ShardedTable
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 _SMALL = 1 << 18
@@ -91,6 +92,7 @@ class DistKVStore(KVStore):
         self._every = average_every if kind == "dist_async" else 0
         self._pushes = 0
         self._tables: dict[Key, ShardedTable] = {}
+        self._dense_tables: set[Key] = set()
         self._spreads = False  # True while `init` runs
         self._row_sums: dict[Key, NDArray] = {}
 
@@ -146,7 +148,7 @@ class DistKVStore(KVStore):
             self._spreads = False
 
     def init_rows(
-        self, key: Key, shape: Sequence[int], dtype: str, part: Callable[[int, int, int], torch.Tensor]
+        self, key: Key, shape: Sequence[int], dtype: str, rows: Callable[[int, torch.Tensor], torch.Tensor]
     ) -> None:
         """Spread a value over the processes, none of which holds more than a part of it.
 
@@ -154,7 +156,8 @@ class DistKVStore(KVStore):
             key: a new key.
             shape: of the value, (rows, ...).
             dtype: its dtype name.
-            part: ``(seed, begin, end) -> rows``, which returns the same rows in every process.
+            rows: ``(seed, numbers) -> rows``, called with the numbers of some rows of one of the `parts`; it returns
+                the same rows in every process.
         """
         nothing = zeros("row_sparse", tuple(shape), cpu(), dtype)
         self.init(key, nothing)
@@ -162,8 +165,8 @@ class DistKVStore(KVStore):
         values, size = self._stored[key].stored.values, self.num_workers
         for begin, end in parts(shape[0]):
             first = begin + (self.rank - begin) % size
-            rows = part(seed, begin, end)[first - begin :: size]
-            values[first // size : first // size + len(rows)].copy_(rows)
+            numbers = torch.arange(first, max(first, end), size)
+            values[first // size : first // size + len(numbers)].copy_(rows(seed, numbers))
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         self._init(key, value)
@@ -183,7 +186,9 @@ class DistKVStore(KVStore):
             torch.zeros((count, *value.shape[1:]), dtype=value.values.dtype, device=context.torch_device)
         )
         self._stored[key] = RowSparseNDArray.of_record(own, context)
-        table = self._tables[key] = ShardedTable(exchange, key, value.shape, partial(self._own_rows, key))
+        table = self._tables[key] = ShardedTable(
+            exchange, key, value.shape, partial(self._own_rows, key), partial(self._own_state, key)
+        )
         rows, values = value.parts()
         for begin, end in parts(value.shape[0]):
             # rows outside of this part, and all rows of other processes than rank 0, are not sent
@@ -195,6 +200,9 @@ class DistKVStore(KVStore):
 
     def _own_rows(self, key: Key) -> Any:
         return self._stored[key]
+
+    def _own_state(self, key: Key) -> Any:
+        return self._updater.states.get(key) if isinstance(self._updater, Updater) else None
 
     def _shape_of(self, key: Key) -> Sequence[int]:
         table = self._tables.get(key)
@@ -217,7 +225,7 @@ class DistKVStore(KVStore):
             if item not in self._tables:
                 super().replace(item, arrays)
                 continue
-            if not isinstance(arrays[0], ShardedArray):
+            if not isinstance(arrays[0], FetchedArray):
                 self._tables[item].assign(arrays[0])
 
     @property
@@ -225,23 +233,30 @@ class DistKVStore(KVStore):
         """Keys of the values whose rows are spread over the processes."""
         return list(self._tables)
 
-    def sharded(self, key: Key, is_dense: bool) -> ShardedArray:
+    def sharded(self, key: Key, is_dense: bool) -> FetchedArray:
         """Return a spread value as an array that is fetched when it is read.
 
         Args:
             key: a key whose rows are spread.
-            is_dense: True if copies of the array are dense.
+            is_dense: True if copies of the array are dense, and optimizers update it like a dense array.
         """
-        return ShardedArray(self._tables[key], is_dense)
+        if is_dense:
+            self._dense_tables.add(key)
+        return FetchedArray(self._tables[key], is_dense)
+
+    def _updated(self, key: Key) -> NDArray:
+        own: Any = super()._updated(key)
+        return NDArray(own.values, own.context) if key in self._dense_tables else own
 
     def _is_source(self, key: Key, array: NDArray) -> bool:
-        return isinstance(array, ShardedArray) or super()._is_source(key, array)
+        return isinstance(array, FetchedArray) or super()._is_source(key, array)
 
     def _optimizer_updater(self, what: str) -> Updater:
         if self._tables and self.num_workers > 1:
             raise StateError(
                 f"kvstore: cannot {what} optimizer states: those of {', '.join(map(str, self._tables))} are spread "
-                "over the processes"
+                "over the processes; call save_checkpoint(..., save_optimizer_states=True) of the module, and load the "
+                "checkpoint"
             )
         return super()._optimizer_updater(what)
 

@@ -233,12 +233,16 @@ class KVStore(KVStoreBase):
                 for item, summed in zip(groups, sums, strict=True):
                     self._replace(item, summed)
                 return
-            stored = [self._stored[item] for item in groups]
+            stored = [self._updated(item) for item in groups]
             if isinstance(self._updater, Updater):
                 self._updater.update_all(list(groups), sums, stored)
                 return
             for item, summed, value_stored in zip(groups, sums, stored, strict=True):
                 self._updater(item, summed, value_stored)
+
+    def _updated(self, key: Key) -> NDArray:
+        """Return the array that the optimizer updates."""
+        return self._stored[key]
 
     def _replace(self, key: Key, value: NDArray) -> None:
         """Store a copy of a value, whose storage type may differ from the old value's."""

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 
 from ..base import BoundsError, StateError
 from ..context import Context
-from ..executor.sparse_arrays import all_rows
-from ..ndarray import NDArray
 from ..ndarray.handle import Handle
+from ..ndarray.row_source import parts
 from ..ndarray.row_sparse import RowSparseNDArray, rows_of
-from ..ops.sparse import RowSparse, sum_rows_by_index
-from ..ops.user_code import user_code
+from ..ops.sparse import all_rows, sum_rows_by_index
 
-if TYPE_CHECKING:
-    from ..types import DTypeLike
-
-_PRESENT, _LOOKS_UP, _GATHERS, _FAILS = range(4)
-"""What a process is at in a round: another exchange, looking up rows, gathering a table, or a row that is none."""
+_PRESENT, _LOOKS_UP, _GATHERS, _SAVES, _FAILS = range(5)
+"""What a process is at in a round: another exchange, looking up rows, a whole table, saving, or a row that is none."""
 
 _SPACE = 8192
 """Length of the messages that follow an announcement, for all processes together."""
@@ -34,15 +29,6 @@ Gather = Callable[[torch.Tensor], list[torch.Tensor]]
 AllToAll = Callable[[torch.Tensor, list[int], list[int]], torch.Tensor]
 
 
-_ROWS_AT_ONCE = 1 << 16
-
-
-def parts(rows: int) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of the parts in which the initial rows of a table are made and sent."""
-    for begin in range(0, rows, _ROWS_AT_ONCE):
-        yield begin, min(begin + _ROWS_AT_ONCE, rows)
-
-
 class ShardedTable:
     """A row-sparse value of which row i is kept by the process of rank i mod size.
 
@@ -50,6 +36,7 @@ class ShardedTable:
         name: the key, for messages.
         shape: of the whole table, (rows, ...).
         own: returns the rows of this process; row j of them is row ``j * size + rank`` of the table.
+        state: returns the optimizer's state of these rows: None, an array, or a tuple of these.
     """
 
     def __init__(
@@ -58,14 +45,26 @@ class ShardedTable:
         name: object,
         shape: Sequence[int],
         own: Callable[[], RowSparseNDArray],
+        state: Callable[[], Any],
     ) -> None:
-        self._exchange, self.name, self.shape, self._own = exchange, name, tuple(shape), own
+        self.exchange, self.name, self.shape = exchange, name, tuple(shape)
+        self._own, self.state = own, state
         self.number = exchange.add(self)
 
     @property
     def own(self) -> RowSparseNDArray:
         """The rows of this process."""
         return self._own()
+
+    @property
+    def values(self) -> torch.Tensor:
+        """The rows of this process, (R, ...)."""
+        return self.own.values
+
+    @property
+    def context(self) -> Context:
+        """Where the rows are."""
+        return self.own.context
 
     def look_up(self, rows: torch.Tensor) -> torch.Tensor:
         """Return rows by their numbers; the other processes answer in their next exchange.
@@ -80,7 +79,7 @@ class ShardedTable:
             BoundsError: a row is outside of the table, here or in another process that looks up rows.
         """
         distinct, positions = torch.unique(rows, return_inverse=True)
-        found = self._exchange.look_up(self, distinct.cpu()).to(self.own.values.device)
+        found = self.exchange.look_up(self, distinct.cpu()).to(self.own.values.device)
         return found.index_select(0, positions.to(found.device))
 
     def whole(self) -> torch.Tensor:
@@ -89,12 +88,25 @@ class ShardedTable:
         Raises:
             StateError: another process is at another exchange.
         """
-        return self._exchange.whole(self)
+        return self.exchange.whole(self)
+
+    def meet(self) -> None:
+        """Wait until all processes call this for the table.
+
+        Raises:
+            StateError: another process is at another exchange.
+        """
+        self.exchange.agree(_SAVES, self)
 
     def assign(self, value: Handle) -> None:
         """Replace the rows of this process by those of an array of the whole table."""
-        own, rows = self.own, torch.tensor(self._exchange.own_rows(self.shape[0]))
-        own.take_over(all_rows(rows_of(value, rows.to(value.stored.device)).to(own.values)))
+        rows = self.exchange.own_rows(self.shape[0])
+        if len(self.values) < len(rows):  # some are zeros, which are not stored
+            self.own.take_over(all_rows(self.values.new_zeros((len(rows), *self.shape[1:]))))
+        for begin, end in parts(len(rows)):
+            part = rows[begin:end]
+            numbers = torch.arange(part.start, part.stop, part.step, device=value.stored.device)
+            self.values[begin:end].copy_(rows_of(value, numbers))
 
     def to_bytes(self, values: torch.Tensor) -> torch.Tensor:
         """Return rows as a flat tensor of bytes on the CPU."""
@@ -111,84 +123,6 @@ class ShardedTable:
         return int(torch.Size(self.shape[1:]).numel() * self.own.values.element_size())
 
 
-class _ShardedRows(RowSparse):
-    """A `ShardedTable` as a value of operators: rows are looked up when an operator reads them."""
-
-    __slots__ = ("table",)
-
-    checks_bounds = True
-
-    def __init__(self, table: ShardedTable) -> None:
-        values = table.own.values
-        nothing = torch.empty(0, dtype=torch.int64, device=values.device)
-        super().__init__(nothing, values.new_empty((0, *table.shape[1:])), table.shape)
-        self.table = table
-
-    def replaced(self, values: torch.Tensor) -> RowSparse:
-        return _ShardedRows(self.table)
-
-    def emptied(self) -> RowSparse:
-        return RowSparse(self.rows, self.values, self.shape)
-
-    def pick(self, numbers: torch.Tensor) -> torch.Tensor:
-        with user_code():  # its errors name rows and processes, not an operator
-            found = self.table.look_up(numbers.flatten())
-        return found.view(*numbers.shape, *self.shape[1:])
-
-    def dense(self) -> torch.Tensor:
-        return self.table.whole().to(self.device)
-
-
-class ShardedArray(RowSparseNDArray):
-    """A `ShardedTable` as an array, which is fetched when it is read, by all processes at the same point.
-
-    Args:
-        is_dense: True if `fetched` returns a dense array.
-    """
-
-    __slots__ = ("_is_dense", "_table")
-
-    def __init__(self, table: ShardedTable, is_dense: bool) -> None:
-        self._table, self._is_dense = table, is_dense
-        self._hold(_ShardedRows(table), table.own.context, True)
-
-    def fetched(self) -> Any:
-        """Return all rows as an array in this process."""
-        rows = self.dense()
-        if self._is_dense:
-            return NDArray(rows, self.context)
-        return RowSparseNDArray.of_record(all_rows(rows), self.context)
-
-    def dense(self) -> torch.Tensor:
-        found: torch.Tensor = self.stored.dense()
-        return found
-
-    def assign(self, other: Handle) -> None:
-        self._table.assign(other)
-
-    def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
-        record = all_rows(self.dense())
-        return record.rows, record.values
-
-    @property
-    def indices(self) -> NDArray:
-        return NDArray(self.parts()[0], self.context)
-
-    @property
-    def data(self) -> NDArray:
-        return NDArray(self.dense(), self.context)
-
-    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> Any:
-        return self.fetched() if ctx is None else self.fetched().as_in_context(ctx)
-
-    def astype(self, dtype: DTypeLike, copy: bool = True) -> Any:
-        return self.fetched().astype(dtype, copy)
-
-    def __reduce__(self) -> Any:
-        """Return a recipe for an array of all rows."""
-        return self.fetched().__reduce__()
-
-
 class RowExchange:
     """Exchanges rows of tables between the processes of a group.
 
@@ -202,7 +136,7 @@ class RowExchange:
     """
 
     def __init__(self, rank: int, size: int, gather: Gather, all_to_all: AllToAll) -> None:
-        self.rank, self.size, self._gather, self._all_to_all = rank, size, gather, all_to_all
+        self.rank, self.size, self.gather, self._all_to_all = rank, size, gather, all_to_all
         self._tables: WeakValueDictionary[int, ShardedTable] = WeakValueDictionary()
         self._space = _SPACE // size
         self._added = 0  # the processes may drop tables at different times, and must go on to meet
@@ -253,25 +187,28 @@ class RowExchange:
         values = table.from_bytes(self._answer(headers, wanted, table.row_bytes))
         return torch.empty_like(values).index_copy_(0, order, values)
 
-    def whole(self, table: ShardedTable) -> torch.Tensor:
-        """Return all rows of a table; see `ShardedTable.whole`."""
+    def agree(self, kind: int, table: ShardedTable) -> None:
+        """Wait until all processes are at the same exchange of a whole table; see `ShardedTable.meet`."""
         while True:
-            headers = self._announce(_GATHERS, table.number)
-            if _LOOKS_UP in headers.kinds:
-                self._answer(headers)
-                continue
-            if headers.kinds == {_GATHERS}:
+            headers = self._announce(kind, table.number)
+            if _LOOKS_UP not in headers.kinds:
                 break
-            others = ", ".join(str(rank) for rank, (kind, *_) in enumerate(headers.rows) if kind == _PRESENT)
+            self._answer(headers)
+        others = [str(rank) for rank, (*at, _, _) in enumerate(headers.rows) if at != [kind, table.number]]
+        if others:
             raise StateError(
                 f"{table.name} is spread over {self.size} processes: rank {self.rank} asked for all of it, but not "
-                f"rank {others}; call pull, get_params and save_checkpoint in all processes, or look up rows with "
-                "row_sparse_pull"
+                f"rank {', '.join(others)}; call pull, get_params and save_checkpoint in all processes, or look up "
+                "rows with row_sparse_pull"
             )
+
+    def whole(self, table: ShardedTable) -> torch.Tensor:
+        """Return all rows of a table; see `ShardedTable.whole`."""
+        self.agree(_GATHERS, table)
         rows, own = table.shape[0], table.own.stored.dense().cpu()
         padding = own.new_zeros((len(range(0, rows, self.size)) - len(own), *table.shape[1:]))
         found: torch.Tensor = own.new_empty(table.shape)
-        for rank, part in enumerate(self._gather(torch.cat([own, padding]))):
+        for rank, part in enumerate(self.gather(torch.cat([own, padding]))):
             found[rank :: self.size] = part[: len(range(rank, rows, self.size))]
         return found
 
@@ -421,8 +358,8 @@ def _sum_parts(data: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> li
     """Return the sums of tensors, which each process has sent as bytes."""
     sizes = [each.nbytes for each in like]
     found = []
-    for one, *parts in zip(like, *(torch.split(each.clone(), sizes) for each in data)):
-        first, *rest = (part.clone().view(one.dtype).view(one.shape) for part in parts)
+    for one, *received in zip(like, *(torch.split(each.clone(), sizes) for each in data)):
+        first, *rest = (part.clone().view(one.dtype).view(one.shape) for part in received)
         for other in rest:
             first += other
         found.append(first)

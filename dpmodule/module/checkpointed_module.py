@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,8 @@ class CheckpointedModule(BaseModule):
         """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and optionally ``prefix-NNNN.states``.
 
         The files are replaced together: a killed process leaves either the old or the new set. A module without a
-        symbol writes no symbol file.
+        symbol writes no symbol file. Tables that are spread over processes are saved in parts, which `load` reads in
+        any number of processes; all processes must call this.
 
         Args:
             epoch: number of the epoch.
@@ -94,16 +96,27 @@ class CheckpointedModule(BaseModule):
         from ..checkpoint import params_file, save_checkpoint
 
         states = self._optimizer_states() if save_optimizer_states else None
-        arg_params, aux_params = self._dense_params() if format == "safetensors" else self.get_params()
+        arg_params, aux_params = self._dense_params() if format == "safetensors" else self.live_params()
         save_checkpoint(
             prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
         )
         self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
 
+    def live_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return the parameters like `get_params`, but tables that are spread over processes only when they are read.
+
+        Such a table has the rows of that moment. All processes must read it at the same point.
+        """
+        return self.get_params()
+
     def _dense_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return the arrays of `get_params`, converted to dense ones."""
-        arg_params, aux_params = self.get_params()
-        return {name: array.tostype("default") for name, array in arg_params.items()}, aux_params
+        """Return the arrays of `live_params`, converted to dense ones where this process has them."""
+        arg_params, aux_params = self.live_params()
+        dense = {
+            name: array if hasattr(array, "source") else array.tostype("default")
+            for name, array in arg_params.items()
+        }
+        return dense, aux_params
 
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:
@@ -112,15 +125,25 @@ class CheckpointedModule(BaseModule):
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically."""
+        """Write the optimizer's states to a file, atomically.
+
+        Raises:
+            StateError: states are spread over processes; `save_checkpoint` saves them in parts.
+        """
         from .._files import write_atomically
 
+        if spread := self.updates.spread_names():
+            raise StateError(
+                f"save_optimizer_states: the states of {', '.join(spread)} are spread over processes; call "
+                "save_checkpoint(prefix, epoch, save_optimizer_states=True) in all of them"
+            )
         write_atomically(fname, self._optimizer_states())
 
     @needs(Stage.READY)
     def load_optimizer_states(self, fname: str) -> None:
         """Read the optimizer's states from a file of this package or of MXNet, without executing code in it."""
         self.updates.active_updater().load_states(fname)
+        self.updates.load_table_states(f"{os.fspath(fname).removesuffix('.states')}.tables")
 
     def load_preloaded_states(self) -> None:
         """Read the preloaded states for the newly installed optimizer, which keeps its settings."""

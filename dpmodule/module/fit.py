@@ -104,22 +104,8 @@ def _prepare_module(module: Trainable, options: FitOptions, data: DataIter) -> N
         allow_missing=options.allow_missing,
         force_init=options.force_init,
     )
-    _install_optimizer(module, options, False)
-
-
-def _install_optimizer(module: Any, options: FitOptions, replace: bool) -> None:
-    if replace and not isinstance(options.kvstore, str) and hasattr(options.kvstore, "replace"):
-        # the store has these keys already
-        for updates in module.all_updates():
-            updates.replace_stored(options.kvstore)
-        return
-    # modules written for MXNet may lack this argument
-    force: dict[str, Any] = {"force_init": True} if replace else {}
     module.init_optimizer(
-        kvstore=options.kvstore,
-        optimizer=options.optimizer,
-        optimizer_params=options.optimizer_params,
-        **force,
+        kvstore=options.kvstore, optimizer=options.optimizer, optimizer_params=options.optimizer_params
     )
 
 
@@ -260,12 +246,6 @@ def _lockstep(module: Trainable, options: FitOptions, data: Sequence[Any]) -> Lo
         raise ArgumentError(
             "fit: a training_step updates parameters itself, which several processes cannot synchronize; omit it, or "
             "train in one process"
-        )
-    spread = lockstep.spread_names
-    if spread and (options.checkpoint is not None or options.resume is not None):
-        raise ArgumentError(
-            f"fit: checkpoint and resume cannot save {', '.join(spread)}, whose rows are spread over processes; omit "
-            "them, or make the module with shard_rows=False"
         )
     lockstep.align(module)
     if options.shard:
@@ -449,8 +429,7 @@ class TrainingRun:
         from .run_state import load_module, load_optimizer_state, rounding_differences
 
         self.epoch, self.nbatch, self.num_batches = state["epoch"], state["nbatch"], state["num_batches"]
-        install = partial(_install_optimizer, self.module, self._options, True)
-        self._log_change(self._saving.load_parameters(self.module, install, state["facts"]["rates"]))
+        self._log_change(self._saving.load_parameters(self.module, state["facts"]["rates"]))
         load_module(self.module, state["module"])
         self._lockstep.load_own_state(self.module, state.get("own", ()))
         rates = state["facts"]["rates"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,23 +14,24 @@ from .._devices import generators
 from ..base import dtype_name
 from ..context import cpu
 from ..initializer import InitDesc, MSRAPrelu, Normal, One, Uniform, Xavier, Zero
-from ..kvstore.row_exchange import parts
 from ..ndarray import NDArray
+from ..ndarray.row_source import FetchedArray, parts
 from ..ops.dtypes import torch_dtype
 
 
 class InitialRows:
-    """Initial values of a table, which are made in parts.
+    """Initial values of a table, which are made or read in parts.
 
-    They depend on the seed, the name and the part, and not on which process makes them.
+    They do not depend on which process makes them.
 
     Args:
         like: an array of the table's shape and type.
+        rows: ``(seed, numbers) -> rows``, for some rows of one of the `parts`.
     """
 
-    def __init__(self, initializer: Any, desc: InitDesc, like: NDArray) -> None:
-        self._initializer, self._desc = initializer, desc
+    def __init__(self, like: NDArray, rows: Callable[[int, torch.Tensor], torch.Tensor]) -> None:
         self.shape, self.dtype = like.shape, dtype_name(like.dtype)
+        self.rows = rows
         self._seed: int | None = None
 
     @classmethod
@@ -38,29 +40,46 @@ class InitialRows:
     ) -> InitialRows | None:
         """Return the values of a parameter; None if its initializer cannot fill a part of an array."""
         kinds = Uniform, Normal, Xavier, MSRAPrelu, Zero, One
-        can_fill = type(initializer) in kinds and "__init__" not in (attributes or {})
-        return cls(initializer, InitDesc(name, attributes), like) if can_fill else None
+        if type(initializer) not in kinds or "__init__" in (attributes or {}):
+            return None
+        desc = InitDesc(name, attributes)
+        return cls(like, partial(_drawn, initializer, desc, like.shape, torch_dtype(dtype_name(like.dtype))))
+
+    @classmethod
+    def of_array(cls, array: FetchedArray) -> InitialRows:
+        """Return the rows of an array, which are fetched part by part."""
+        return cls(array, lambda seed, numbers: array.source.look_up(numbers))
 
     def fill(self, array: NDArray) -> None:
         """Fill an array with all rows."""
         if self._seed is None:
             self._seed = generators.drawn_seed()
         for begin, end in parts(self.shape[0]):
-            array.raw[begin:end].copy_(self.part(self._seed, begin, end))
+            array.raw[begin:end].copy_(self.rows(self._seed, torch.arange(begin, end)))
 
-    def part(self, seed: int, begin: int, end: int) -> torch.Tensor:
-        """Return the rows from `begin` to `end` - 1; only the bounds of `parts` give the same rows."""
-        rows = torch.zeros((end - begin, *self.shape[1:]), dtype=torch_dtype(self.dtype))
-        found = _Part(rows, self.shape)
-        generator = generators.generator(cpu())
-        state = generator.get_state()
-        numbers = np.random.SeedSequence([seed, zlib.crc32(self._desc.encode()), begin]).generate_state(1)
-        generator.manual_seed(int(numbers[0]))
-        try:
-            self._initializer(self._desc, found)
-        finally:
-            generator.set_state(state)
-        return found.raw
+
+def _drawn(
+    initializer: Any,
+    desc: InitDesc,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    seed: int,
+    numbers: torch.Tensor,
+) -> torch.Tensor:
+    """Return rows of one part, whose numbers are drawn from a generator keyed by seed, name and part."""
+    if not len(numbers):
+        return torch.empty((0, *shape[1:]), dtype=dtype)
+    begin, end = next((begin, end) for begin, end in parts(shape[0]) if numbers[0] < end)
+    found = _Part(torch.zeros((end - begin, *shape[1:]), dtype=dtype), shape)
+    generator = generators.generator(cpu())
+    state = generator.get_state()
+    key = np.random.SeedSequence([seed, zlib.crc32(desc.encode()), begin]).generate_state(1)
+    generator.manual_seed(int(key[0]))
+    try:
+        initializer(desc, found)
+    finally:
+        generator.set_state(state)
+    return found.raw[numbers - begin]
 
 
 class _Part(NDArray):

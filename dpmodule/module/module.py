@@ -253,7 +253,7 @@ class Module(CheckpointedModule):
         """
         from ..checkpoint import load_checkpoint, states_file
 
-        symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
+        symbol, arg_params, aux_params = load_checkpoint(prefix, epoch, fetch=False)
         module = Module(symbol, **kwargs)
         module.preload(arg_params, aux_params, states_file(prefix, epoch) if load_optimizer_states else None)
         return module
@@ -682,12 +682,9 @@ class Module(CheckpointedModule):
         arg_params, aux_params = self.live_params()
         return {k: fetched(array) for k, array in arg_params.items()}, aux_params
 
+    @override
     @needs(Stage.INITIALIZED)
     def live_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return the parameters like `get_params`, but tables that are spread over processes only when they are read.
-
-        Such a table has the rows of that moment. All processes must read it at the same point.
-        """
         self._fill_tables()
         arg_params, aux_params = self.group.store.average()
         for name in self._row_sparse:
@@ -701,18 +698,23 @@ class Module(CheckpointedModule):
         """Return the tables to fill when it is known whether their rows are spread over processes."""
         from .initial_rows import InitialRows  # few programs spread tables
 
-        if given is not None and not arguments.allow_missing:
-            return {}
         tables = {}
         for name in self._param_names:
             grad, array = self.store.grad(name, 0), self.store.array(name, 0)
-            has_value = name in (given or {}) or (name in self._valued and not arguments.force_init)
+            has_value = name in self._valued and not arguments.force_init
             if grad is None or grad.stype != "row_sparse" or array.stype != "default" or has_value:
                 continue
-            rows = InitialRows.of(arguments.initializer, name, attributes.get(name), array)
+            rows = None
+            if name in (given or {}):
+                rows = InitialRows.of_array(given[name]) if hasattr(given[name], "source") else None
+            elif given is None or arguments.allow_missing:
+                rows = InitialRows.of(arguments.initializer, name, attributes.get(name), array)
             if rows is not None:
                 tables[name] = rows
         return tables
+
+    def _spread_names(self) -> list[str]:
+        return [] if self._updates is None else self._updates.spread_names()
 
     def _fill_tables(self) -> None:
         """Fill the tables whose rows are not spread over processes."""
@@ -749,6 +751,11 @@ class Module(CheckpointedModule):
         self._initial_rows = (
             self._tables_to_fill(arguments, arg_params, attributes) if self._shard_rows else {}
         )
+        if arg_params is not None:
+            read_in_parts = {*self._initial_rows, *self._spread_names()}
+            arg_params = {
+                name: array if name in read_in_parts else fetched(array) for name, array in arg_params.items()
+            }
         # parameters that have values in the bound store
         keeps_value = frozenset() if arguments.force_init else self._valued
         later = {*keeps_value, *self._initial_rows}

@@ -41,7 +41,7 @@ def fingerprint(
         how: further settings that change the steps, as plain data by description.
         params: result of the module's `get_params`, if available.
     """
-    arg_params, aux_params = module.get_params() if params is None else params
+    arg_params, aux_params = getattr(module, "live_params", module.get_params)() if params is None else params
     shapes = {name: list(array.shape) for name, array in {**arg_params, **aux_params}.items()}
     symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
     chain = module.all_updates()
@@ -182,7 +182,7 @@ _SCHEDULED |= {"cur_lr", "last_lr", "skip", "lbmult", "admult"}
 
 def optimizer_bytes(updates: Updates) -> bytes:
     """Return the states and update counts of an optimizer."""
-    return updates.active_updater().get_states(dump_optimizer=True)
+    return updates.saved_states(with_optimizer=True)
 
 
 def load_optimizer_bytes(updates: Updates, data: bytes, rate: Mapping[str, Any]) -> str | None:

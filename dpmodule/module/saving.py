@@ -233,14 +233,14 @@ class RunSaver:
         module = run.module
         own = self._lockstep.own_state(module)
         first, *others = self._lockstep.gather({**state, **self._run_info, "own": own})
-        if self._rules is None or self._lockstep.rank:
+        if self._rules is None or (self._lockstep.rank and not self._lockstep.spread_names):
             return
         prefix = self._rules.prefix
         chain = module.all_updates()
         packed = io.BytesIO()
         run_format.write(packed, {**first, "ranks": others})
         symbol = module.symbol if isinstance(getattr(module, "symbol", None), Symbol) else None
-        arg_params, aux_params = module.get_params()
+        arg_params, aux_params = getattr(module, "live_params", module.get_params)()
         files.save_checkpoint(
             prefix,
             epoch,
@@ -305,9 +305,7 @@ class RunSaver:
             raise ArgumentError(f"fit: the run under {prefix!r} was another one: {'; '.join(changed)}")
         return own
 
-    def load_parameters(
-        self, module: Resumable, install: Callable[[], None], rates: Sequence[Mapping[str, Any]]
-    ) -> str | None:
+    def load_parameters(self, module: Resumable, rates: Sequence[Mapping[str, Any]]) -> str | None:
         """Load the parameters and the optimizer's states of the resumed run.
 
         Returns:
@@ -315,14 +313,15 @@ class RunSaver:
         """
         if self._resumed_from is None:
             return None
-        module.set_params(*files.load_params(*self._resumed_from))
-        # the kvstore has copies of the parameters
-        if any(updates.updater is None for updates in module.all_updates()):
-            install()
+        module.set_params(*files.load_params(*self._resumed_from, fetch=False))
         chain = module.all_updates()
+        for updates in chain:
+            updates.replace_stored()
         if len(chain) > 1:  # the run file holds their states
             return None
-        return load_optimizer_bytes(chain[0], files.load_states(*self._resumed_from), rates[0])
+        change = load_optimizer_bytes(chain[0], files.load_states(*self._resumed_from), rates[0])
+        chain[0].load_table_states(files.tables_file(*self._resumed_from))
+        return change
 
     def load_position(self, state: Mapping[str, Any]) -> None:
         """Restore the position of the data and all random states."""

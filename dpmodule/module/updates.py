@@ -16,9 +16,10 @@ from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor.backward import Listener
-from ..executor.sparse_arrays import all_rows, array_of
+from ..executor.sparse_arrays import array_of
 from ..ndarray import NDArray
 from ..ndarray.sparse_base import BaseSparseNDArray, clear
+from ..ops.sparse import all_rows
 from .arguments import OptimizerArguments
 from .mxnet_helpers import create_kvstore
 from .nonfinite import GradientCheck
@@ -221,6 +222,13 @@ def make_optimizer(
     return optimizer
 
 
+def _rows_of(state: Any, rows: torch.Tensor) -> Any:
+    """Return some rows of an optimizer's state of a whole table."""
+    if isinstance(state, (tuple, list)):
+        return type(state)(_rows_of(part, rows) for part in state)
+    return None if state is None else NDArray(state.raw[rows], state.context)
+
+
 def _num_summed(store: Any) -> int:
     """Return the number of processes that sum gradients in a store."""
     return store.num_workers if getattr(store, "adds_up", False) else 1
@@ -380,7 +388,7 @@ class Updates:
         for i in tables:
             name, weight = self.names[i], self._weights[i][0]
             if name in initial:
-                store.init_rows(name, weight.shape, initial[name].dtype, initial[name].part)
+                store.init_rows(name, weight.shape, initial[name].dtype, initial[name].rows)
             else:
                 store.init(name, array_of(all_rows(weight.raw), weight.context))
             self._weights[i][0] = store.sharded(name, i not in self._row_sparse)
@@ -425,9 +433,10 @@ class Updates:
             store.share([name for name, _, _ in rows], [target[0] for _, _, target in rows])
         self._in_store.update(name for name, _, _ in rows)
 
-    def replace_stored(self, store: kv.KVStore) -> None:
-        """Replace the parameters in the store."""
-        store.replace(self.names, self._as_declared([weights[0] for weights in self._weights]))
+    def replace_stored(self) -> None:
+        """Replace the copies that the store has of the parameters."""
+        if self.updater is None and isinstance(self.store, kv.KVStore):
+            self.store.replace(self.names, self._as_declared([weights[0] for weights in self._weights]))
 
     def add_to_store(self) -> None:
         """Add parameters to the store that were not trained when it was created."""
@@ -550,9 +559,31 @@ class Updates:
             raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
         return updater
 
-    def saved_states(self) -> bytes:
-        """Return the optimizer's states in the file format."""
-        return self.active_updater().get_states(dump_optimizer=False)
+    def saved_states(self, with_optimizer: bool = False) -> bytes:
+        """Return the optimizer's states in the file format, without those of tables that are spread."""
+        return self.active_updater().get_states(with_optimizer, without=self.spread_names())
+
+    def spread_names(self) -> list[str]:
+        """Return the names of the parameters whose rows are spread over processes."""
+        return list(getattr(self.store, "spread", ()))
+
+    def load_table_states(self, path: str) -> None:
+        """Load the states of tables from a manifest, if there is one, and keep the own rows of loaded states."""
+        from ..checkpoint import tables
+
+        weights: dict[str, Any] = {name: row[0] for name, row in zip(self.names, self._weights)}
+        spread = {name: weights[name].source for name in self.spread_names()}
+
+        def rows(name: str, count: int) -> torch.Tensor:
+            own = spread[name].exchange.own_rows(count) if name in spread else range(count)
+            return torch.arange(own.start, own.stop, own.step)
+
+        states = tables.load_states(path, rows)
+        self.restore_states({name: state for name, state in states.items() if name in self.names})
+        updater = self.active_updater()
+        for name, table in spread.items():
+            if name in updater.states and name not in states:
+                updater.states[name] = _rows_of(updater.states[name], rows(name, table.shape[0]))
 
     def states_by_name(self) -> dict[str, Any]:
         """Return the optimizer's states on the first device by parameter name."""

@@ -146,6 +146,27 @@ def read_metadata(path: str) -> dict[str, str]:
         return file.metadata() or {}
 
 
+def read_rows(path: str, name: str, like: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    """Return rows `begin` to `end` - 1 of an array, without reading the others; errors as in `read`.
+
+    Args:
+        name: of the array.
+        like: a tensor of its shape and dtype.
+    """
+    from safetensors import safe_open
+
+    with _opened(path) as opened, _named_errors(path, opened), safe_open(path, "pt") as file:
+        found = None if name not in file.keys() else file.get_slice(name)  # noqa: SIM118
+        wanted = _NAMES[like.dtype], list(like.shape)
+        if found is None or (found.get_dtype(), list(found.get_shape())) != wanted:
+            held = "none" if found is None else f"{found.get_dtype()} of shape {found.get_shape()}"
+            raise FileFormatError(
+                f"{path}: array {name!r} is {held}, expected {wanted[0]} of shape {wanted[1]}; this file belongs to "
+                "another save"
+            )
+        return _usable(found[begin:end], name, path)
+
+
 def read_bytes(data: bytes | bytearray | memoryview, name: str) -> dict[str, NDArray]:
     """Return the arrays from the bytes of a file.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -215,15 +215,17 @@ class Updater:
             return part.copy()
         return self.sync_state_context(part, context)
 
-    def get_states(self, dump_optimizer: bool = False) -> bytes:
+    def get_states(self, dump_optimizer: bool = False, without: Collection[Key] = ()) -> bytes:
         """Return the states as bytes that MXNet 1.9.1 can read.
 
         Args:
             dump_optimizer: include the optimizer, with its rates and counts.
+            without: parameters whose states are left out.
         """
         from .states import dump_states
 
-        return dump_states(self.states, self.optimizer if dump_optimizer else None)
+        states = {key: state for key, state in self.states.items() if key not in without}
+        return dump_states(states, self.optimizer if dump_optimizer else None)
 
     def set_states(self, states: bytes) -> None:
         """Replace the states, and the optimizer if included; shared states are overwritten in place.

@@ -26,6 +26,15 @@ def test_rows_are_spread_over_processes(size, tmp_path):
     run_ranks(PROGRAMS / "dist_tables.py", size, kind="file", cwd=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(2, 3), (3, 1), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(1, 2), (4, 2)])],
+)
+def test_saved_tables_load_in_other_numbers_of_processes(before, after, tmp_path):
+    for what, size in ("save", before), ("load", after):
+        run_ranks(PROGRAMS / "dist_saved_tables.py", size, what, kind="file", cwd=tmp_path)
+
+
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_processes(long, tmp_path):
     """One test, as processes take longer to start than all of that."""

@@ -23,6 +23,7 @@ from .storage import Ragged as Ragged
 from .storage import RowSparse as RowSparse
 from .storage import Sparse as Sparse
 from .storage import add_rows as add_rows
+from .storage import all_rows as all_rows
 from .storage import anchor_for as anchor_for
 from .storage import leaf_of as leaf_of
 from .storage import ragged_rows as ragged_rows

@@ -6,6 +6,7 @@ A gradient flows through an `anchor`, a tensor of the value's full shape that ta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -158,6 +159,20 @@ class RowSparse(Sparse):
             here = self.rows.index_select(0, positions) == wanted
             picked[here] = self.values.index_select(0, positions[here])
         return picked.view(*numbers.shape, *self.shape[1:])
+
+
+def all_rows(tensor: Tensor) -> RowSparse:
+    """Return a dense tensor as a row-sparse value that stores every row, sharing memory.
+
+    Shape:
+        tensor, returns: (N, ...).
+    """
+    return RowSparse(_counting(tensor.shape[0], tensor.device), tensor, tensor.shape)
+
+
+@lru_cache(maxsize=64)
+def _counting(length: int, device: torch.device) -> Tensor:
+    return torch.arange(length, device=device)
 
 
 def add_rows(records: Sequence[RowSparse]) -> RowSparse:
