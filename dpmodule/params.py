@@ -7,7 +7,7 @@ Executor groups, buckets, modules bound with `shared_module`, and modules of sev
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -173,6 +173,17 @@ class ParamStore:
     def replace_array(self, name: str, array: NDArray) -> None:
         """Use another array for a parameter of a store with one context."""
         self._arrays[0][name] = array
+        self._filled.add(name)
+
+    def fill(self, name: str, fill: Callable[[NDArray], None]) -> None:
+        """Give a parameter its first values.
+
+        Args:
+            fill: called with the array of each context, which it fills.
+        """
+        for arrays in self._arrays:
+            fill(arrays[name])
+        self._filled.add(name)
 
     def array(self, name: str, i: int) -> NDArray:
         """Return a parameter on context `i`.

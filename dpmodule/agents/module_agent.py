@@ -65,7 +65,9 @@ class ModuleAgent(Agent):
               ``optimizer_params``, a dict of other arguments; gradients are divided by ``batchsize``;
             - ``context_length`` and ``include_labels``: history that precedes a text; see `DialogHistory`;
             - ``initializer``: name of an initializer (default "xavier");
-            - ``on_nonfinite``: see `BaseModule.fit`.
+            - ``on_nonfinite``: see `BaseModule.fit`;
+            - ``kvstore`` (default "local"): "dist_sync" trains with the processes that torchrun starts, which must have
+              equal numbers of batches; see `DistKVStore`.
 
     Attributes:
         dict: the dictionary.
@@ -111,6 +113,9 @@ class ModuleAgent(Agent):
             choices=["raise", "warn", "ignore"],
             help="action on NaN and infinity (default: raise)",
         )
+        group.add_argument(
+            "--kvstore", metavar="NAME", help="store of several processes, such as dist_sync (default: local)"
+        )
         return group
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
@@ -122,7 +127,7 @@ class ModuleAgent(Agent):
             path = self.opt.get("model_file")
             is_saved = bool(path) and os.path.isfile(options_file(str(path)))
             self.dict: Any = self.build_dictionary(str(path) if is_saved else None)
-            values = load_params(str(path), 0) if is_saved else None
+            values = load_params(str(path), 0, fetch=False) if is_saved else None
             self.network = Network(self._generate, self._settings(values))
         else:
             self.dict = shared["dict"]
@@ -297,7 +302,18 @@ class ModuleAgent(Agent):
         return self.sym_gen(self.opt, self.dict)
 
     def _settings(self, values: Any) -> NetworkSettings:
-        params = {"rescale_grad": 1.0 / int_option(self.opt, "batchsize", 1)}
+        store = self.opt.get("kvstore") or "local"
+        if store != "local":
+            if self._workers() > 1:
+                raise ArgumentError(
+                    f"kvstore {store!r} with numthreads={self._workers()}: workers of Hogwild worlds share parameters "
+                    "without a store; omit one of the two"
+                )
+            from ..kvstore import create  # few agents train in several processes
+
+            store = create(store)
+        num_processes = getattr(store, "num_workers", 1)
+        params = {"rescale_grad": 1.0 / (int_option(self.opt, "batchsize", 1) * num_processes)}
         if not self.opt.get("optimizer"):
             params["learning_rate"] = self.default_learningrate
         for key, name in _OPTIMIZER_OPTIONS.items():
@@ -311,6 +327,7 @@ class ModuleAgent(Agent):
             self._workers(),
             self.opt.get("on_nonfinite") or "raise",
             values,
+            store,
         )
 
 

@@ -36,6 +36,7 @@ class NetworkSettings:
     Args:
         initializer: an `Initializer` or its name.
         on_nonfinite: action on NaN or infinity: "raise", before the parameters change; "warn", "ignore".
+        kvstore: store of the processes that train together, or its type.
     """
 
     contexts: Sequence[Context]
@@ -45,6 +46,7 @@ class NetworkSettings:
     workers: int = 1
     on_nonfinite: str = "raise"
     values: InitialParams | None = field(default=None, repr=False)
+    kvstore: Any = "local"
 
     def __post_init__(self) -> None:
         check_choice("on_nonfinite", self.on_nonfinite)
@@ -142,7 +144,7 @@ class Network:
             if is_first:
                 self._initialize(module)
             settings = self._settings
-            module.init_optimizer("local", settings.optimizer, dict(settings.optimizer_params))
+            module.init_optimizer(settings.kvstore, settings.optimizer, dict(settings.optimizer_params))
             if self._states is not None:
                 load_states_only(module.all_updates()[0], self._states)
             module.start_epoch(0, None)  # keep the memory of a batch for the next one
@@ -239,7 +241,7 @@ class Network:
 
     def save(self, prefix: str, more: Mapping[str, bytes]) -> None:
         """Write MXNet's checkpoint, ``prefix-symbol.json`` and ``prefix-0000.params``, and other files, atomically."""
-        save_checkpoint(prefix, 0, self._symbol, *self.module.get_params(), more=more)
+        save_checkpoint(prefix, 0, self._symbol, *self.module.live_params(), more=more)
 
 
 def _check_names(symbol: Symbol, names: Sequence[str], provide_label: Any) -> list[str]:

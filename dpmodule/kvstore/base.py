@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
+import torch.distributed as dist
 
 from .._core import lazy
 from ..base import ArgumentError
@@ -20,6 +22,12 @@ __all__ = ["KVStoreBase", "TestStore"]
 lazy.publish(__name__, __all__)
 
 StoreT = TypeVar("StoreT", bound="type[KVStoreBase]")
+
+
+def has_other_processes() -> bool:
+    """Return True if this process may train together with others: torchrun has started it, or it has a group."""
+    is_grouped = dist.is_available() and dist.is_initialized()
+    return is_grouped or os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 class KVStoreBase:

@@ -92,6 +92,7 @@ class DistKVStore(KVStore):
         self._every = average_every if kind == "dist_async" else 0
         self._pushes = 0
         self._tables: dict[Key, ShardedTable] = {}
+        self._has_met = False  # True after `expect` has met the other processes for the next push
         self._dense_tables: set[Key] = set()
         self._spreads = False  # True while `init` runs
         self._row_sums: dict[Key, NDArray] = {}
@@ -332,7 +333,8 @@ class DistKVStore(KVStore):
                 dense_sums = self.ranks.sum([])
             else:
                 reducer = self._reducer_for(keys, dense, tensors)
-                dense_sums = self.ranks.sum(tensors, reducer, have_met=bool(tables))
+                dense_sums = self.ranks.sum(tensors, reducer, have_met=bool(tables) or self._has_met)
+                self._has_met = False
         for i, array in zip(tables, row_sums):
             sums[i] = array
         for i, tensor in zip(dense, dense_sums):
@@ -387,8 +389,13 @@ class DistKVStore(KVStore):
         if self._tables:  # other processes may look up rows meanwhile
             return None
         known = self._early.get(tuple(keys))
+        self._has_met = False
         if known is not None:
-            return partial(_put, *known) if known[0].is_split and self._compression_codes is None else None
+            if not known[0].is_split or self._compression_codes is not None:
+                return None
+            self.ranks.rows.meet()  # others may look up rows of another store
+            self._has_met = True
+            return partial(_put, *known)
         if self._every or sum(self._stored[key].size for key in keys) * 4 <= self._limit:
             return None
         seen = self._seen[tuple(keys)] = list[Key]()

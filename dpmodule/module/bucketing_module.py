@@ -96,6 +96,7 @@ class BucketingModule(BaseModule):
         amp: "bf16" or "fp16" for training in 16 bits; see `Module`.
         cuda_graphs: record CUDA graphs; see `Module`. Changing the bucket drops a recording.
         mirror: results that backward recomputes instead of keeping them; see `Module`.
+        shard_rows: False to keep whole tables in every process of a kvstore "dist_sync"; see `Module`.
 
     Raises:
         ArgumentError: an argument is invalid.
@@ -120,6 +121,7 @@ class BucketingModule(BaseModule):
         amp: AmpLike = None,
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
+        shard_rows: bool = True,
     ) -> None:
         super().__init__(logger)
         if not callable(sym_gen):
@@ -139,6 +141,7 @@ class BucketingModule(BaseModule):
             "amp": amp,
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
+            "shard_rows": shard_rows,
         }
         if logger is not logging:
             self.options["logger"] = logger
@@ -329,6 +332,11 @@ class BucketingModule(BaseModule):
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         return self._default.get_params()
 
+    @needs(Stage.INITIALIZED)
+    def live_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return the parameters like `Module.live_params`."""
+        return self._default.live_params()
+
     @override
     @needs(Stage.BOUND)
     def _init_params(self, arguments: ParamArguments) -> None:
@@ -515,7 +523,7 @@ class BucketingModule(BaseModule):
             epoch,
             self._buckets.contents(),
             self._default_bucket_key,
-            self.get_params(),
+            self.live_params(),
             states,
             remove_amp_cast,
             format,
@@ -587,7 +595,7 @@ class BucketingModule(BaseModule):
             )
         module = BucketingModule(bucket_files.as_sym_gen(saved, sym_gen), default_bucket_key, **kwargs)
         states = f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
-        module._default.preload(*bucket_files.load_params(prefix, epoch), states)
+        module._default.preload(*bucket_files.load_params(prefix, epoch, fetch=False), states)
         return module
 
     @staticmethod

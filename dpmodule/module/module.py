@@ -18,6 +18,7 @@ from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc
+from ..kvstore.base import has_other_processes
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from ..ndarray.sparse_base import fetched
@@ -151,7 +152,8 @@ class Module(CheckpointedModule):
             parameters, gradients, checkpoints and outputs stay float32. "fp16" scales the loss dynamically; batches
             whose gradients overflow are skipped, and `fit` saves the scale with a run. False turns it off; None = as
             `contrib.amp.init` says.
-        shard_rows: True to keep only a part of each table in every process under a kvstore "dist_sync"; see
+        shard_rows: False to keep whole tables in every process of a kvstore "dist_sync". By default, the rows of
+            parameters with a row-sparse gradient are spread over the processes; see
             [distributed training](../distributed.md#tables-whose-rows-are-spread).
 
     Raises:
@@ -185,7 +187,7 @@ class Module(CheckpointedModule):
         cuda_graphs: bool | None = None,
         mirror: bool | int | None = None,
         amp: AmpLike = None,
-        shard_rows: bool = False,
+        shard_rows: bool = True,
     ) -> None:
         super().__init__(logger, symbol)
         if not isinstance(symbol, Symbol):
@@ -696,14 +698,14 @@ class Module(CheckpointedModule):
         self, arguments: ParamArguments, given: Any, attributes: Any
     ) -> dict[str, InitialRows]:
         """Return the tables to fill when it is known whether their rows are spread over processes."""
-        from .initial_rows import InitialRows  # few programs spread tables
-
-        tables = {}
+        tables: dict[str, InitialRows] = {}
         for name in self._param_names:
             grad, array = self.store.grad(name, 0), self.store.array(name, 0)
             has_value = name in self._valued and not arguments.force_init
             if grad is None or grad.stype != "row_sparse" or array.stype != "default" or has_value:
                 continue
+            from .initial_rows import InitialRows  # few networks have tables
+
             rows = None
             if name in (given or {}):
                 rows = InitialRows.of_array(given[name]) if hasattr(given[name], "source") else None
@@ -720,8 +722,7 @@ class Module(CheckpointedModule):
         """Fill the tables whose rows are not spread over processes."""
         tables, self._initial_rows = self._initial_rows, {}
         for name, rows in tables.items():
-            for k in range(len(self._context)):
-                rows.fill(self.store.array(name, k))
+            self.store.fill(name, rows.fill)
 
     def sync_contexts(self) -> None:
         if len(self._context) > 1:
@@ -772,6 +773,8 @@ class Module(CheckpointedModule):
         )
         self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
+        if not has_other_processes():
+            self._fill_tables()
 
     # optimizer
 

@@ -352,6 +352,10 @@ class Updates:
     @classmethod
     def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
         """Return updates of another group with the optimizer, states and store of installed ones."""
+        shared: Any = group
+        for name in other.spread_names():
+            if name in group.param_names:
+                shared.use_array(name, shared.store.array(name, 0))
         updates = cls(group, other.optimizer, other.store, other.updater, other.parameters)
         updates.kept, updates._in_store = other.kept, other._in_store
         return updates
@@ -398,10 +402,9 @@ class Updates:
 
     def _fill(self, initial: Mapping[str, InitialRows]) -> None:
         """Fill the tables without values whose rows are not spread, before the store copies them."""
-        for name, weights in zip(self.names, self._weights):
-            for weight in weights:
-                if name in initial and weight.stype == "default":
-                    initial[name].fill(weight)
+        group: Any = self.group
+        for name in [name for name in initial if name not in self.spread_names()]:
+            group.store.fill(name, initial[name].fill)
 
     def _why_whole(self, store: Any) -> str | None:
         """Return why tables cannot be spread over processes; None if they can."""

@@ -49,7 +49,7 @@ def params(module):
 
 
 def train(
-    net, x, y, batch, kvstore, optimizer=SGD, epochs=2, context=None, amp=None, shard_rows=False, **options
+    net, x, y, batch, kvstore, optimizer=SGD, epochs=2, context=None, amp=None, shard_rows=True, **options
 ):
     """Train a network on arrays in their order; return the module and what `fit` returned."""
     mx.random.seed(5)

@@ -1,5 +1,10 @@
 """The store of several processes, which are real ones: by itself, in `fit`, over saves, when a process is lost."""
 
+import contextlib
+import signal
+import subprocess
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +66,39 @@ def test_the_others_name_a_process_that_is_lost(who, how, timeout_s, tables):
         assert [program.wait(60) for program in others] == [0, 0]
         for program in others:
             assert f"of 3: rank {who} is gone or stopped" in program.output()[0]
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_kills_between_and_within_saves_of_spread_tables_lose_nothing(kills, tmp_path):
+    program, random = PROGRAMS / "dist_killed_tables.py", np.random.default_rng()
+    run_ranks(program, 2, tmp_path / "whole", kind="file")
+    killed = 0
+    while killed < kills:
+        with ranks(program, 2, tmp_path / "killed", kind="file") as programs:
+            who = int(random.integers(2))
+            try:
+                programs[who].read(2 * int(random.integers(1, 5)), 20)
+            except subprocess.TimeoutExpired:
+                raise AssertionError([each.output() for each in programs]) from None
+            time.sleep(random.uniform(0, 0.05))
+            with contextlib.suppress(ProcessLookupError):
+                programs[who].send_signal(signal.SIGKILL)
+            codes = [each.wait(10) for each in programs]
+            if 0 in codes:  # the run was over, and begins again
+                (tmp_path / "killed-end.npz").unlink(missing_ok=True)
+                for path in tmp_path.glob("killed*"):
+                    path.unlink()
+                continue
+            assert codes[1 - who] == 3, programs[1 - who].output()
+            assert f"rank {who} is gone" in programs[1 - who].output()[0]
+            killed += 1
+    run_ranks(program, 2, tmp_path / "killed", kind="file")
+    whole, found = (np.load(tmp_path / f"{name}-end.npz") for name in ("whole", "killed"))
+    assert len(whole.files) == 3
+    for name in whole.files:
+        np.testing.assert_array_equal(found[name], whole[name])
+    parts = [path.name for path in tmp_path.glob("killed-0004.tables.*")]
+    assert len(parts) == 2
 
 
 def run_torchrun(*arguments, **options):

@@ -20,7 +20,7 @@ def after_batch(param):
 try:
     net = embedding() if is_spread else mlp()
     store = create(timeout_s=timeout_s)
-    options = {"epochs": 3, "shard_rows": is_spread, "batch_end_callback": after_batch}
+    options = {"epochs": 3, "batch_end_callback": after_batch}
     train(net, *data(is_spread, rows=480), 8, store, **options)
 except LostWorkerError as error:
     print(error)

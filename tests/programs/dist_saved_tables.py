@@ -60,11 +60,11 @@ spread = size > 1
 for optimizer in OPTIMIZERS:
     if sys.argv[1] == "save":
         start = {name: mx.nd.array(rng.standard_normal(shape) * 0.3) for name, shape in SHAPES.items()}
-        module = fit(mx.mod.Module(network(), shard_rows=True), optimizer, 2, arg_params=start)
+        module = fit(mx.mod.Module(network()), optimizer, 2, arg_params=start)
         found = values(module)
         module.save_checkpoint(optimizer, 2, save_optimizer_states=True)
         # an epoch more, after a save in MXNet's files
-        whole = fit(mx.mod.Module(network()), optimizer, 2, arg_params=start)
+        whole = fit(mx.mod.Module(network(), shard_rows=False), optimizer, 2, arg_params=start)
         whole.save_checkpoint(f"{optimizer}-whole", 2, save_optimizer_states=True)
         store.barrier()
         after = values(
@@ -118,11 +118,11 @@ if sys.argv[1] == "save":
                     os.kill(os.getpid(), signal.SIGINT)
 
             with contextlib.suppress(KeyboardInterrupt):
-                fit(mx.mod.Module(network(), shard_rows=True), "adam", 3, **options, batch_end_callback=stop)
+                fit(mx.mod.Module(network()), "adam", 3, **options, batch_end_callback=stop)
             assert os.path.exists("stopped-last.run")
             assert not os.path.exists("stopped-0002.run")
             mx.random.seed(99)
-        ends.append(values(fit(mx.mod.Module(network(), shard_rows=True), "adam", 3, **options)))
+        ends.append(values(fit(mx.mod.Module(network()), "adam", 3, **options)))
     for key, array in ends[0].items():
         np.testing.assert_array_equal(array, ends[1][key], err_msg=key)
     store.barrier()

@@ -9,6 +9,7 @@ import numpy as np
 import dpmodule as mx
 from dpmodule.base import BoundsError, FileError, StateError
 from helpers.dist_programs import create, expect
+from helpers.small_tasks import SmallestAgent, examples, smallest
 
 ROWS, WIDTH, COUNT, WORDS = 40, 4, 36, 5
 rng = np.random.default_rng(0)
@@ -47,7 +48,7 @@ def values(net):
 
 def trained(kind, optimizer, x, y, batch, store=None, **options):
     net = network(kind)
-    module = mx.mod.Module(net, shard_rows=store is not None)
+    module = mx.mod.Module(net)
     arguments = dict(OPTIMIZERS[optimizer])
     name = "sgd" if optimizer == "momentum" else optimizer
     module.fit(
@@ -87,7 +88,7 @@ for initializer in (mx.init.Uniform(0.1), mx.init.Xavier(), mx.init.Constant(0.2
     tables = []
     for kvstore in (create(), "local"):
         mx.random.seed(9)
-        module = mx.mod.Module(network("computed"), shard_rows=True)
+        module = mx.mod.Module(network("computed"))
         module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
         module.init_params(initializer)
         module.init_optimizer(kvstore, "adam")
@@ -95,7 +96,7 @@ for initializer in (mx.init.Uniform(0.1), mx.init.Xavier(), mx.init.Constant(0.2
     spread = [name for name in tables[0] if name in ("a_weight", "b_weight")]
     assert rank or all((tables[0][name] == tables[1][name]).all() for name in spread)
     assert (tables[0]["a_weight"] != tables[0]["b_weight"]).all() or type(initializer) is mx.init.Constant
-module = mx.mod.Module(network("declared"), shard_rows=True)  # whole, and filled before the store copies it
+module = mx.mod.Module(network("declared"))  # whole, and filled before the store copies it
 module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
 module.init_params(mx.init.Uniform(0.1))
 module.init_optimizer(create(), "rmsprop", {"learning_rate": 1e-6})
@@ -103,7 +104,7 @@ module.forward_backward(mx.io.DataBatch([mx.nd.array(X[:4])], [mx.nd.array(Y[:4]
 module.update()
 assert abs(dense(module)["a_weight"]).mean() > 0.02
 high = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=2_000_000, output_dim=16, sparse_grad=True)
-module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.mean(high, axis=1), name="softmax"), shard_rows=True)
+module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.mean(high, axis=1), name="softmax"))
 module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 module.init_params(mx.init.Uniform(0.1))
@@ -159,6 +160,108 @@ module = trained("declared", "sgd", X, Y, 12, create())
 words = mx.nd.full((12, WORDS), ROWS + 2 if rank == size - 1 else 1)
 text = f"a_weight: rank {size - 1} looks up row {ROWS + 2} of a table with {ROWS} rows"
 expect(BoundsError, text, lambda: module.forward(mx.io.DataBatch([words], None), is_train=False))
+
+
+# buckets, of which the processes have different ones in the same step
+class Lengths(mx.io.DataIter):
+    """Batches of 4 sentences of 3 or 8 words, in an order that depends on the process."""
+
+    provide_data, provide_label = [("data", (4, 8))], [("softmax_label", (4,))]
+    default_bucket_key = 8
+
+    def __init__(self, parts):
+        super().__init__(4 * len(parts))
+        self.parts, self.at, self.batch_size = parts, 0, 4 * len(parts)
+
+    def reset(self):
+        self.at = 0
+
+    def next(self):
+        self.at += 1
+        if self.at > 6:
+            raise StopIteration
+        rows = np.arange(4) + 4 * self.at
+        length = 3 if self.at % 3 == self.parts[0] % 3 else 8
+        words = np.concatenate([(X[rows, :3] * (part + 2)) % ROWS for part in self.parts])
+        if length == 8:
+            words = np.concatenate([words, words, words[:, :2]], 1)
+        labels = np.concatenate([Y[rows]] * len(self.parts))
+        data, label = [mx.nd.array(words)], [mx.nd.array(labels)]
+        return mx.io.DataBatch(
+            data, label, pad=0, bucket_key=length,
+            provide_data=[("data", words.shape)], provide_label=[("softmax_label", labels.shape)],
+        )  # fmt: skip
+
+
+def bucketed(parts, store):
+    def generate(length):
+        return network("computed"), ("data",), ("softmax_label",)
+
+    module = mx.mod.BucketingModule(generate, default_bucket_key=8)
+    start = values(network("computed"))
+    module.fit(
+        Lengths(parts), kvstore=store, optimizer="adam", optimizer_params={"learning_rate": 0.05}, num_epoch=2,
+        arg_params=start, eval_metric="acc",
+    )  # fmt: skip
+    return module
+
+
+module = bucketed([rank] if size == 2 else [0], create())
+assert module._default.updates.spread_names() == ["a_weight", "b_weight"]
+found = dense(module)
+same(first.ranks.gather(found)[0], found)
+if size == 2:  # what a process does that has the sum of these gradients
+    alone = mx.mod.BucketingModule(lambda n: (network("computed"), ("data",), ("softmax_label",)), 8)
+    alone.bind([("data", (4, 8))], [("softmax_label", (4,))])
+    alone.init_params(arg_params=values(network("computed")))
+    alone.init_optimizer("local", "adam", {"learning_rate": 0.05, "rescale_grad": 1 / 8})
+    for _epoch in range(2):
+        for batches in zip(Lengths([0]), Lengths([1])):
+            alone.prepare(batches[0])
+            alone.forward_backward(batches[0])
+            alone.keep_gradients()
+            alone.forward_backward(batches[1])
+            alone.update()
+    same(found, dense(alone))
+module.save_checkpoint("buckets", 3, save_optimizer_states=True)
+assert os.path.exists("buckets-0003.tables")
+loaded = mx.mod.BucketingModule.load("buckets", 3, load_optimizer_states=True)
+loaded.bind([("data", (4, 8))], [("softmax_label", (4,))])
+loaded.init_params()
+loaded.init_optimizer(create(), "adam", {"learning_rate": 0.05})
+same(dense(loaded), found)
+
+
+# agents, whose processes have parts of each batch
+def agent(store, batchsize, **options):
+    return SmallestAgent(
+        smallest(
+            batchsize=batchsize,
+            kvstore=store,
+            optimizer="adagrad",
+            initializer=mx.init.Uniform(0.2),
+            **options,
+        )
+    )
+
+
+def learn(agent, observations):
+    agent.batch_act([agent.observe(dict(each)) for each in observations])
+
+
+both = agent("dist_sync", 2, model_file="agent"), agent("local", 2 * size)
+shown = [examples(2 * size, seed) for seed in range(4)]
+for i, one in enumerate(both):
+    mx.random.seed(2)
+    for each in shown:
+        learn(one, each if i else each[2 * rank : 2 * rank + 2])
+assert both[0].network.module.updates.spread_names() == ["table_weight"]
+found = dense(both[0].network.module)
+same(first.ranks.gather(dense(both[1].network.module))[0], found)  # other ranks draw other numbers when alone
+both[0].save("agent")
+loaded = agent("dist_sync", 2, model_file="agent")
+learn(loaded, [{"text": "a b", "episode_done": True}] * 2)
+same(dense(loaded.network.module), found)
 
 # another optimizer keeps whole tables
 lines = []

@@ -373,6 +373,8 @@ class DataParallelExecutorGroup:
 
     def use_array(self, name: str, array: NDArray) -> None:
         """Use another array for a parameter of the only context."""
+        if all(executor.arg_dict.get(name) is array for executor in self.execs):
+            return
         self.store.replace_array(name, array)
         self._executors_by_shapes.clear()
         self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
