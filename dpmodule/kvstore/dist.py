@@ -313,6 +313,7 @@ class DistKVStore(KVStore):
         tables = [i for i, key in enumerate(keys) if key in self._tables]
         arrays = list(arrays)
         for i in tables:
+            self._tables[keys[i]].forget()
             if arrays[i].stype == "default":
                 arrays[i] = arrays[i].tostype("row_sparse")
         sums = list(arrays)

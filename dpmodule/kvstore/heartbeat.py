@@ -14,23 +14,33 @@ _TIMEOUT_S = 1.4
 _ANSWER_S = 3.0
 """Time within which the store of the group must answer."""
 
+_MEETING_S = 6.5
+"""Time within which all processes must come to the same round; with that of `silent_ranks`, less than 10 s."""
+_POLL_S = 0.005
+
 
 class Heartbeat:
     """Increments a counter in the group's store while this process runs, and reports processes that stopped to.
 
     A thread increments it, also while the process waits or computes. A stopped or killed process no longer counts.
+    The thread also tells how many rounds of an exchange the process has entered.
 
     Args:
         rank: number of this process.
         size: number of processes.
+
+    Attributes:
+        rounds: number of rounds that this process has entered.
     """
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
+        self.rounds = 0
         # a separate connection, as the operations of one connection wait for each other
         self._store = store.clone() if hasattr(store, "clone") else store
         self._rank, self._size = rank, size
         self._stopped = threading.Event()
         self._store.add(_key(rank), 1)
+        self._publish()
         self._thread = threading.Thread(target=self._beat, name="dpmodule-heartbeat", daemon=True)
         self._thread.start()
 
@@ -38,6 +48,20 @@ class Heartbeat:
         with suppress(RuntimeError):  # the process with the store has exited
             while not self._stopped.wait(_INTERVAL_S):
                 self._store.add(_key(self._rank), 1)
+                self._publish()
+
+    def _publish(self) -> None:
+        self._store.set(_rounds_key(self._rank), str(self.rounds))
+
+    def await_round(self) -> list[int]:
+        """Wait until all processes are at the round of this one; return the ranks that did not come in time."""
+        deadline = time.monotonic() + _MEETING_S
+        late = [i for i in range(self._size) if i != self._rank]
+        self._publish()
+        while late and time.monotonic() < deadline:
+            late = [i for i in late if int(self._store.get(_rounds_key(i))) < self.rounds]
+            time.sleep(_POLL_S if late else 0.0)
+        return late
 
     def silent_ranks(self) -> list[int]:
         """Return the ranks without a heartbeat, after waiting for several intervals."""
@@ -68,3 +92,7 @@ class Heartbeat:
 
 def _key(rank: int) -> str:
     return f"heartbeat/{rank}"
+
+
+def _rounds_key(rank: int) -> str:
+    return f"rounds/{rank}"

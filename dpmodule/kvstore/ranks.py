@@ -68,7 +68,9 @@ class Ranks:
         self.flags = _default_flags()
         self.summed_flags = dict(self.flags)
         self._heartbeat = None if self.size == 1 else Heartbeat(store, self.rank, self.size)
-        self.rows = RowExchange(self.rank, self.size, self._gather_at_once, self._all_to_all)
+        self.rows = RowExchange(
+            self.rank, self.size, self._gather_at_once, self._all_to_all, self._await_round
+        )
 
     def sum(
         self,
@@ -248,6 +250,20 @@ class Ranks:
             yield
         except (RuntimeError, ValueError) as error:
             raise LostWorkerError(self._lost_worker_message(error)) from error
+
+    def _await_round(self, number: int, wait: bool) -> list[int]:
+        """Note that this process enters a round; return the ranks that do not come in time if it waits for them.
+
+        Raises:
+            LostWorkerError: a process is lost.
+        """
+        if self._heartbeat is None:
+            return []
+        self._heartbeat.rounds = number
+        late = self._heartbeat.await_round() if wait else []
+        if late and not {*late}.isdisjoint(self._heartbeat.silent_ranks()):
+            raise LostWorkerError(self._lost_worker_message(TimeoutError("it did not come to an exchange")))
+        return late
 
     def _lost_worker_message(self, error: Exception) -> str:
         self._abort_group()  # ends the waiting of the other processes

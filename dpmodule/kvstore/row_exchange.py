@@ -49,6 +49,7 @@ class ShardedTable:
     ) -> None:
         self.exchange, self.name, self.shape = exchange, name, tuple(shape)
         self._own, self.state = own, state
+        self._fetched: tuple[torch.Tensor, torch.Tensor] | None = None
         self.number = exchange.add(self)
 
     @property
@@ -78,9 +79,28 @@ class ShardedTable:
         Raises:
             BoundsError: a row is outside of the table, here or in another process that looks up rows.
         """
+        if self._fetched is not None:
+            numbers, values = self._fetched
+            wanted = rows.to(numbers.device)
+            places = torch.searchsorted(numbers, wanted).clamp_(max=len(numbers) - 1)
+            if bool((numbers[places] == wanted).all()):
+                return values.index_select(0, places.to(values.device))
         distinct, positions = torch.unique(rows, return_inverse=True)
         found = self.exchange.look_up(self, distinct.cpu()).to(self.own.values.device)
         return found.index_select(0, positions.to(found.device))
+
+    def prefetch(self, rows: torch.Tensor) -> None:
+        """Look up rows for later calls of `look_up`, until the next update.
+
+        Args:
+            rows: row numbers, strictly ascending, (R,) int64.
+        """
+        self._fetched = None
+        self._fetched = (rows, self.look_up(rows))
+
+    def forget(self) -> None:
+        """Drop the rows of `prefetch`, since the table changes."""
+        self._fetched = None
 
     def whole(self) -> torch.Tensor:
         """Return all rows, (rows, ...); all processes must call this at the same point.
@@ -100,6 +120,7 @@ class ShardedTable:
 
     def assign(self, value: Handle) -> None:
         """Replace the rows of this process by those of an array of the whole table."""
+        self.forget()
         rows = self.exchange.own_rows(self.shape[0])
         if len(self.values) < len(rows):  # some are zeros, which are not stored
             self.own.take_over(all_rows(self.values.new_zeros((len(rows), *self.shape[1:]))))
@@ -133,10 +154,20 @@ class RowExchange:
         gather: returns the tensors of all processes, in the order of ranks.
         all_to_all: ``(tensor, counts to send, counts to receive) -> tensor``: sends consecutive parts of a tensor to
             the processes, and returns theirs, joined. For small tensors it takes less time than other exchanges.
+        enter: ``(number, wait) -> ranks``: called at the beginning of a round; if `wait`, it returns the ranks that do
+            not come within some seconds.
     """
 
-    def __init__(self, rank: int, size: int, gather: Gather, all_to_all: AllToAll) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        gather: Gather,
+        all_to_all: AllToAll,
+        enter: Callable[[int, bool], list[int]],
+    ) -> None:
         self.rank, self.size, self.gather, self._all_to_all = rank, size, gather, all_to_all
+        self._enter, self._rounds = enter, 0
         self._tables: WeakValueDictionary[int, ShardedTable] = WeakValueDictionary()
         self._space = _SPACE // size
         self._added = 0  # the processes may drop tables at different times, and must go on to meet
@@ -190,17 +221,24 @@ class RowExchange:
     def agree(self, kind: int, table: ShardedTable) -> None:
         """Wait until all processes are at the same exchange of a whole table; see `ShardedTable.meet`."""
         while True:
+            late = self._enter(self._rounds + 1, True)
+            if late:
+                self._enter(self._rounds, False)
+                raise self._not_together(table, late)
             headers = self._announce(kind, table.number)
             if _LOOKS_UP not in headers.kinds:
                 break
             self._answer(headers)
-        others = [str(rank) for rank, (*at, _, _) in enumerate(headers.rows) if at != [kind, table.number]]
+        others = [rank for rank, (*at, _, _) in enumerate(headers.rows) if at != [kind, table.number]]
         if others:
-            raise StateError(
-                f"{table.name} is spread over {self.size} processes: rank {self.rank} asked for all of it, but not "
-                f"rank {', '.join(others)}; call pull, get_params and save_checkpoint in all processes, or look up "
-                "rows with row_sparse_pull"
-            )
+            raise self._not_together(table, others)
+
+    def _not_together(self, table: ShardedTable, others: Sequence[int]) -> StateError:
+        return StateError(
+            f"{table.name} is spread over {self.size} processes: rank {self.rank} asked for all of it, but not rank "
+            f"{', '.join(map(str, others))} within some seconds; call pull, get_params and save_checkpoint in all "
+            "processes, after kvstore.barrier() if they have unequal work, or look up rows with row_sparse_pull"
+        )
 
     def whole(self, table: ShardedTable) -> torch.Tensor:
         """Return all rows of a table; see `ShardedTable.whole`."""
@@ -219,6 +257,8 @@ class RowExchange:
             number: of the table.
             messages: for each process, int64; they follow the announcement if there is space for all of them.
         """
+        self._rounds += 1
+        self._enter(self._rounds, False)
         counts = [message.shape[0] for message in messages] or [0] * self.size
         follow = max(counts) <= self._space
         own = torch.empty((self.size, 4 + self._space), dtype=torch.int64)

@@ -20,7 +20,7 @@ from ..executor import run_options
 from ..io import DataDesc
 from ..kvstore.base import has_other_processes
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import row_numbers
+from ..ndarray.row_sparse import distinct_rows, row_numbers
 from ..ndarray.sparse_base import fetched
 from ..params import ParamStore
 from ..symbol import Symbol
@@ -491,7 +491,7 @@ class Module(CheckpointedModule):
         self._binds_anew = False
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
         if kept_values is not None:
-            group.set_params(*kept_values)
+            group.set_params(*self._without_tables(*kept_values))
         if shared is not None or kept_values is not None or (joins and valued >= self._param_and_aux_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
         if shared is not None and shared.stage >= Stage.READY:
@@ -592,6 +592,26 @@ class Module(CheckpointedModule):
         group.output_names = list(self._symbol.list_outputs())
         return group
 
+    def _without_tables(self, arg_params: Any, aux_params: Any) -> tuple[Any, Any]:
+        """Return the values to set through binding; tables that are spread or saved in parts follow later."""
+        arg_params, spread = dict(arg_params), self._spread_names()
+        for name in [name for name, array in arg_params.items() if hasattr(array, "source")]:
+            array = arg_params.pop(name)
+            if name in spread:
+                continue
+            if self._shard_rows and has_other_processes() and self._is_table(name):
+                from .initial_rows import InitialRows  # few networks have tables
+
+                self._initial_rows[name] = InitialRows.of_array(array)
+            else:
+                arg_params[name] = array.fetched()
+        return arg_params, aux_params
+
+    def _is_table(self, name: str) -> bool:
+        """Return True if a parameter has a row-sparse gradient, and all its rows in this process."""
+        grad, array = self.store.grad(name, 0), self.store.array(name, 0)
+        return grad is not None and grad.stype == "row_sparse" and array.stype == "default"
+
     def _present_values(self) -> Any:
         """Return the values that must stay through binding: the present ones, or those of a checkpoint."""
         if self._stage >= Stage.INITIALIZED:
@@ -635,6 +655,11 @@ class Module(CheckpointedModule):
         if self._stage >= Stage.BOUND and same and self.for_training:
             return
         self._check_contexts(new_contexts)
+        if spread := self._spread_names():
+            raise StateError(
+                f"rebind: the rows of {', '.join(spread)} are spread over processes, which have one context each; make "
+                "a new module, or use shard_rows=False"
+            )
         before = self._updates if self._stage >= Stage.READY else None
         store_stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
         states = None if before is None or store_stays else before.states_by_name()
@@ -700,9 +725,8 @@ class Module(CheckpointedModule):
         """Return the tables to fill when it is known whether their rows are spread over processes."""
         tables: dict[str, InitialRows] = {}
         for name in self._param_names:
-            grad, array = self.store.grad(name, 0), self.store.array(name, 0)
             has_value = name in self._valued and not arguments.force_init
-            if grad is None or grad.stype != "row_sparse" or array.stype != "default" or has_value:
+            if has_value or not self._is_table(name):
                 continue
             from .initial_rows import InitialRows  # few networks have tables
 
@@ -710,6 +734,7 @@ class Module(CheckpointedModule):
             if name in (given or {}):
                 rows = InitialRows.of_array(given[name]) if hasattr(given[name], "source") else None
             elif given is None or arguments.allow_missing:
+                array = self.store.array(name, 0)
                 rows = InitialRows.of(arguments.initializer, name, attributes.get(name), array)
             if rows is not None:
                 tables[name] = rows
@@ -1017,11 +1042,11 @@ class Module(CheckpointedModule):
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         if sparse_row_id_fn is not None:
-            self._check_rows(sparse_row_id_fn(data_batch))
+            self._prefetch_rows(sparse_row_id_fn(data_batch))
 
     @needs(Stage.BOUND)
-    def _check_rows(self, row_ids: object) -> None:
-        """Raise an error for row numbers that a parameter does not have."""
+    def _prefetch_rows(self, row_ids: object) -> None:
+        """Fetch rows of tables that are spread; raise an error for row numbers that a parameter does not have."""
         if row_ids is None:  # MXNet does not call the function without a store
             return
         if not isinstance(row_ids, Mapping):
@@ -1032,7 +1057,11 @@ class Module(CheckpointedModule):
                     f"sparse_row_id_fn names {name!r}, which is not a parameter; the parameters are "
                     f"{', '.join(self._param_names)}"
                 )
-            row_numbers(rows, self.group.store.array(name, 0).shape[0])
+            table: Any = self.group.store.array(name, 0)
+            if hasattr(table, "source"):
+                table.source.prefetch(distinct_rows(rows))
+            else:
+                row_numbers(rows, table.shape[0])
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         if not self.in_use.acquire(blocking=False):  # `exclusive` takes longer

@@ -335,12 +335,14 @@ class Updates:
         optimizer = make_optimizer(
             arguments.optimizer, arguments.optimizer_params, group, on_store, num_samples
         )
+        shared: Any = store
         if num_samples is not None:
-            shared: Any = store
             shared.ranks.check_same(type(optimizer).__name__, _settings(optimizer))
             shared.scale_partial(optimizer.rescale_grad == 1.0 / num_samples)
         updates = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
+            if hasattr(store, "sharded"):
+                shared.ranks.check_same("Module", {"shard_rows": initial_rows is not None})
             if initial_rows is not None:
                 updates._shard(store, initial_rows)
             updates._fill(initial_rows or {})
@@ -352,10 +354,10 @@ class Updates:
     @classmethod
     def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
         """Return updates of another group with the optimizer, states and store of installed ones."""
-        shared: Any = group
-        for name in other.spread_names():
-            if name in group.param_names:
-                shared.use_array(name, shared.store.array(name, 0))
+        own: Any = group
+        for name, weights in zip(other.names, other._weights):
+            if name in other.spread_names() and name in group.param_names:
+                own.use_array(name, weights[0])
         updates = cls(group, other.optimizer, other.store, other.updater, other.parameters)
         updates.kept, updates._in_store = other.kept, other._in_store
         return updates

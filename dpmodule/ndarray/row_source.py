@@ -17,7 +17,7 @@ from .row_sparse import RowSparseNDArray
 if TYPE_CHECKING:
     from ..types import DTypeLike
 
-_ROWS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 14
 
 
 def parts(rows: int) -> Iterator[tuple[int, int]]:

@@ -68,6 +68,11 @@ def test_the_others_name_a_process_that_is_lost(who, how, timeout_s, tables):
             assert f"of 3: rank {who} is gone or stopped" in program.output()[0]
 
 
+@pytest.mark.slow
+def test_a_table_that_no_process_could_hold_trains_and_is_saved_and_loaded(tmp_path):
+    run_ranks(PROGRAMS / "dist_large_table.py", 2, kind="file", cwd=tmp_path, seconds=200)
+
+
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_kills_between_and_within_saves_of_spread_tables_lose_nothing(kills, tmp_path):
     program, random = PROGRAMS / "dist_killed_tables.py", np.random.default_rng()

@@ -3,11 +3,12 @@
 import logging
 import os
 import resource
+import time
 
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import BoundsError, FileError, StateError
+from dpmodule.base import ArgumentError, BoundsError, FileError, StateError
 from helpers.dist_programs import create, expect
 from helpers.small_tasks import SmallestAgent, examples, smallest
 
@@ -262,6 +263,74 @@ both[0].save("agent")
 loaded = agent("dist_sync", 2, model_file="agent")
 learn(loaded, [{"text": "a b", "episode_done": True}] * 2)
 same(dense(loaded.network.module), found)
+
+
+# rows are fetched in advance, until the table changes
+class Counted(mx.mod.Module):
+    def prepare(self, data_batch, sparse_row_id_fn=None):
+        super().prepare(data_batch, lambda batch: {"a_weight": batch.data[0]})
+        fetched.append(self.updates.store._tables["a_weight"]._fetched)
+
+
+fetched = []
+module = Counted(network("declared"))
+rows = mx.io.NDArrayIter(X[rank::size], Y[rank::size], 12 // size)
+arguments = dict(OPTIMIZERS["adam"])
+module.fit(
+    rows, kvstore=create(), optimizer="adam", optimizer_params=arguments, num_epoch=2,
+    arg_params=values(network("declared")), eval_metric="acc",
+)  # fmt: skip
+assert len(fetched) > 2
+assert all(len(each[0]) <= ROWS for each in fetched)
+same(dense(module), dense(trained("declared", "adam", X[order], Y[order], 12)))
+
+# gradients of several batches are added
+for options in {"accumulate": 3}, {"accumulate": 2, "clip_global_norm": 0.05}:
+    module = trained("computed", "adam", X[rank::size], Y[rank::size], 12 // size, create(), **options)
+    same(dense(module), dense(trained("computed", "adam", X[order], Y[order], 12, **options)))
+added = []
+for kvstore in (create(), "local"):
+    module = mx.mod.Module(network("declared"))
+    count = 12 if kvstore == "local" else 12 // size
+    module.bind([("data", (count, WORDS))], [("softmax_label", (count,))], grad_req="add")
+    module.init_params(arg_params=values(network("declared")))
+    module.init_optimizer(kvstore, "adagrad", {"learning_rate": 0.3, "rescale_grad": 1 / 12})
+    for k in range(3):
+        own = order[12 * k : 12 * k + 12]
+        own = own if kvstore == "local" else own[rank * count : (rank + 1) * count]
+        module.forward_backward(mx.io.DataBatch([mx.nd.array(X[own])], [mx.nd.array(Y[own])]))
+    module.update()
+    added.append(dense(module))
+same(*added)
+
+# what differs is told before the first step
+module = mx.mod.Module(network("declared"), shard_rows=rank > 0)
+module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
+module.init_params()
+text = "Module: shard_rows is False on rank 0 and True on rank 1"
+expect(ArgumentError, text, lambda: module.init_optimizer(create(), "sgd"))
+wide = mx.sym.Embedding(
+    mx.sym.Variable("data"), input_dim=ROWS + rank, output_dim=4, sparse_grad=True, name="w"
+)
+module = mx.mod.Module(mx.sym.SoftmaxOutput(mx.sym.mean(wide, axis=1), name="softmax"))
+module.bind([("data", (4, WORDS))], [("softmax_label", (4,))])
+module.init_params()
+expect(
+    ArgumentError,
+    "the networks of rank 1 and rank 0 differ: 'w_weight'",
+    lambda: module.init_optimizer(create()),
+)
+
+# a process that asks for a whole table while the others do something else
+module = trained("declared", "sgd", X, Y, 12, create())
+if rank == 0:
+    begin = time.monotonic()
+    expect(StateError, "asked for all of it, but not rank 1", module.get_params)
+    assert time.monotonic() - begin < 10
+else:
+    time.sleep(9)
+first.barrier()
+assert dense(module)
 
 # another optimizer keeps whole tables
 lines = []
