@@ -11,6 +11,7 @@ Parts:
   contexts   two CPU contexts against one
   distributed  two processes, against DistributedDataParallel
   sparse-dist  tables whose rows are spread over processes, against DistributedDataParallel
+  sparse-ranks  bytes and messages of spread tables in up to 256 processes, counted
   runs       saving a run, clipping, checking gradients, and accumulated batches
   data       images and text from files, against torch's DataLoader, NumPy and scikit-learn
   startup    import, bind, first step, peak memory
@@ -76,6 +77,7 @@ PARTS = {
     "contexts": "contexts",
     "distributed": "distributed",
     "sparse-dist": "sparse_dist",
+    "sparse-ranks": "sparse_ranks",
     "runs": "runs",
     "data": "data",
     "startup": "startup",
