@@ -25,6 +25,7 @@ from .._files import finish_commit, read_committed, write_atomically
 from ..base import ArgumentError, BoundsError, FileError, FileFormatError, dtype_name
 from ..context import Context, cpu
 from ..ndarray import NDArray, safetensors
+from ..ndarray.growing_table import GrowingTable, HashedArray
 from ..ndarray.handle import Handle
 from ..ndarray.row_source import FetchedArray, parts
 from ..ops.dtypes import torch_dtype
@@ -105,6 +106,72 @@ class SavedTable:
         )
 
 
+class SavedIds:
+    """A table of ids in the parts of a save.
+
+    Args:
+        about: number of steps that have trained it as "step", and the seed of initial rows as "seed".
+        others: arguments as for `SavedTable`.
+    """
+
+    context: Context = cpu()
+
+    def __init__(
+        self, about: Mapping[str, int], paths: list[str], name: str, shape: tuple[int, ...], dtype: str
+    ) -> None:
+        self._about, self._paths, self._name, self.shape = about, paths, name, shape
+        self.values = torch.empty((0, *shape[1:]), dtype=torch_dtype(dtype))
+
+    def _blocks(self, arrays: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield rows of arrays of the parts by name, with their ids as "ids"; free slots are left out.
+
+        Args:
+            arrays: a tensor of the row's shape and dtype for each name in the files.
+        """
+        ids, used = f"ids:{self._name}", f"used:{self._name}"
+        wanted = {ids: _NUMBER, used: torch.tensor(True), **arrays}
+        for path in self._paths:
+            count = safetensors.read_shape(path, ids)[0]
+            for begin, end in parts(count):
+                block = {
+                    name: safetensors.read_rows(path, name, like.expand(count, *like.shape), begin, end)
+                    for name, like in wanted.items()
+                }
+                is_used = block.pop(used)
+                yield {"ids" if name == ids else name: each[is_used] for name, each in block.items()}
+
+    def load_into(self, rows: GrowingTable, wanted: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Add the rows of ids for which a function returns True, and what belongs to them."""
+        last = f"last:{self._name}"
+        for block in self._blocks({self._name: self.values.new_empty(self.shape[1:]), last: _NUMBER}):
+            own = wanted(block["ids"])
+            rows.add(block["ids"][own], block[self._name][own], block[last][own])
+        for path in self._paths:
+            name = f"waiting:{self._name}"
+            count = safetensors.read_shape(path, name)[0]
+            waiting = safetensors.read_rows(path, name, _NUMBER.expand(count, 3), 0, count)
+            rows.add_waiting(waiting[wanted(waiting[:, 0])])
+        rows.step, rows.seed = int(self._about["step"]), int(self._about["seed"])
+
+    def state(self, name: str, dtype: str, rows: GrowingTable) -> torch.Tensor:
+        """Return an array of the optimizer's state for the slots of a table that `load_into` has filled."""
+        like = torch.empty(self.shape[1:], dtype=torch_dtype(dtype))
+        found = like.new_zeros((len(rows.values), *self.shape[1:]))
+        for block in self._blocks({name: like}):
+            slots = rows.slots_of(block["ids"])
+            found[slots[slots >= 0]] = block[name][slots >= 0]
+        return found
+
+    def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return all ids, ascending, and their rows."""
+        blocks = list(self._blocks({self._name: self.values.new_empty(self.shape[1:])}))
+        ids, order = torch.cat([_NUMBER.new_empty(0), *(block["ids"] for block in blocks)]).sort()
+        return ids, torch.cat([self.values, *(block[self._name] for block in blocks)])[order]
+
+
+_NUMBER = torch.tensor(0)
+
+
 def save(path: str, tables: Mapping[str, Any], with_states: bool, write: Callable[[bytes], None]) -> None:
     """Write the part of this process; rank 0 then switches to the parts of all, and removes older ones.
 
@@ -132,12 +199,15 @@ def save(path: str, tables: Mapping[str, Any], with_states: bool, write: Callabl
     arrays: dict[str, Handle] = {}
     manifest: dict[str, Any] = {"version": VERSION, "parts": names, "tables": {}}
     for name, source in sources.items():
-        arrays[name] = NDArray(source.values, source.context)
+        for part, tensor in source.saved().items():
+            arrays[f"{part}:{name}" if part else name] = NDArray(tensor, source.context)
         manifest["tables"][name] = row = {
             "shape": list(source.shape),
             "dtype": dtype_name(arrays[name].dtype),
             "dense": tables[name].is_dense,
         }
+        if isinstance(tables[name], HashedArray):
+            row["ids"] = {"step": source.rows.step, "seed": source.rows.seed}
         if with_states:
             row["state"] = _named_state(source.state(), f"state:{name}", arrays)
     paths = [os.path.join(os.path.dirname(path), name) for name in names]
@@ -217,35 +287,43 @@ def load(path: str) -> dict[str, FetchedArray]:
     Raises:
         FileFormatError: the manifest is damaged.
     """
-    return {
-        name: FetchedArray(make(name, row["dtype"]), row["dense"])
-        for name, (row, make) in _tables(path).items()
-    }
+    found: dict[str, FetchedArray] = {}
+    for name, (row, make) in _tables(path).items():
+        source = make(name, row["dtype"])
+        found[name] = HashedArray(source) if "ids" in row else FetchedArray(source, row["dense"])
+    return found
 
 
-def load_states(path: str, table_rows: Callable[[str, int], torch.Tensor | None]) -> dict[str, Any]:
+def load_states(path: str, table_rows: Callable[[str, int], Any]) -> dict[str, Any]:
     """Return the optimizer's states of the tables of a manifest by name, with arrays on the CPU.
 
     Args:
-        table_rows: ``(name, number of rows) -> numbers`` of the rows whose states are read, (R,) int64.
+        table_rows: ``(name, number of rows) -> numbers`` of the rows whose states are read, (R,) int64; or the
+            `GrowingTable` of a table of ids.
 
     Raises:
         FileFormatError: the manifest is damaged.
     """
 
-    def read(state: Any, make: Any, rows: Any) -> Any:
+    def read(state: Any, table: Any, make: Any, rows: Any) -> Any:
         if isinstance(state, list):
-            return tuple(read(part, make, rows) for part in state)
-        return state and NDArray(make(state["array"], state["dtype"]).look_up(rows), cpu())
+            return tuple(read(part, table, make, rows) for part in state)
+        if state is None:
+            return None
+        name, dtype = state["array"], state["dtype"]
+        is_hashed = isinstance(rows, GrowingTable)
+        return NDArray(
+            table.state(name, dtype, rows) if is_hashed else make(name, dtype).look_up(rows), cpu()
+        )
 
     return {
-        name: read(row["state"], make, table_rows(name, row["shape"][0]))
+        name: read(row["state"], make(name, row["dtype"]), make, table_rows(name, row["shape"][0]))
         for name, (row, make) in _tables(path).items()
         if "state" in row
     }
 
 
-def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], SavedTable]]]:
+def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], Any]]]:
     """Return what a manifest says of each table, and a function that makes a `SavedTable` of an array of its parts."""
     finish_commit(path)
     if not os.path.exists(path):
@@ -255,8 +333,8 @@ def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], S
         version, folder = content["version"], os.path.dirname(path)
         names = [os.path.basename(str(name)) for name in content["parts"]]
         paths = [os.path.join(folder, name) for name in names]
-        tables: dict[str, tuple[dict[str, Any], Callable[[str, str], SavedTable]]] = {
-            str(name): (dict(row), partial(_table, paths, tuple(map(int, row["shape"]))))
+        tables: dict[str, tuple[dict[str, Any], Callable[[str, str], Any]]] = {
+            str(name): (dict(row), partial(_table, paths, tuple(map(int, row["shape"])), row.get("ids")))
             for name, row in content["tables"].items()
         }
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -268,5 +346,7 @@ def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], S
     return tables
 
 
-def _table(paths: list[str], shape: tuple[int, ...], name: str, dtype: str) -> SavedTable:
+def _table(paths: list[str], shape: tuple[int, ...], ids: Any, name: str, dtype: str) -> Any:
+    if ids is not None:
+        return SavedIds(ids, paths, name, shape, dtype)
     return SavedTable(paths, name, shape, dtype)

@@ -11,6 +11,7 @@ from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..ndarray import NDArray, handle
 from ..ndarray.csr import CSRNDArray
+from ..ndarray.growing_table import GrowingTable, HashedArray, is_hashed
 from ..ndarray.ragged import RaggedNDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ndarray.sparse import zeros
@@ -47,6 +48,8 @@ def allocate_as(
     Shape:
         returns: `shape`.
     """
+    if stype == "default" and is_hashed(shape):
+        return HashedArray(GrowingTable(shape, torch_dtype(dtype)))
     if stype == "ragged":
         return RaggedNDArray.zeros(shape, ctx, torch_dtype(dtype))
     return allocate(shape, ctx, dtype, what) if stype == "default" else zeros(stype, shape, ctx, dtype)

@@ -12,6 +12,7 @@ from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..ndarray import NDArray
+from ..ndarray.growing_table import GrowingTable, HashedArray
 from ..ndarray.row_source import FetchedArray, parts
 from ..ndarray.row_sparse import RowSparseNDArray, distinct_rows
 from ..ndarray.sparse import zeros
@@ -21,7 +22,7 @@ from ..optimizer import Updater
 from .base import ArraysLike, Key, KeysLike, grouped, paired
 from .local import KVStore
 from .ranks import Ranks, join
-from .row_exchange import ShardedTable
+from .row_exchange import HashedTable, ShardedTable
 from .transfer import BYTES, BucketReducer, Compression, pack, unpack
 
 _SMALL = 1 << 18
@@ -47,6 +48,7 @@ class DistKVStore(KVStore):
         average_every: number of pushes of "dist_async" between two averages.
         bucket_mb: megabytes of a bucket of gradients, which is sent while backward computes the others; equal in all
             processes.
+        ranks: the processes; None for those that torchrun or the program started.
 
     Raises:
         ArgumentError: a number is not above 0, or the program was started for MXNet's servers.
@@ -73,13 +75,14 @@ class DistKVStore(KVStore):
         timeout_s: float = 300,
         average_every: int = 8,
         bucket_mb: float = BYTES / 2**20,
+        ranks: Ranks | None = None,
     ) -> None:
         if not isinstance(average_every, int) or average_every < 1:
             raise ArgumentError(f"kvstore {kind!r}: average_every is {average_every!r}, expected at least 1")
         if not isinstance(bucket_mb, (int, float)) or not bucket_mb > 0:
             raise ArgumentError(f"kvstore {kind!r}: bucket_mb is {bucket_mb!r}, expected megabytes, above 0")
         super().__init__("dist_sync" if kind == "dist" else kind, "device" in kind)
-        self.ranks: Ranks = join(kind, timeout_s)
+        self.ranks: Ranks = join(kind, timeout_s) if ranks is None else ranks
         self.held = False
         self._samples: int | None = None
         self._batch = self._whole = 0
@@ -169,6 +172,28 @@ class DistKVStore(KVStore):
             numbers = torch.arange(first, max(first, end), size)
             values[first // size : first // size + len(numbers)].copy_(rows(seed, numbers))
 
+    def init_hashed(self, key: Key, rows: GrowingTable) -> None:
+        """Spread a table of ids over the processes; each keeps its part of the rows that it has.
+
+        Args:
+            key: a new key.
+        """
+        self._check_same([[key, list(rows.shape), str(rows.values.dtype), "hashed"]])
+        table = HashedTable(self.ranks.rows, key, rows, partial(self._own_state, key))
+        rows.keep(table.is_own)
+        rows.seed = self.ranks.gather(rows.seed)[0]
+        rows.on_change = partial(self._resize, key)
+        self._tables[key] = table
+        self._stored[key] = table.own
+
+    def _resize(self, key: Key, cleared: torch.Tensor | None) -> None:
+        """Give a table that grew, or dropped rows, states that fit."""
+        table = self._tables[key]
+        self._stored[key] = table.own
+        updater = self._updater
+        if isinstance(updater, Updater) and key in updater.states:
+            updater.states[key] = _fitted(updater.states[key], len(table.values), cleared)
+
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:
         self._init(key, value)
         self.pull(key, out, priority)
@@ -243,7 +268,8 @@ class DistKVStore(KVStore):
         """
         if is_dense:
             self._dense_tables.add(key)
-        return FetchedArray(self._tables[key], is_dense)
+        table = self._tables[key]
+        return HashedArray(table) if isinstance(table, HashedTable) else FetchedArray(table, is_dense)
 
     def _updated(self, key: Key) -> NDArray:
         own: Any = super()._updated(key)
@@ -344,6 +370,9 @@ class DistKVStore(KVStore):
             sums[i] = array
         flags = self.ranks.summed_flags
         self.held = bool(flags["bad"] or flags["overflow"]) or not flags["active"]
+        if not self.held:
+            for i in tables:
+                sums[i] = self._tables[keys[i]].placed(sums[i])  # type: ignore[arg-type]
         return sums if flags["samples"] in (0, self._whole) else _scaled(sums, self._whole / flags["samples"])
 
     def _is_small(self, tensors: Sequence[torch.Tensor]) -> bool:
@@ -469,6 +498,20 @@ class DistKVStore(KVStore):
         self.ranks.barrier()
 
     _barrier = barrier  # MXNet's name of it
+
+
+def _fitted(state: Any, count: int, cleared: torch.Tensor | None) -> Any:
+    """Return an optimizer's state with `count` rows, of which some are set to zero."""
+    if isinstance(state, (tuple, list)):
+        return type(state)(_fitted(part, count, cleared) for part in state)
+    if state is None:
+        return None
+    if cleared is not None:
+        state.raw[cleared] = 0
+    missing = count - state.shape[0]
+    if not missing:
+        return state
+    return NDArray(torch.cat([state.raw, state.raw.new_zeros((missing, *state.shape[1:]))]), state.context)
 
 
 def _scaled(arrays: Sequence[NDArray], factor: float) -> list[NDArray]:

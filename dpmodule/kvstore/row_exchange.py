@@ -12,6 +12,7 @@ import torch
 
 from ..base import BoundsError, StateError
 from ..context import Context
+from ..ndarray.growing_table import GrowingTable, mixed
 from ..ndarray.handle import Handle
 from ..ndarray.row_source import parts
 from ..ndarray.row_sparse import RowSparseNDArray, rows_of
@@ -86,7 +87,7 @@ class ShardedTable:
             if bool((numbers[places] == wanted).all()):
                 return values.index_select(0, places.to(values.device))
         distinct, positions = torch.unique(rows, return_inverse=True)
-        found = self.exchange.look_up(self, distinct.cpu()).to(self.own.values.device)
+        found = self.exchange.look_up(self, distinct.cpu()).to(self.values.device)
         return found.index_select(0, positions.to(found.device))
 
     def prefetch(self, rows: torch.Tensor) -> None:
@@ -129,19 +130,132 @@ class ShardedTable:
             numbers = torch.arange(part.start, part.stop, part.step, device=value.stored.device)
             self.values[begin:end].copy_(rows_of(value, numbers))
 
+    def outside(self, rows: torch.Tensor) -> int | None:
+        """Return a row number that the table does not have; None if there is none.
+
+        Args:
+            rows: row numbers, ascending, (R,) int64.
+        """
+        if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < self.shape[0]:
+            return int(rows[0]) if int(rows[0]) < 0 else int(rows[-1])
+        return None
+
+    def owners(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the ranks of the processes that keep rows."""
+        return rows % self.exchange.size
+
+    def picked(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return rows that this process keeps, (R, ...)."""
+        record = self.own.stored
+        found: torch.Tensor = record.pick((rows // self.exchange.size).to(record.device))
+        return found
+
+    def summed(self, rows: torch.Tensor, values: torch.Tensor) -> RowSparseNDArray:
+        """Return the gradient of the rows of this process.
+
+        Args:
+            rows: their numbers, each from one process or more, (R,) int64.
+            values: gradients of these rows, (R, ...).
+        """
+        distinct, total = sum_rows_by_index(rows // self.exchange.size, values)
+        own = self.own
+        device = own.values.device
+        return RowSparseNDArray(total.to(device), distinct.to(device), own.shape, own.context, tidy=True)
+
+    def placed(self, grad: RowSparseNDArray) -> RowSparseNDArray:
+        """Return a result of `summed`, whose rows are those of `own`, for an update that takes place."""
+        return grad
+
+    def saved(self) -> dict[str, torch.Tensor]:
+        """Return what this process saves of the table: the rows, and more by name."""
+        return {"": self.values}
+
     def to_bytes(self, values: torch.Tensor) -> torch.Tensor:
         """Return rows as a flat tensor of bytes on the CPU."""
         return values.cpu().contiguous().view(-1).view(torch.uint8)
 
     def from_bytes(self, data: torch.Tensor) -> torch.Tensor:
         """Return the rows of a result of `to_bytes`, (R, ...)."""
-        rows: torch.Tensor = data.view(self.own.values.dtype).view(-1, *self.shape[1:])
+        rows: torch.Tensor = data.view(self.values.dtype).view(-1, *self.shape[1:])
         return rows
 
     @property
     def row_bytes(self) -> int:
         """Number of bytes of a row."""
-        return int(torch.Size(self.shape[1:]).numel() * self.own.values.element_size())
+        return int(torch.Size(self.shape[1:]).numel() * self.values.element_size())
+
+
+class HashedTable(ShardedTable):
+    """A table of 64-bit ids; the process ``mixed(id) mod size`` keeps the row of an id.
+
+    Args:
+        rows: the rows of this process.
+    """
+
+    def __init__(
+        self, exchange: RowExchange, name: object, rows: GrowingTable, state: Callable[[], Any]
+    ) -> None:
+        self.rows = rows
+        super().__init__(exchange, name, rows.shape, self._array, state)
+
+    def _array(self) -> RowSparseNDArray:
+        """Return the rows of all slots."""
+        return RowSparseNDArray.of_record(all_rows(self.rows.values), self.rows.context)
+
+    @property
+    def values(self) -> torch.Tensor:
+        return self.rows.values
+
+    def outside(self, rows: torch.Tensor) -> int | None:
+        return None
+
+    def owners(self, rows: torch.Tensor) -> torch.Tensor:
+        return mixed(rows) % self.exchange.size
+
+    def is_own(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return True for the ids whose rows this process keeps."""
+        return self.owners(rows) == self.exchange.rank
+
+    def picked(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.rows.look_up(rows)
+
+    def summed(self, rows: torch.Tensor, values: torch.Tensor) -> RowSparseNDArray:
+        ids, total = sum_rows_by_index(rows, values)
+        return RowSparseNDArray(total, ids, self.shape, self.context, tidy=True)
+
+    def placed(self, grad: RowSparseNDArray) -> RowSparseNDArray:
+        slots, order = self.rows.train(grad.stored.rows).sort()
+        begin = int((slots < 0).sum())
+        own = self.own
+        return RowSparseNDArray(
+            grad.values[order][begin:], slots[begin:], own.shape, own.context, tidy=True
+        )
+
+    def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the ids with rows of all processes, ascending, and the rows; all must call this at the same point.
+
+        Raises:
+            StateError: another process is at another exchange.
+        """
+        self.exchange.agree(_GATHERS, self)
+        ids, rows = self.rows.parts()
+        counts = torch.cat(self.exchange.gather(torch.tensor([len(ids)]))).tolist()
+        missing = max(counts) - len(ids)
+        all_ids = self.exchange.gather(torch.cat([ids, ids.new_zeros(missing)]))
+        all_values = self.exchange.gather(torch.cat([rows, rows.new_zeros((missing, *rows.shape[1:]))]))
+        found, order = torch.cat([each[:n] for each, n in zip(all_ids, counts)]).sort()
+        return found, torch.cat([each[:n] for each, n in zip(all_values, counts)])[order]
+
+    def whole(self) -> torch.Tensor:
+        return self.rows.whole()
+
+    def assign(self, value: Any) -> None:
+        self.forget()
+        self.rows.assign(value)
+        self.rows.keep(self.is_own)
+
+    def saved(self) -> dict[str, torch.Tensor]:
+        return {"": self.rows.values, **self.rows.saved()}
 
 
 class RowExchange:
@@ -209,10 +323,10 @@ class RowExchange:
         Args:
             rows: distinct row numbers, ascending, (R,) int64.
         """
-        if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < table.shape[0]:
-            wrong = int(rows[0]) if int(rows[0]) < 0 else int(rows[-1])
+        wrong = table.outside(rows)
+        if wrong is not None:
             self._announce(_FAILS, table.number, [torch.tensor([wrong])] * self.size)
-        order, counts = self._by_owner(rows)
+        order, counts = self._by_owner(table, rows)
         wanted = torch.split(rows[order], counts)
         headers = self._announce(_LOOKS_UP, table.number, wanted)
         values = table.from_bytes(self._answer(headers, wanted, table.row_bytes))
@@ -313,14 +427,13 @@ class RowExchange:
     def _picked(self, number: int, rows: torch.Tensor) -> torch.Tensor:
         """Return rows of a table that this process keeps, as bytes."""
         table = self._table(number)
-        record = table.own.stored
-        return table.to_bytes(record.pick((rows // self.size).to(record.device)))
+        return table.to_bytes(table.picked(rows))
 
-    def _by_owner(self, rows: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    def _by_owner(self, table: ShardedTable, rows: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
         """Return the order of rows by the processes that keep them, and how many each keeps."""
         if self.size == 1:
             return torch.arange(len(rows)), [len(rows)]
-        owners, order = (rows % self.size).sort(stable=True)
+        owners, order = table.owners(rows).sort(stable=True)
         counts: list[int] = owners.bincount(minlength=self.size).tolist()
         return order, counts
 
@@ -349,18 +462,13 @@ class RowExchange:
         sums = []
         for i, table in enumerate(tables):
             rows, values = (torch.cat([message[i][part] for message in messages]) for part in (0, 1))
-            distinct, total = sum_rows_by_index(rows // self.size, values)
-            own = table.own
-            device = own.values.device
-            sums.append(
-                RowSparseNDArray(total.to(device), distinct.to(device), own.shape, own.context, tidy=True)
-            )
+            sums.append(table.summed(rows, values))
         return sums, _sum_parts([message[:begin] for message in received], others)
 
     def _split(self, table: ShardedTable, grad: RowSparseNDArray) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the rows of a gradient and their values for each process."""
-        rows, values = grad.stored.rows.cpu(), grad.stored.values.to(table.own.values.dtype).cpu()
-        order, counts = self._by_owner(rows)
+        rows, values = grad.stored.rows.cpu(), grad.stored.values.to(table.values.dtype).cpu()
+        order, counts = self._by_owner(table, rows)
         return list(zip(torch.split(rows[order], counts), torch.split(values[order], counts)))
 
     def _message(

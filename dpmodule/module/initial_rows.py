@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,10 +12,11 @@ import numpy as np
 import torch
 
 from .._devices import generators
-from ..base import dtype_name
+from ..base import ArgumentError, dtype_name
 from ..context import cpu
-from ..initializer import InitDesc, MSRAPrelu, Normal, One, Uniform, Xavier, Zero
+from ..initializer import InitDesc, MSRAPrelu, Normal, One, Uniform, Xavier, Zero, create
 from ..ndarray import NDArray
+from ..ndarray.growing_table import normal_rows, uniform_rows
 from ..ndarray.row_source import FetchedArray, parts
 from ..ops.dtypes import torch_dtype
 
@@ -80,6 +82,31 @@ def _drawn(
     finally:
         generator.set_state(state)
     return found.raw[numbers - begin]
+
+
+def rows_by_id(
+    initializer: Any, name: str, attributes: Mapping[str, str] | None, width: int
+) -> Callable[[torch.Tensor, int], torch.Tensor]:
+    """Return a function of ids and a seed that returns initial rows.
+
+    Raises:
+        ArgumentError: the initializer cannot make a single row.
+    """
+    if text := (attributes or {}).get("__init__"):
+        kind, options = json.loads(text)
+        initializer = create(kind, **options)
+    initializer = create(initializer) if isinstance(initializer, str) else initializer
+    if type(initializer) is Uniform:
+        return lambda ids, seed: (2 * uniform_rows(ids, width, seed) - 1) * initializer.scale
+    if type(initializer) is Normal:
+        return lambda ids, seed: normal_rows(ids, width, seed) * initializer.sigma
+    constant = {Zero: 0.0, One: 1.0}.get(type(initializer), getattr(initializer, "value", None))
+    if not isinstance(constant, (int, float)):
+        raise ArgumentError(
+            f"{name} with hash_rows=True: initializer is {initializer!r}, which needs the whole table; pass Uniform, "
+            "Normal, Zero, One or Constant, or give the variable one: mx.sym.Variable(name, init=mx.init.Uniform(0.01))"
+        )
+    return lambda ids, seed: torch.full((len(ids), width), float(constant))
 
 
 class _Part(NDArray):

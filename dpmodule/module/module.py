@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from itertools import chain
@@ -14,12 +15,14 @@ import torch
 from typing_extensions import override
 
 from .._core import lazy
-from ..base import ArgumentError, StateError
+from .._devices import generators
+from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..executor import run_options
 from ..io import DataDesc
 from ..kvstore.base import has_other_processes
 from ..ndarray import NDArray
+from ..ndarray.growing_table import HashedArray, is_hashed
 from ..ndarray.row_sparse import distinct_rows, row_numbers
 from ..ndarray.sparse_base import fetched
 from ..params import ParamStore
@@ -39,7 +42,7 @@ from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
 from .nonfinite import are_finite, first_nonfinite_node
 from .summary import describe, summarize
-from .updates import Updates, check_compression
+from .updates import Updates, check_compression, rows_of_ids
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -599,6 +602,9 @@ class Module(CheckpointedModule):
             array = arg_params.pop(name)
             if name in spread:
                 continue
+            if isinstance(array, HashedArray):
+                self._set_hashed(name, array)
+                continue
             if self._shard_rows and has_other_processes() and self._is_table(name):
                 from .initial_rows import InitialRows  # few networks have tables
 
@@ -606,6 +612,32 @@ class Module(CheckpointedModule):
             else:
                 arg_params[name] = array.fetched()
         return arg_params, aux_params
+
+    def _start_hashed(
+        self, name: str, initializer: Any, attributes: Mapping[str, str] | None, given: Any
+    ) -> None:
+        """Give a table with ``hash_rows=True`` its rows, if they are given, and the initial rows of other ids."""
+        from .initial_rows import rows_by_id
+
+        rows = rows_of_ids(self.store.array(name, 0))
+        for node in self._symbol.graph.nodes:
+            if node.op is not None and node.op.name == "Embedding" and node.inputs[1][0].name == name:
+                rows.min_count, rows.ttl_steps = node.a.min_count, node.a.ttl_steps
+        if initializer is not None:
+            rows.initial = rows_by_id(initializer, name, attributes, rows.shape[1])
+            rows.seed = generators.drawn_seed() ^ zlib.crc32(name.encode())
+        if given is not None and name in given:
+            self._set_hashed(name, given[name])
+        self.store.fill(name, lambda array: None)
+
+    def _set_hashed(self, name: str, array: NDArray) -> None:
+        table: Any = self.store.array(name, 0)
+        if not hasattr(array, "parts") or array.shape != table.shape:
+            raise ShapeError(
+                f"{name} has hash_rows=True, and is given as {array!r}; expected a row_sparse array of shape "
+                f"{table.shape}, whose row numbers are ids"
+            )
+        table.assign(array)
 
     def _is_table(self, name: str) -> bool:
         """Return True if a parameter has a row-sparse gradient, and all its rows in this process."""
@@ -777,14 +809,18 @@ class Module(CheckpointedModule):
         self._initial_rows = (
             self._tables_to_fill(arguments, arg_params, attributes) if self._shard_rows else {}
         )
+        hashed = [name for name in self._param_names if is_hashed(store.array(name, 0).shape)]
+        for name in hashed:
+            self._start_hashed(name, arguments.initializer, attributes.get(name), arg_params)
         if arg_params is not None:
+            arg_params = {name: array for name, array in arg_params.items() if name not in hashed}
             read_in_parts = {*self._initial_rows, *self._spread_names()}
             arg_params = {
                 name: array if name in read_in_parts else fetched(array) for name, array in arg_params.items()
             }
         # parameters that have values in the bound store
         keeps_value = frozenset() if arguments.force_init else self._valued
-        later = {*keeps_value, *self._initial_rows}
+        later = {*keeps_value, *self._initial_rows, *hashed}
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in later}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keeps_value}
         # as in MXNet, unknown names are an error only in set_params(..., allow_missing=True)

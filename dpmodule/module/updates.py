@@ -18,6 +18,7 @@ from ..context import Context
 from ..executor.backward import Listener
 from ..executor.sparse_arrays import array_of
 from ..ndarray import NDArray
+from ..ndarray.growing_table import GrowingTable, HashedArray
 from ..ndarray.sparse_base import BaseSparseNDArray, clear
 from ..ops.sparse import all_rows
 from .arguments import OptimizerArguments
@@ -229,6 +230,27 @@ def _rows_of(state: Any, rows: torch.Tensor) -> Any:
     return None if state is None else NDArray(state.raw[rows], state.context)
 
 
+def rows_of_ids(array: Any) -> GrowingTable:
+    """Return the rows of a table with ``hash_rows=True`` that this process keeps."""
+    source = array.source
+    rows: GrowingTable = source if isinstance(source, GrowingTable) else source.rows
+    return rows
+
+
+def _store_of_ids(store: Any, group: ParameterGroup) -> kv.KVStoreBase:
+    """Return the store of a module that has tables with ``hash_rows=True``: one process has a store of its own."""
+    if hasattr(store, "sharded"):
+        return store  # type: ignore[no-any-return]
+    if len(group.contexts) > 1 or (store is not None and type(store) is not kv.KVStore):
+        raise ArgumentError(
+            f"a table with hash_rows=True needs one context and the kvstore 'local' or 'dist_sync'; the module has "
+            f"{len(group.contexts)} contexts, and the kvstore is {type(store).__name__}"
+        )
+    from ..kvstore.ranks import Ranks  # few networks have such tables
+
+    return kv.DistKVStore("dist_sync", ranks=Ranks(None, 0.0, None))
+
+
 def _num_summed(store: Any) -> int:
     """Return the number of processes that sum gradients in a store."""
     return store.num_workers if getattr(store, "adds_up", False) else 1
@@ -330,6 +352,8 @@ class Updates:
             initial_rows: tables that have no values yet; None not to spread tables over the processes.
         """
         store, on_store = make_store(arguments.kvstore, group, compression_params)
+        if any(isinstance(weights[0], HashedArray) for weights in group.param_arrays):
+            store, on_store = _store_of_ids(store, group), True
         on_store = on_store and may_be_inside
         num_samples = _count_samples(store, group)
         optimizer = make_optimizer(
@@ -343,8 +367,8 @@ class Updates:
         if store is not None:
             if hasattr(store, "sharded"):
                 shared.ranks.check_same("Module", {"shard_rows": initial_rows is not None})
-            if initial_rows is not None:
-                updates._shard(store, initial_rows)
+            if initial_rows is not None or updates._hashed():
+                updates._shard(store, initial_rows or {})
             updates._fill(initial_rows or {})
             updates._start(store, may_be_inside)
             if on_store:
@@ -383,17 +407,24 @@ class Updates:
     def _shard(self, store: Any, initial: Mapping[str, InitialRows]) -> None:
         """Spread the parameters with row-sparse gradients over the processes, if that is possible."""
         tables = [i for i, grads in enumerate(self._grads) if grads[0].stype == "row_sparse"]
-        if not tables or not hasattr(store, "sharded") or store.num_workers == 1:
+        hashed = self._hashed()
+        if not hasattr(store, "sharded") or store.num_workers == 1:
+            tables = hashed
+        if not tables:
             return
         names = ", ".join(self.names[i] for i in tables)
         why = self._why_whole(store)
+        if why is not None and hashed:
+            raise ArgumentError(f"{', '.join(self.names[i] for i in hashed)} with hash_rows=True: {why}")
         if why is not None:
             _logger.info("%s: every process keeps all rows, since %s", names, why)
             return
         group: Any = self.group
         for i in tables:
             name, weight = self.names[i], self._weights[i][0]
-            if name in initial:
+            if i in hashed:
+                store.init_hashed(name, rows_of_ids(weight))
+            elif name in initial:
                 store.init_rows(name, weight.shape, initial[name].dtype, initial[name].rows)
             else:
                 store.init(name, array_of(all_rows(weight.raw), weight.context))
@@ -401,6 +432,10 @@ class Updates:
             self._by_device[0][2][i] = self._weights[i][0]
             group.use_array(name, self._weights[i][0])
             self._in_store.add(name)
+
+    def _hashed(self) -> list[int]:
+        """Return the positions of tables with ``hash_rows=True``."""
+        return [i for i, weights in enumerate(self._weights) if isinstance(weights[0], HashedArray)]
 
     def _fill(self, initial: Mapping[str, InitialRows]) -> None:
         """Fill the tables without values whose rows are not spread, before the store copies them."""
@@ -579,7 +614,9 @@ class Updates:
         weights: dict[str, Any] = {name: row[0] for name, row in zip(self.names, self._weights)}
         spread = {name: weights[name].source for name in self.spread_names()}
 
-        def rows(name: str, count: int) -> torch.Tensor:
+        def rows(name: str, count: int) -> Any:
+            if isinstance(weights[name], HashedArray):
+                return rows_of_ids(weights[name])
             own = spread[name].exchange.own_rows(count) if name in spread else range(count)
             return torch.arange(own.start, own.stop, own.step)
 
@@ -587,7 +624,7 @@ class Updates:
         self.restore_states({name: state for name, state in states.items() if name in self.names})
         updater = self.active_updater()
         for name, table in spread.items():
-            if name in updater.states and name not in states:
+            if name in updater.states and name not in states and not isinstance(weights[name], HashedArray):
                 updater.states[name] = _rows_of(updater.states[name], rows(name, table.shape[0]))
 
     def states_by_name(self) -> dict[str, Any]:

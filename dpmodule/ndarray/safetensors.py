@@ -146,6 +146,17 @@ def read_metadata(path: str) -> dict[str, str]:
         return file.metadata() or {}
 
 
+def read_shape(path: str, name: str) -> list[int]:
+    """Return the shape of an array of a file; errors as in `read_rows`."""
+    from safetensors import safe_open
+
+    with _opened(path) as opened, _named_errors(path, opened), safe_open(path, "pt") as file:
+        if name not in file.keys():  # noqa: SIM118
+            raise FileFormatError(f"{path}: there is no array {name!r}; this file belongs to another save")
+        shape: list[int] = list(file.get_slice(name).get_shape())
+    return shape
+
+
 def read_rows(path: str, name: str, like: torch.Tensor, begin: int, end: int) -> torch.Tensor:
     """Return rows `begin` to `end` - 1 of an array, without reading the others; errors as in `read`.
 

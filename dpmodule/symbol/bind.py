@@ -204,7 +204,7 @@ class _MemorySource:
     def _own(self, name: str, key: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         if self.pool is not None:
             return from_pool(self.pool, key, shape, self.contexts[name], dtype)
-        return allocate(shape, self.contexts[name], dtype, key)
+        return allocate_as("default", shape, self.contexts[name], dtype, key)
 
 
 def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:

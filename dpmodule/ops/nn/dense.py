@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ...base import Shape
+from ...base import ArgumentError, Shape
 from ..attrs import boolean, dtype, integer
 from ..registry import bound, op
 from ..shapes import prod, unify
@@ -98,10 +98,21 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
 _INDICES = frozenset({torch.int32, torch.int64})
 
 
+HASHED_ROWS = 1 << 40
+"""Nominal number of rows of a table with ``hash_rows=True``, whose row numbers are ids of 64 bits."""
+
+
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer shapes of a table lookup: the output has the axes of the indices and the row length."""
     data, out = ins[0], outs[0]
-    weight = unify_input("weight", ins[1], (a.input_dim, a.output_dim), data)
+    if (a.input_dim is None) is not bool(getattr(a, "hash_rows", False)):
+        raise ArgumentError(
+            "Embedding: input_dim is missing; give the number of rows, or hash_rows=True for ids of any 64 bits"
+            if a.input_dim is None
+            else f"Embedding: input_dim is {a.input_dim}, but hash_rows=True makes rows for ids; omit input_dim"
+        )
+    rows = HASHED_ROWS if a.input_dim is None else a.input_dim
+    weight = unify_input("weight", ins[1], (rows, a.output_dim), data)
     if out:
         data = unify(data, out[:-1], "indices and output without its last axis")
     if data is not None:
@@ -119,10 +130,19 @@ def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     "Embedding",
     [arg("data", ROWS), param("weight")],
     {
-        "input_dim": Attr(integer(low=1), "number of rows of the table"),
+        "input_dim": Attr(integer(low=1), "number of rows of the table", None),
         "output_dim": Attr(integer(low=1), "length of a row"),
         "dtype": Attr(dtype, "type of the table", "float32"),
         "sparse_grad": Attr(boolean, "make the table's gradient row-sparse", False),
+        "hash_rows": Attr(
+            boolean, "make a row for each id of 64 bits that is trained, instead of `input_dim`", False
+        ),
+        "min_count": Attr(
+            integer(low=1), "`hash_rows`: steps in which an id is trained until it has a row", 1
+        ),
+        "ttl_steps": Attr(
+            integer(low=0), "`hash_rows`: steps without an id until its row is dropped; 0: never", 0
+        ),
     },
     aliases=["_sparse_Embedding"],
     infer=table_shapes,
@@ -134,12 +154,19 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
 
     Fractions are truncated; out-of-range indices are clipped.
 
+    With ``hash_rows=True``, indices are ids of any 64 bits, int64; the gradient is row-sparse. MXNet cannot read such a
+    symbol.
+
     Shape:
         data: any, numbers of any type.
         weight: (input_dim, output_dim).
         output: (*data, output_dim).
 
-    Source: MXNet 1.9.1 `Embedding`, which also clips indices.
+    Raises:
+        ArgumentError: `hash_rows` with `input_dim`, or neither; or with ids as floating-point numbers that may have
+            lost digits.
+
+    Source: MXNet 1.9.1 `Embedding`, which also clips indices. Growing tables follow Paddle's sparse tables.
     """
     if data.is_cpu and not is_tracing():
         try:

@@ -26,7 +26,7 @@ Tensor = torch.Tensor
 Stypes = tuple[str, ...]
 _logged_fallbacks: set[tuple[str, Stypes]] = set()
 _DENSE_RULES: dict[str, Callable[[Any], bool]] = {
-    "Embedding": lambda a: bool(a.sparse_grad),
+    "Embedding": lambda a: bool(a.sparse_grad or a.hash_rows),
     "_contrib_SparseEmbedding": lambda a: True,
     "cast_storage": lambda a: a.stype != "default",
     "dot": lambda a: a.forward_stype in ("csr", "row_sparse"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import embedding_bag
 
-from ...base import BoundsError, Shape
+from ...base import ArgumentError, BoundsError, Shape
 from ..attrs import boolean, dtype, integer
 from ..nn.dense import table_shapes, table_types
 from ..registry import op
@@ -62,6 +62,20 @@ def _checked_indices(a: Any, data: Tensor) -> Tensor:
     return numbers
 
 
+def _rows_of_embedding(a: Any, data: Tensor) -> Tensor:
+    """Return the row numbers of `Embedding`."""
+    if not a.hash_rows:
+        return data.long().clamp(0, a.input_dim - 1)
+    if data.is_floating_point():
+        exact = int(2 / torch.finfo(data.dtype).eps)
+        if data.numel() and not float(data.abs().max()) <= exact:
+            raise ArgumentError(
+                f"Embedding(hash_rows=True): an id is {float(data.abs().max()):.0f} in {data.dtype}, in which numbers "
+                f"above {exact} lose digits; pass ids as int64, such as mx.nd.array(ids, dtype='int64')"
+            )
+    return data.long()
+
+
 def _table_rule(by_rows: Any, numbers_of: Any, checks: bool = False) -> SparseRule:
     """Return the sparse rule of a table lookup.
 
@@ -95,7 +109,7 @@ def _table_rule(by_rows: Any, numbers_of: Any, checks: bool = False) -> SparseRu
 
 add_rule(
     "Embedding",
-    _table_rule(lambda a: a.sparse_grad, lambda a, data: data.long().clamp(0, a.input_dim - 1)),
+    _table_rule(lambda a: a.sparse_grad or a.hash_rows, _rows_of_embedding),
 )
 add_rule("_contrib_SparseEmbedding", _table_rule(lambda a: True, _checked_indices, checks=True))
 
