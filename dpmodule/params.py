@@ -306,8 +306,9 @@ class ParamStore:
         process, are shared from the start, but stores sent before lack them.
 
         Raises:
-            StateError: another object holds the memory of an array; or the optimizer has states that cannot be
-                shared, runs inside a kvstore, or is one of several.
+            StateError: another object holds the memory of an array; a table is spread over processes or has
+                ``hash_rows=True``; or the optimizer has states that cannot be shared, runs inside a kvstore, or is one
+                of several.
             MemoryError: there is too little shared memory.
 
         Example:
@@ -321,8 +322,13 @@ class ParamStore:
         array_keys = list(self._array_keys())
         for array_key in array_keys:
             array = self._at(array_key)
+            kind, _, name = array_key
+            if array.stype != "default":
+                raise StateError(
+                    f"share_memory: the rows of {name!r} are spread over processes, or made for ids (hash_rows=True), "
+                    "and cannot move to shared memory; train with the kvstore 'dist_sync'"
+                )
             if array.pinned:
-                kind, _, name = array_key
                 raise StateError(
                     f"share_memory: {_KINDS[kind]} {name!r} on {array.context} shares its memory with a view, torch, "
                     "NumPy, DLPack or a torch module, and can no longer move; call share_memory() first"

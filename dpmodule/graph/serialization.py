@@ -29,6 +29,13 @@ def to_json(graph: Graph) -> str:
     about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
     if mode.is_np_shape() or graph.is_numpy:
         about["is_np_shape"] = ["int", 1]
+    if names := [
+        node.name for node in graph.nodes if node.op is not None and getattr(node.a, "hash_rows", False)
+    ]:
+        about["dpmodule_only"] = [
+            "str",
+            f"MXNet cannot read this file: {', '.join(names)} has hash_rows=True",
+        ]
     return json.dumps({**_to_rows(graph), "attrs": about}, indent=2)
 
 

@@ -118,6 +118,8 @@ class NativeSteps:
         """Return the index of the table of an Embedding, and record the slot that indexes it."""
         if self._types[slot] != "uint64":
             raise unsupported(node, f"slot {slot!r} has floats")
+        if node.a.input_dim is None:
+            raise unsupported(node, "hash_rows=True makes rows while training")
         shape = (node.a.input_dim, node.a.output_dim)
         number = self._parameter(node, weight)
         if weight.name in self._dense:

@@ -334,7 +334,7 @@ def _tables(symbol: Symbol, names: Sequence[str]) -> dict[str, tuple[str, int]]:
         if node.op is None or node.op.name not in _LOOKUPS:
             continue
         name, table = (child.name for child, _ in node.inputs[:2])
-        is_slot = node.inputs[0][0].op is None and name in names
+        is_slot = node.inputs[0][0].op is None and name in names and node.a.input_dim is not None
         if is_slot and (name not in tables or tables[name][1] > node.a.input_dim):
             tables[name] = (table, node.a.input_dim)
     return tables

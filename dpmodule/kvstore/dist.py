@@ -337,11 +337,10 @@ class DistKVStore(KVStore):
     def _sum_over_ranks(self, keys: Sequence[Key], arrays: Sequence[NDArray]) -> list[NDArray]:
         self.ranks.flags["samples"] = self._samples_of_push()
         tables = [i for i, key in enumerate(keys) if key in self._tables]
-        arrays = list(arrays)
-        for i in tables:
-            self._tables[keys[i]].forget()
-            if arrays[i].stype == "default":
-                arrays[i] = arrays[i].tostype("row_sparse")
+        arrays = [
+            array.tostype("row_sparse") if i in tables and array.stype == "default" else array
+            for i, array in enumerate(arrays)
+        ]
         sums = list(arrays)
         others = [i for i in range(len(arrays)) if i not in tables]
         sparse = [i for i in others if isinstance(arrays[i], RowSparseNDArray)]
@@ -370,9 +369,8 @@ class DistKVStore(KVStore):
             sums[i] = array
         flags = self.ranks.summed_flags
         self.held = bool(flags["bad"] or flags["overflow"]) or not flags["active"]
-        if not self.held:
-            for i in tables:
-                sums[i] = self._tables[keys[i]].placed(sums[i])  # type: ignore[arg-type]
+        for i in tables if not self.held else ():
+            sums[i] = self._tables[keys[i]].placed(sums[i])  # type: ignore[arg-type]
         return sums if flags["samples"] in (0, self._whole) else _scaled(sums, self._whole / flags["samples"])
 
     def _is_small(self, tensors: Sequence[torch.Tensor]) -> bool:

@@ -163,7 +163,8 @@ class ShardedTable:
         return RowSparseNDArray(total.to(device), distinct.to(device), own.shape, own.context, tidy=True)
 
     def placed(self, grad: RowSparseNDArray) -> RowSparseNDArray:
-        """Return a result of `summed`, whose rows are those of `own`, for an update that takes place."""
+        """Return a result of `summed`, whose rows are those of `own`, for an update that takes place now."""
+        self.forget()
         return grad
 
     def saved(self) -> dict[str, torch.Tensor]:
@@ -224,12 +225,11 @@ class HashedTable(ShardedTable):
         return RowSparseNDArray(total, ids, self.shape, self.context, tidy=True)
 
     def placed(self, grad: RowSparseNDArray) -> RowSparseNDArray:
+        self.forget()
         slots, order = self.rows.train(grad.stored.rows).sort()
         begin = int((slots < 0).sum())
         own = self.own
-        return RowSparseNDArray(
-            grad.values[order][begin:], slots[begin:], own.shape, own.context, tidy=True
-        )
+        return RowSparseNDArray(grad.values[order][begin:], slots[begin:], own.shape, own.context, tidy=True)
 
     def parts(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the ids with rows of all processes, ascending, and the rows; all must call this at the same point.

@@ -24,7 +24,12 @@ OPTIMIZERS = {
     "adam": {"learning_rate": 0.05},
     "ftrl": {"learning_rate": 0.3, "lamda1": 0.001},
 }
-OPTIONS = {"sgd": {}, "adagrad": {"min_count": 5}, "adam": {"ttl_steps": 2}, "ftrl": {"min_count": 2, "ttl_steps": 3}}
+OPTIONS = {
+    "sgd": {},
+    "adagrad": {"min_count": 5},
+    "adam": {"ttl_steps": 2},
+    "ftrl": {"min_count": 2, "ttl_steps": 3},
+}
 
 
 def network(optimizer):
@@ -40,7 +45,12 @@ def fit(module, optimizer, epochs, store=None, **options):
     order = np.concatenate([np.arange(72)[i::size].reshape(-1, 12 // size) for i in range(size)], 1).ravel()
     x, y = (X[order], Y[order]) if store is None else (X[own], Y[own])
     batch = 12 if store is None else 12 // size
-    arguments = {"optimizer": optimizer, "optimizer_params": OPTIMIZERS[optimizer], "eval_metric": "acc", **options}
+    arguments = {
+        "optimizer": optimizer,
+        "optimizer_params": OPTIMIZERS[optimizer],
+        "eval_metric": "acc",
+        **options,
+    }
     data = mx.io.NDArrayIter(mx.nd.array(x, dtype="int64"), y, batch)
     mx.random.seed(6)
     module.fit(data, kvstore=store, num_epoch=epochs, initializer=mx.init.Uniform(0.3), **arguments)
@@ -100,7 +110,10 @@ if sys.argv[1] == "save":
     for optimizer in ("adam", "ftrl"):
         ends = []
         for name in ("whole", "stopped"):
-            saving = {"checkpoint": mx.callback.Checkpoint(optimizer + name, every_n_batches=1), "resume": "auto"}
+            saving = {
+                "checkpoint": mx.callback.Checkpoint(optimizer + name, every_n_batches=1),
+                "resume": "auto",
+            }
             if name == "stopped":
 
                 def stop(at):
@@ -108,7 +121,14 @@ if sys.argv[1] == "save":
                         os.kill(os.getpid(), signal.SIGINT)
 
                 with contextlib.suppress(KeyboardInterrupt):
-                    fit(mx.mod.Module(network(optimizer)), optimizer, 3, create(), batch_end_callback=stop, **saving)
+                    fit(
+                        mx.mod.Module(network(optimizer)),
+                        optimizer,
+                        3,
+                        create(),
+                        batch_end_callback=stop,
+                        **saving,
+                    )
             ends.append(values(fit(mx.mod.Module(network(optimizer)), optimizer, 3, create(), **saving)))
         same(ends[1], ends[0], 0)
 store.barrier()

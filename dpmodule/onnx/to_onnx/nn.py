@@ -144,6 +144,8 @@ def dropout(c: OperatorCall) -> Value:
 
 def embedding(c: OperatorCall) -> Value:
     """Gather with integer indices, limited to the table."""
+    if c.a.input_dim is None:
+        c.refuse("ONNX has no tables of ids, which hash_rows=True makes")
     indices, weight = c.inputs
     if c.dtypes[0] != "int64":
         indices = indices.cast("int64")

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from ...base import ArgumentError, Shape
-from ..attrs import boolean, dtype, integer
+from ..attrs import boolean, dtype, integer, optional
 from ..registry import bound, op
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
@@ -130,7 +130,7 @@ def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     "Embedding",
     [arg("data", ROWS), param("weight")],
     {
-        "input_dim": Attr(integer(low=1), "number of rows of the table", None),
+        "input_dim": Attr(optional(integer(low=1)), "number of rows of the table", None),
         "output_dim": Attr(integer(low=1), "length of a row"),
         "dtype": Attr(dtype, "type of the table", "float32"),
         "sparse_grad": Attr(boolean, "make the table's gradient row-sparse", False),

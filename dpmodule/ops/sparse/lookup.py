@@ -305,7 +305,7 @@ class _PooledRows(torch.autograd.Function):
 
 
 def _table_rows(a: LookupPool, data: Ragged) -> Tensor:
-    return data.values.long().clamp(0, a.lookup.input_dim - 1)
+    return _rows_of_embedding(a.lookup, data.values)
 
 
 def _scale_sums(a: LookupPool, sums: Tensor, data: Ragged) -> Tensor:
