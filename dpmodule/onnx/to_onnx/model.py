@@ -15,6 +15,7 @@ import torch
 from ...base import ArgumentError, Shape, ShapeError
 from ...graph import Entry, Graph, Node, infer_shapes, infer_types
 from ...ndarray import NDArray, from_torch
+from ...ndarray.growing_table import is_hashed
 from ...ops.dtypes import name_of
 from ...ops.nn.layer_shapes import channels_last
 from ...ops.shapes import known
@@ -324,7 +325,13 @@ class KnownVariables:
     """Variables with known values, by name."""
 
     def __init__(self, arrays: Mapping[str, NDArray]) -> None:
-        self._tensors = {name: array.raw.detach().cpu().contiguous() for name, array in arrays.items()}
+        # a table of ids has no dense form; the operators that read it are refused later
+        self._tensors = {
+            name: torch.zeros(1).expand(array.shape)
+            if is_hashed(array.shape)
+            else array.raw.detach().cpu().contiguous()
+            for name, array in arrays.items()
+        }
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
