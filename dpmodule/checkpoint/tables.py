@@ -324,7 +324,7 @@ def load_states(path: str, table_rows: Callable[[str, int], Any]) -> dict[str, A
 
 
 def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], Any]]]:
-    """Return what a manifest says of each table, and a function that makes a `SavedTable` of an array of its parts."""
+    """Return each table's entry in a manifest, and a function that makes a `SavedTable` of an array of its parts."""
     finish_commit(path)
     if not os.path.exists(path):
         return {}

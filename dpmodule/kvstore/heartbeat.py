@@ -23,7 +23,7 @@ class Heartbeat:
     """Increments a counter in the group's store while this process runs, and reports processes that stopped to.
 
     A thread increments it, also while the process waits or computes. A stopped or killed process no longer counts.
-    The thread also tells how many rounds of an exchange the process has entered.
+    The thread also publishes the number of rounds of an exchange that the process has entered.
 
     Args:
         rank: number of this process.

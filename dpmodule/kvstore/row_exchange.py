@@ -65,7 +65,7 @@ class ShardedTable:
 
     @property
     def context(self) -> Context:
-        """Where the rows are."""
+        """The device of the rows."""
         return self.own.context
 
     def look_up(self, rows: torch.Tensor) -> torch.Tensor:

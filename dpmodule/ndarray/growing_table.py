@@ -101,7 +101,7 @@ class GrowingTable:
 
     Attributes:
         values: rows by slot; some slots are free.
-        initial: function of ids and `seed` that returns initial rows; None for zeros.
+        initial: function of ids and `seed` that returns initial rows, by default zeros.
         step: number of steps so far.
         on_change: called after slots were added (True), or with the slots that were cleared.
     """
@@ -111,7 +111,8 @@ class GrowingTable:
     ) -> None:
         self.shape = tuple(shape)
         self.min_count, self.ttl_steps = min_count, ttl_steps
-        self.initial: RowsOfIds | None = None
+        width = self.shape[1]
+        self.initial: RowsOfIds = lambda ids, seed: torch.zeros(len(ids), width)
         self.seed = 0
         self.context: Context = cpu()
         self.on_change: Callable[[torch.Tensor | None], None] = lambda slots: None
@@ -144,8 +145,6 @@ class GrowingTable:
         return found
 
     def _initial(self, ids: torch.Tensor) -> torch.Tensor:
-        if self.initial is None:
-            return self.values.new_zeros((len(ids), *self.shape[1:]))
         return self.initial(ids, self.seed).to(self.values.dtype)
 
     def slots_of(self, ids: torch.Tensor) -> torch.Tensor:

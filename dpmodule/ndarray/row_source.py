@@ -27,7 +27,7 @@ def parts(rows: int) -> Iterator[tuple[int, int]]:
 
 
 class RowSource(Protocol):
-    """Where the rows of a table are.
+    """The keeper of the rows of a table.
 
     Attributes:
         shape: of the table, (rows, ...).
