@@ -93,15 +93,15 @@ def test_min_count_and_ttl_decide_what_stays():
     assert rows_by_id(module).keys() == {0, 99}
 
 
-def test_a_large_number_of_ids():
+def test_a_large_number_of_ids(tmp_path):
     x = np.arange(300_000).reshape(-1, WORDS) * 7919
     data = mx.io.NDArrayIter(ids(x), np.zeros(len(x)), 20_000)
     module = mx.mod.Module(network(hash_rows=True))
     module.fit(data, num_epoch=1, optimizer="adagrad")
     found = rows_by_id(module)
     assert len(found) == 300_000
-    module.save_checkpoint("ids", 1)
-    _, args, _ = mx.model.load_checkpoint("ids", 1)
+    module.save_checkpoint(str(tmp_path / "ids"), 1)
+    _, args, _ = mx.model.load_checkpoint(str(tmp_path / "ids"), 1)
     assert args["words_weight"].indices.shape == (300_000,)
 
 
@@ -114,7 +114,7 @@ def test_gradients_are_clipped_and_accumulated():
         )
 
 
-def test_what_cannot_be_is_an_error():
+def test_what_cannot_be_is_an_error(tmp_path):
     data = mx.sym.Variable("data")
     with pytest.raises(ArgumentError, match="input_dim is missing"):
         mx.sym.Embedding(data, output_dim=4).infer_shape(data=(2, 3))
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_an_error():
     with pytest.raises(StateError, match="made for ids"):
         module._group.store.share_memory()
     with pytest.raises(ArgumentError, match="ONNX has no tables of ids"):
-        module.to_onnx("ids.onnx")
+        module.to_onnx(str(tmp_path / "ids.onnx"))
     with pytest.raises(MXNetError, match="dense"):
         module.live_params()[0]["words_weight"].asnumpy()
 
