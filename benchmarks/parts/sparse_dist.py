@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ __all__ = ["run"]
 
 _ABOUT = """\
 A click model: 64 examples of 10 words in each process, a table of rows of 16 numbers, their sum, a dense layer, and
-AdaGrad. *Spread*: `Module(shard_rows=True)` with the kvstore "dist_sync". *ddp*: torch's DistributedDataParallel over
-`EmbeddingBag(sparse=True)`, by gloo. *One*: one process without a store. CPU time of a step, summed over all processes;
-memory of all processes beyond that before the table was made. The systems run in several launches, in turns. A ratio is
-the CPU time of the other over ours: above 1, ours is faster."""
+AdaGrad. *Spread*: a `Module` with the kvstore "dist_sync". *ddp*: torch's DistributedDataParallel over
+`EmbeddingBag(sparse=True)`, by gloo. *Torchrec*: its row-wise sharding on the CPU, where it is installed. *One*: one
+process without a store. CPU time of a step, summed over all processes; memory of all processes beyond that before the
+table was made. The systems run in several launches, in turns. A ratio is the CPU time of the other over ours: above 1,
+ours is faster."""
 
 _ROOT = Path(__file__).parents[2]
 ROWS = (100_000, 1_000_000, 4_000_000)
@@ -33,15 +35,20 @@ def run(session: Session) -> Section:
     for rows in ROWS[:1] if session.quick else ROWS:
         for size in (2,) if session.quick else (2, 4):
             systems = {"spread": size, "ddp": size, "one": 1}
+            if find_spec("torchrec") is not None:
+                systems["torchrec"] = size
             found: dict[str, list[Any]] = {name: [] for name in systems}
             for _ in range(launches):
                 for name, count in systems.items():
                     found[name].append(_launch(name, count, rows, steps, session.rounds))
             cpu = {name: [ms for one in each for ms in one["cpu"]] for name, each in found.items()}
             section.row(
-                "CPU time of a step", rows=f"{rows:,}", processes=size, spread_ms=Spread.of(cpu["spread"]),
-                ddp_ms=Spread.of(cpu["ddp"]), one_ms=Spread.of(cpu["one"]), ddp=ratio(cpu["ddp"], cpu["spread"]),
-            )  # fmt: skip
+                "CPU time of a step",
+                rows=f"{rows:,}",
+                processes=size,
+                **{f"{name}_ms": Spread.of(each) for name, each in cpu.items()},
+                **{name: ratio(cpu[name], cpu["spread"]) for name in ("ddp", "torchrec") if name in cpu},
+            )
             table = rows * 16 * 4 * 2 / 2**20
             section.row(
                 "Memory of all processes in MB", rows=f"{rows:,}", processes=size, table_and_states=round(table),

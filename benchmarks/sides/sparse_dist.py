@@ -1,4 +1,4 @@
-"""A process that trains a click model with one table: spread over processes, whole, alone, or under torch.
+"""A process that trains a click model with one table: spread over processes, whole, alone, or under torch or torchrec.
 
 Run as ``torchrun --standalone --nproc-per-node N -m benchmarks.sides.sparse_dist SYSTEM ROWS STEPS ROUNDS``; each
 process prints, as JSON, the milliseconds of CPU time of a step in every round, its memory, and its loss at the end.
@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,63 @@ def _theirs(rows: int, batches: list[Any]) -> Callable[[], None]:
     return epoch
 
 
+def _torchrec(rows: int, batches: list[Any]) -> Callable[[], None]:
+    """Return a function that trains an epoch with torchrec, which spreads the rows over the processes."""
+    import torchrec
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from torchrec.distributed import DistributedModelParallel
+    from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+    from torchrec.distributed.sharding_plan import construct_module_sharding_plan, row_wise
+    from torchrec.distributed.types import ShardingPlan
+
+    class Net(torch.nn.Module):
+        """The table, and a dense layer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            config = torchrec.EmbeddingBagConfig(
+                name="words",
+                embedding_dim=WIDTH,
+                num_embeddings=rows,
+                feature_names=["words"],
+                pooling=torchrec.PoolingType.SUM,
+            )
+            self.table = torchrec.EmbeddingBagCollection(tables=[config], device=torch.device("meta"))
+            self.over = torch.nn.Linear(WIDTH, 2)
+
+        def forward(self, words: Any) -> Any:
+            """Return the scores, (BATCH, 2)."""
+            return self.over(self.table(words)["words"])
+
+    dist.init_process_group("gloo")
+    size, net = dist.get_world_size(), Net()
+    rule = {"optimizer": EmbOptimType.EXACT_ADAGRAD, "learning_rate": RATE}
+    sharders: Any = [EmbeddingBagCollectionSharder(fused_params=rule)]
+    # the planner does not offer rows on the CPU
+    rows_on_ranks = construct_module_sharding_plan(
+        net.table, {"words": row_wise(compute_kernel="fused")}, sharders[0], size, size, "cpu"
+    )
+    plan = ShardingPlan({"table": rows_on_ranks})
+    model = DistributedModelParallel(net, device=torch.device("cpu"), plan=plan, sharders=sharders)
+    optimizer = torch.optim.Adagrad(net.over.parameters(), lr=RATE)
+    lengths = torch.full((BATCH,), IDS)
+    data = [
+        (
+            torchrec.KeyedJaggedTensor.from_lengths_sync(["words"], torch.from_numpy(x).flatten(), lengths),
+            torch.from_numpy(y),
+        )
+        for x, y in batches
+    ]
+
+    def epoch() -> None:
+        for x, y in data:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    return epoch
+
+
 def main() -> None:
     """Train, and print what it took."""
     system, (rows, steps, rounds) = sys.argv[1], map(int, sys.argv[2:])
@@ -70,7 +128,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     batches = [(rng.integers(0, rows, (BATCH, IDS)), rng.integers(0, 2, BATCH)) for _ in range(steps)]
     before = rss_mb()
-    epoch = _theirs(rows, batches) if system == "ddp" else _ours(rows, system, batches)
+    make = {"ddp": _theirs, "torchrec": _torchrec}.get(system, partial(_ours, kind=system))
+    epoch = make(rows, batches=batches)
     epoch()
     times = []
     for _ in range(rounds):

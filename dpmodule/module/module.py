@@ -1328,6 +1328,7 @@ class Module(CheckpointedModule):
         from ..interop import folder as interop
 
         arg_params, aux_params = self._dense_params()
+        arg_params = {name: fetched(array).tostype("default") for name, array in arg_params.items()}
         interop.save_pretrained(
             folder,
             self._symbol,

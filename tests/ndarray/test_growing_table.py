@@ -105,6 +105,21 @@ def test_a_large_number_of_ids(tmp_path):
     assert args["words_weight"].indices.shape == (300_000,)
 
 
+def test_arrays_of_ids_are_saved_and_set(tmp_path):
+    module, data = trained(network(hash_rows=True), NAMES[X], "adagrad")
+    wanted = module.predict(data).asnumpy()
+    mx.nd.save(str(tmp_path / "all"), module.get_params()[0])
+    arrays = mx.nd.load(str(tmp_path / "all"))
+    other, _ = trained(network(hash_rows=True), NAMES[X], epochs=0)
+    other.set_params(arrays, {})
+    np.testing.assert_array_equal(other.predict(data).asnumpy(), wanted)
+    module.save_params(str(tmp_path / "net.params"))
+    other = mx.mod.Module(network(hash_rows=True))
+    other.bind(data.provide_data, None, for_training=False)
+    other.load_params(str(tmp_path / "net.params"))
+    np.testing.assert_array_equal(other.predict(data).asnumpy(), wanted)
+
+
 def test_gradients_are_clipped_and_accumulated():
     for options in {"clip_global_norm": 0.05}, {"accumulate": 2}:
         module, data = trained(network(hash_rows=True), NAMES[X], "adam", **options)
