@@ -414,6 +414,9 @@ class Updates:
             return
         names = ", ".join(self.names[i] for i in tables)
         why = self._why_whole(store)
+        optimizer: Any = self.optimizer
+        if why is None and hashed and not optimizer.is_lazy(self._weights[hashed[0]][0]):
+            why = f"the {type(optimizer).__name__} has lazy_update=False, which updates all ids"
         if why is not None and hashed:
             raise ArgumentError(f"{', '.join(self.names[i] for i in hashed)} with hash_rows=True: {why}")
         if why is not None:

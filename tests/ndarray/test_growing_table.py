@@ -144,6 +144,10 @@ def test_what_cannot_be_is_an_error(tmp_path):
             {"optimizer": "rmsprop"},
             "words_weight with hash_rows=True: the optimizer is RMSProp, expected SGD",
         ),
+        (
+            {"optimizer_params": {"lazy_update": False}},
+            "words_weight with hash_rows=True: the SGD has lazy_update=False",
+        ),
         ({"initializer": mx.init.Xavier()}, "words_weight with hash_rows=True: initializer is"),
         ({"kvstore": "dist_async"}, "words_weight with hash_rows=True: the kvstore is 'dist_async'"),
     ):
