@@ -187,11 +187,15 @@ class DistKVStore(KVStore):
         self._stored[key] = table.own
 
     def _resize(self, key: Key, cleared: torch.Tensor | None) -> None:
-        """Give a table that grew, or dropped rows, states that fit."""
+        """Give a table that grew, or dropped rows, states that fit; new rows begin with new states."""
         table = self._tables[key]
         self._stored[key] = table.own
         updater = self._updater
-        if isinstance(updater, Updater) and key in updater.states:
+        if not isinstance(updater, Updater) or key not in updater.states:
+            return
+        if not len(table.values):
+            del updater.states[key]
+        else:
             updater.states[key] = _fitted(updater.states[key], len(table.values), cleared)
 
     def broadcast(self, key: KeysLike, value: ArraysLike, out: ArraysLike, priority: int = 0) -> None:

@@ -239,6 +239,10 @@ def rows_of_ids(array: Any) -> GrowingTable:
 
 def _store_of_ids(store: Any, group: ParameterGroup) -> kv.KVStoreBase:
     """Return the store of a module that has tables with ``hash_rows=True``: one process has a store of its own."""
+    if any(context.device_type != "cpu" for context in group.contexts):
+        raise ArgumentError(
+            f"a table with hash_rows=True needs a CPU context; the module is on {group.contexts[0]}"
+        )
     if hasattr(store, "sharded"):
         return store  # type: ignore[no-any-return]
     if len(group.contexts) > 1 or (store is not None and type(store) is not kv.KVStore):

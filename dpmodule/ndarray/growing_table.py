@@ -60,12 +60,8 @@ class _IdMap:
     """Map from distinct ids to positions."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self._levels = [
-            (torch.empty(0, dtype=torch.int64),) * 2
-        ] * 2  # the second is small, and changes often
+        nothing = torch.empty(0, dtype=torch.int64)
+        self._levels = [(nothing, nothing)] * 2  # the second is small, and changes often
 
     def find(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the positions of ids, -1 for others."""
@@ -103,7 +99,7 @@ class GrowingTable:
         values: rows by slot; some slots are free.
         initial: function of ids and `seed` that returns initial rows, by default zeros.
         step: number of steps so far.
-        on_change: called after slots were added (True), or with the slots that were cleared.
+        on_change: called after the number of slots has changed (None), or with the slots that were cleared.
     """
 
     def __init__(
@@ -128,6 +124,7 @@ class GrowingTable:
         self._slots, self._is_used = _IdMap(), torch.empty(0, dtype=torch.bool)
         self._waiting: dict[int, tuple[int, int]] = {}  # ids without rows: count and last step
         self._saved: Any = None
+        self.on_change(None)
 
     def __len__(self) -> int:
         return int(self._is_used.sum())

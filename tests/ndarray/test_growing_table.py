@@ -113,6 +113,10 @@ def test_arrays_of_ids_are_saved_and_set(tmp_path):
     other, _ = trained(network(hash_rows=True), NAMES[X], epochs=0)
     other.set_params(arrays, {})
     np.testing.assert_array_equal(other.predict(data).asnumpy(), wanted)
+    other.fit(data, num_epoch=1, optimizer="adagrad")
+    assert abs(other.predict(data).asnumpy() - wanted).max() > 1e-3
+    other.set_params(arrays, {})  # fewer rows than slots
+    other.fit(data, num_epoch=1, optimizer="adagrad")
     module.save_params(str(tmp_path / "net.params"))
     other = mx.mod.Module(network(hash_rows=True))
     other.bind(data.provide_data, None, for_training=False)
