@@ -9,6 +9,7 @@ from __future__ import annotations
 from .._core import lazy
 from ..hogwild import DataFeedDesc
 from . import initializer, io, layers, optimizer, unique_name
+from .dataset import DatasetFactory
 from .executor import AsyncExecutor, CPUPlace, Executor
 from .feeding import DataFeeder, create_lod_tensor
 from .program import Program, default_main_program, default_startup_program, program_guard
@@ -19,6 +20,7 @@ __all__ = [
     "CPUPlace",
     "DataFeedDesc",
     "DataFeeder",
+    "DatasetFactory",
     "Executor",
     "ParamAttr",
     "Parameter",

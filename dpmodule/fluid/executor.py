@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import random
 from .._core.closing import Closing
@@ -19,6 +22,7 @@ from ..ndarray import zeros
 from ..optimizer.states import dump_states, load_states
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
+from .dataset import VariableDataset
 from .feeding import as_bound_shape, check_indices, feed_arrays
 from .program import Program, default_main_program
 from .variable import Data, Variable
@@ -243,13 +247,40 @@ class AsyncExecutor(Closing):
         owner = _program("run_from_files", program)
         if not isinstance(data_feed, DataFeedDesc):
             raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
-        size = data_feed.batch_size
-        shapes = {data.name: (size, *data.fed_shape[1:]) for data in owner.data_of(owner.symbol)}
-        module = runner_of(owner).trainer(owner, data_descs(owner, shapes))
-        names = [_fetch_variable(owner, item).name for item in _as_list(fetch)]
+        module, names = self._trainer(owner, data_feed, fetch)
         return self._executor.run_from_files(module, data_feed, filelist, thread_num, names, debug, **more)
 
     run = run_from_files
+
+    def _trainer(self, program: Program, feed: DataFeedDesc, fetch: Any) -> tuple[Module, list[str]]:
+        """Return the module that trains a program on lines, and the names of fetches."""
+        descs = data_descs(program, _shapes(program, program.symbol, feed))
+        names = [_fetch_variable(program, item).name for item in _as_list(fetch)]
+        return runner_of(program).trainer(program, descs), names
+
+    def train_from_dataset(
+        self,
+        program: Program,
+        dataset: VariableDataset,
+        thread_num: int,
+        fetch: Any,
+        debug: bool,
+        **more: Any,
+    ) -> Any:
+        """Train a program on a dataset; see `Executor.train_from_dataset`."""
+        lines = dataset.lines()
+        module, names = self._trainer(program, lines.data_feed, fetch)
+        return self._executor.train_from_dataset(module, lines, thread_num, names, debug, **more)
+
+    def infer_from_dataset(
+        self, program: Program, dataset: VariableDataset, thread_num: int, fetch: Any
+    ) -> Any:
+        """Return an iterator over the fetches for the lines of a dataset."""
+        lines, owner = dataset.lines(), program.clone(for_test=True)
+        heads = Group([_fetch_variable(owner, item).symbol for item in _as_list(fetch)])
+        descs = data_descs(owner, _shapes(owner, heads, lines.data_feed))
+        module = runner_of(owner).module(owner, heads, ("lines", *heads.list_outputs()), descs)
+        return self._executor.infer_from_dataset(module, lines, thread_num, heads.list_outputs())
 
     def close(self) -> None:
         self._executor.close()
@@ -377,14 +408,163 @@ class Executor(Closing):
             debug: whether to measure the time of each stage.
             **more: further arguments of `AsyncExecutor.run_from_files`.
         """
+        return self._file_executor().run_from_files(
+            program, data_feed, filelist, thread_num, fetch, debug, **more
+        )
+
+    def train_from_dataset(
+        self,
+        program: Any = None,
+        dataset: Any = None,
+        scope: None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Any = None,
+        print_period: int = 100,
+        **more: Any,
+    ) -> Any:
+        """Train a program on the lines of a dataset.
+
+        Args:
+            program: the program; None: the current one.
+            dataset: a result of `DatasetFactory.create_dataset`.
+            scope: must be None.
+            thread: number of workers; 0: that of the dataset.
+            debug: whether to measure the time of each stage.
+            fetch_list: variables or names to average, and to print while training.
+            fetch_info: texts to print before the values; None: the names.
+            print_period: number of batches between two prints, which are at least 0.1 s apart, but for the last.
+            more: further arguments of `mx.AsyncExecutor.run_from_files`.
+
+        Returns:
+            The averages over all batches, in the order of `fetch_list`.
+
+        Raises:
+            ArgumentError: an argument is not valid.
+            StateError: the dataset has no lines, or the startup program has not been run.
+        """
+        owner, dataset, shown = _checked(
+            "train_from_dataset", program, dataset, scope, fetch_list, fetch_info
+        )
+        printer = _Printer(shown, print_period)
+        if shown:
+            more = {"callback": printer.callback, "callback_s": _PRINT_S, **more}
+        result = self._file_executor().train_from_dataset(
+            owner, dataset, thread or dataset.thread_num, fetch_list, debug, **more
+        )
+        if shown:
+            printer.show(result.batches, result)
+        return result
+
+    def infer_from_dataset(
+        self,
+        program: Any = None,
+        dataset: Any = None,
+        scope: None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Any = None,
+        fetch_info: Any = None,
+        print_period: int = 100,
+    ) -> list[float]:
+        """Compute the means of variables over the lines of a dataset, without training.
+
+        Args:
+            program: the program; None: the current one.
+            dataset: a result of `DatasetFactory.create_dataset`.
+            scope: must be None.
+            thread: number of workers; 0: that of the dataset.
+            debug: accepted.
+            fetch_list: variables or names.
+            fetch_info: texts to print before the values; None: the names.
+            print_period: number of batches between two prints.
+
+        Returns:
+            The mean of each over all lines, in the order of `fetch_list`.
+
+        Raises:
+            ArgumentError: an argument is not valid.
+            StateError: the dataset has no lines, or the program has no parameters.
+        """
+        owner, dataset, shown = _checked(
+            "infer_from_dataset", program, dataset, scope, fetch_list, fetch_info
+        )
+        if not shown:
+            raise ArgumentError("infer_from_dataset: fetch_list is empty, expected variables or names")
+        printer, sums, lines = _Printer(shown, print_period), np.zeros(len(shown)), 0
+        found = self._file_executor().infer_from_dataset(
+            owner, dataset, thread or dataset.thread_num, fetch_list
+        )
+        for number, (_, _, values) in enumerate(found, 1):
+            arrays = [np.asarray(value.asnumpy(), dtype=np.float64) for value in values]
+            count = max((len(array) for array in arrays if array.ndim), default=1)
+            sums += [count * array.mean() for array in arrays]
+            lines += count
+            printer.show(number, (sums / lines).tolist())
+        return list((sums / max(lines, 1)).tolist())
+
+    def _file_executor(self) -> AsyncExecutor:
         if self._files is None:
             self._files = AsyncExecutor(self._place)
-        return self._files.run_from_files(program, data_feed, filelist, thread_num, fetch, debug, **more)
+        return self._files
 
     def close(self) -> None:
         if self._files is not None:
             self._files.close()
             self._files = None
+
+
+_PRINT_S = 0.1
+"""Seconds between two looks at the progress of a run."""
+
+
+class _Printer:
+    """Prints values once in a number of batches.
+
+    Args:
+        texts: printed before the values.
+        period: number of batches between two prints.
+    """
+
+    def __init__(self, texts: Sequence[str], period: int) -> None:
+        if isinstance(period, bool) or not isinstance(period, int) or period < 1:
+            raise ArgumentError(f"print_period is {period!r}, expected an integer from 1")
+        self._texts, self._period, self._printed = texts, period, 0
+
+    def callback(self, progress: Any) -> None:
+        """Print the averages of a run; a callback of `mx.AsyncExecutor`."""
+        self.show(progress.batches, list(progress.fetched.values()))
+
+    def show(self, batches: int, values: Sequence[float]) -> None:
+        """Print values, if enough batches have passed."""
+        if batches // self._period > self._printed:
+            self._printed = batches // self._period
+            shown = ", ".join(f"{text}: {value:.6g}" for text, value in zip(self._texts, values))
+            sys.stdout.write(f"batch {batches}, {shown}\n")
+
+
+def _checked(
+    call: str, program: Any, dataset: Any, scope: Any, fetch_list: Any, fetch_info: Any
+) -> tuple[Program, VariableDataset, list[str]]:
+    """Return the program, the dataset and the texts of the fetches of a call."""
+    owner = _program(call, program)
+    if scope is not None:
+        raise ArgumentError(f"{call}: scope is not supported; parameters belong to the startup program")
+    if not isinstance(dataset, VariableDataset):
+        raise ArgumentError(
+            f"{call}: dataset is {dataset!r}, expected a result of fluid.DatasetFactory().create_dataset()"
+        )
+    names = [_fetch_variable(owner, item).name for item in _as_list(fetch_list)]
+    texts = names if fetch_info is None else [str(text) for text in _as_list(fetch_info)]
+    if len(texts) != len(names):
+        raise ArgumentError(f"{call}: fetch_info has {len(texts)} texts for {len(names)} of fetch_list")
+    return owner, dataset, texts
+
+
+def _shapes(program: Program, symbol: Symbol, feed: DataFeedDesc) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a batch of lines, of the data that a symbol depends on."""
+    return {data.name: (feed.batch_size, *data.fed_shape[1:]) for data in program.data_of(symbol)}
 
 
 def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:

@@ -10,14 +10,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from ..base import ArgumentError, StateError
+from ..kvstore.base import has_other_processes
+from ..kvstore.ranks import join
 from .data_feed import BlockReader, ParsedBlock, check_on_bad_line
 from .data_feed_desc import DataFeedDesc
 from .data_files import FileRange, check_files, split_parts
 
 _LINES_PER_WRITE = 1 << 14
 _BLOCK_BYTES = 1 << 20
+_NEWLINE = 10
 
 
 class ReadPlan(NamedTuple):
@@ -184,6 +188,42 @@ class InMemoryDataset(Dataset):
         )
         self._text = text.permuted(order)
 
+    def global_shuffle(self, seed: int | None = None, timeout_s: float = 300) -> None:
+        """Distribute the lines of all processes over them at random, and shuffle the own ones.
+
+        All processes that torchrun started must call this; a single one shuffles its lines.
+
+        Args:
+            seed: as in `local_shuffle`.
+            timeout_s: seconds without response after which a process is lost.
+
+        Raises:
+            StateError: no lines are loaded.
+            LostWorkerError: another process is lost.
+        """
+        text = self._loaded_lines("global_shuffle")
+        ranks = join("of InMemoryDataset", timeout_s) if has_other_processes() else None
+        if ranks is None or ranks.size == 1:
+            self.local_shuffle(seed)
+            return
+        random: Any = np.random if seed is None else np.random.RandomState(seed + ranks.rank)
+        owners = random.randint(0, ranks.size, len(text))
+        parts = [text.permuted(np.flatnonzero(owners == rank)) for rank in range(ranks.size)]
+        self._text = _LineStore()
+        for data in ranks.exchange([part.tensor() for part in parts]):
+            self._text.append(data.numpy().tobytes(), int((data == _NEWLINE).sum()))
+        self.local_shuffle(None if seed is None else seed + ranks.rank)
+
+    def total(self, timeout_s: float = 300) -> int:
+        """Return the number of loaded lines of all processes, which must call this together.
+
+        Args:
+            timeout_s: seconds without response after which a process is lost.
+        """
+        if not has_other_processes():
+            return len(self)
+        return int(join("of InMemoryDataset", timeout_s).total(len(self)))
+
     def release_memory(self) -> None:
         """Release the lines; the list of files is kept."""
         self._text = None
@@ -225,6 +265,11 @@ class _LineStore:
     def __len__(self) -> int:
         return self._lines
 
+    def tensor(self) -> torch.Tensor:
+        """Return a copy of the text, uint8."""
+        with open(self.path, "rb") as file:
+            return torch.frombuffer(bytearray(file.read()) or bytearray(1), dtype=torch.uint8)[: file.tell()]
+
     def digest(self) -> int:
         """Return a checksum of the lines and their order."""
         checksum = 0
@@ -239,7 +284,7 @@ class _LineStore:
         if not len(order):
             return permuted
         text = np.memmap(self.path, np.uint8, "r")
-        ends = np.flatnonzero(text == 10) + 1
+        ends = np.flatnonzero(text == _NEWLINE) + 1
         begins = np.concatenate([[0], ends[:-1]])
         memory = memoryview(text.data)
         for at in range(0, len(order), _LINES_PER_WRITE):

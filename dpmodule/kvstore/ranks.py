@@ -211,6 +211,17 @@ class Ranks:
             dist.all_gather_object(values, value, group=self._group)
         return values
 
+    def exchange(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Send a tensor to each process, and return theirs.
+
+        Shape:
+            parts[i]: (n,), of any length; all of one type, on the CPU.
+            returns[i]: (m,).
+        """
+        sent = [len(part) for part in parts]
+        received = [counts[self.rank] for counts in self.gather(sent)]
+        return list(torch.split(self._all_to_all(torch.cat(list(parts)), sent, received), received))
+
     def check_same(self, what: str, values: Mapping[str, Any]) -> None:
         """Raise ArgumentError in all processes if values differ between them.
 
