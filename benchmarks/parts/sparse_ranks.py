@@ -73,9 +73,13 @@ def run(session: Session) -> Section:
         draw = _words(skew, random)
         for width in (16, 64):
             for size in sizes:
-                words = [draw() for _ in range(size)]
+                drawn = [draw() for _ in range(size)]
                 section.row(
-                    "A step", skew=skew or "uniform", width=width, processes=size, **_counted(words, width)
+                    "A step",
+                    words=f"Zipf {skew}" if skew else "uniform",
+                    width=width,
+                    processes=size,
+                    **_counted(drawn, width),
                 )
     return section
 

@@ -13,6 +13,7 @@ from .dataset import DatasetFactory
 from .executor import AsyncExecutor, CPUPlace, Executor
 from .feeding import DataFeeder, create_lod_tensor
 from .program import Program, default_main_program, default_startup_program, program_guard
+from .scope import Scope, global_scope, scope_guard
 from .variable import ParamAttr, Parameter, Variable
 
 __all__ = [
@@ -25,10 +26,12 @@ __all__ = [
     "ParamAttr",
     "Parameter",
     "Program",
+    "Scope",
     "Variable",
     "create_lod_tensor",
     "default_main_program",
     "default_startup_program",
+    "global_scope",
     "initializer",
     "io",
     "layers",
@@ -36,6 +39,7 @@ __all__ = [
     "optimizer",
     "program_guard",
     "regularizer",
+    "scope_guard",
     "unique_name",
 ]
 

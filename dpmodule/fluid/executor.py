@@ -25,6 +25,7 @@ from ..symbol import Group, Symbol
 from .dataset import VariableDataset
 from .feeding import as_bound_shape, check_indices, feed_arrays
 from .program import Program, default_main_program
+from .scope import Scope, guard_of
 from .variable import Data, Variable
 
 
@@ -134,7 +135,7 @@ class ProgramRunner:
 
 def runner_of(program: Program) -> ProgramRunner:
     """Return the runner of a program."""
-    runner: ProgramRunner = program.scope.runners.setdefault(program, ProgramRunner())
+    runner: ProgramRunner = program.group.runners.setdefault(program, ProgramRunner())
     return runner
 
 
@@ -167,15 +168,15 @@ def initialize(program: Program) -> None:
     """Initialize the parameters of a startup program, and reset their optimizers."""
     if program.random_seed:
         random.seed(program.random_seed)
-    scope = program.startup_scope
+    group = program.startup_group
     values = {}
     for name, first in program.initial_values.items():
         values[name] = zeros(first.shape, cpu(), first.dtype)
         attributes = {"__init__": first.initializer.dumps()}
         first.initializer(InitDesc(name, attributes), values[name])
-        scope.store.declare(name, first.shape, first.dtype, needs_grad=False)
-    scope.store.load(values, {})
-    for other, runner in list(scope.runners.items()):
+        group.store.declare(name, first.shape, first.dtype, needs_grad=False)
+    group.store.load(values, {})
+    for other, runner in list(group.runners.items()):
         runner.restart(other)
 
 
@@ -307,7 +308,7 @@ class Executor(Closing):
         fetch_list: Any = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
-        scope: None = None,
+        scope: Scope | None = None,
         return_numpy: bool = True,
         use_program_cache: bool = False,
     ) -> list[Any]:
@@ -317,7 +318,7 @@ class Executor(Closing):
             program: the program; None: the current one.
             feed: arrays by name; sequences are ragged arrays, see `create_lod_tensor`, or lists of lists.
             fetch_list: variables or names to return; ``name@GRAD`` is the gradient of a parameter.
-            scope: must be None.
+            scope: where the parameters are; None: the current scope.
             return_numpy: whether to return NumPy arrays.
             use_program_cache: ignored; modules of programs are always cached.
 
@@ -332,13 +333,12 @@ class Executor(Closing):
             StateError: the startup program has not been run.
         """
         owner = _program("run", program)
-        if scope is not None:
-            raise ArgumentError("run: scope is not supported; parameters belong to the startup program")
-        if owner.initial_values:
-            initialize(owner)
-        if not owner.list_vars():
-            return []
-        return self._run_batch(owner, feed, _as_list(fetch_list), return_numpy)
+        with guard_of("run", scope):
+            if owner.initial_values:
+                initialize(owner)
+            if not owner.list_vars():
+                return []
+            return self._run_batch(owner, feed, _as_list(fetch_list), return_numpy)
 
     def _run_batch(self, program: Program, feed: Any, fetch_list: list[Any], as_numpy: bool) -> list[Any]:
         gradients = [fetch for fetch in fetch_list if isinstance(fetch, str) and fetch.endswith(_GRADIENT)]
@@ -416,7 +416,7 @@ class Executor(Closing):
         self,
         program: Any = None,
         dataset: Any = None,
-        scope: None = None,
+        scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,
         fetch_list: Any = None,
@@ -429,7 +429,7 @@ class Executor(Closing):
         Args:
             program: the program; None: the current one.
             dataset: a result of `DatasetFactory.create_dataset`.
-            scope: must be None.
+            scope: where the parameters are; None: the current scope.
             thread: number of workers; 0: that of the dataset.
             debug: whether to measure the time of each stage.
             fetch_list: variables or names to average, and to print while training.
@@ -444,15 +444,14 @@ class Executor(Closing):
             ArgumentError: an argument is not valid.
             StateError: the dataset has no lines, or the startup program has not been run.
         """
-        owner, dataset, shown = _checked(
-            "train_from_dataset", program, dataset, scope, fetch_list, fetch_info
-        )
+        owner, dataset, shown = _checked("train_from_dataset", program, dataset, fetch_list, fetch_info)
         printer = _Printer(shown, print_period)
         if shown:
             more = {"callback": printer.callback, "callback_s": _PRINT_S, **more}
-        result = self._file_executor().train_from_dataset(
-            owner, dataset, thread or dataset.thread_num, fetch_list, debug, **more
-        )
+        with guard_of("train_from_dataset", scope):
+            result = self._file_executor().train_from_dataset(
+                owner, dataset, thread or dataset.thread_num, fetch_list, debug, **more
+            )
         if shown:
             printer.show(result.batches, result)
         return result
@@ -461,7 +460,7 @@ class Executor(Closing):
         self,
         program: Any = None,
         dataset: Any = None,
-        scope: None = None,
+        scope: Scope | None = None,
         thread: int = 0,
         debug: bool = False,
         fetch_list: Any = None,
@@ -473,7 +472,7 @@ class Executor(Closing):
         Args:
             program: the program; None: the current one.
             dataset: a result of `DatasetFactory.create_dataset`.
-            scope: must be None.
+            scope: where the parameters are; None: the current scope.
             thread: number of workers; 0: that of the dataset.
             debug: accepted.
             fetch_list: variables or names.
@@ -487,15 +486,14 @@ class Executor(Closing):
             ArgumentError: an argument is not valid.
             StateError: the dataset has no lines, or the program has no parameters.
         """
-        owner, dataset, shown = _checked(
-            "infer_from_dataset", program, dataset, scope, fetch_list, fetch_info
-        )
+        owner, dataset, shown = _checked("infer_from_dataset", program, dataset, fetch_list, fetch_info)
         if not shown:
             raise ArgumentError("infer_from_dataset: fetch_list is empty, expected variables or names")
         printer, sums, lines = _Printer(shown, print_period), np.zeros(len(shown)), 0
-        found = self._file_executor().infer_from_dataset(
-            owner, dataset, thread or dataset.thread_num, fetch_list
-        )
+        with guard_of("infer_from_dataset", scope):
+            found = self._file_executor().infer_from_dataset(
+                owner, dataset, thread or dataset.thread_num, fetch_list
+            )
         for number, (_, _, values) in enumerate(found, 1):
             arrays = [np.asarray(value.asnumpy(), dtype=np.float64) for value in values]
             count = max((len(array) for array in arrays if array.ndim), default=1)
@@ -545,12 +543,10 @@ class _Printer:
 
 
 def _checked(
-    call: str, program: Any, dataset: Any, scope: Any, fetch_list: Any, fetch_info: Any
+    call: str, program: Any, dataset: Any, fetch_list: Any, fetch_info: Any
 ) -> tuple[Program, VariableDataset, list[str]]:
     """Return the program, the dataset and the texts of the fetches of a call."""
     owner = _program(call, program)
-    if scope is not None:
-        raise ArgumentError(f"{call}: scope is not supported; parameters belong to the startup program")
     if not isinstance(dataset, VariableDataset):
         raise ArgumentError(
             f"{call}: dataset is {dataset!r}, expected a result of fluid.DatasetFactory().create_dataset()"

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
-from ..context import cpu
 from ..initializer import Initializer
 from ..optimizer import Optimizer
 from ..params import ParamStore
@@ -18,30 +17,8 @@ from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
 from ..symbol import MakeLoss as make_loss
 from ..symbol import Variable as symbol_variable
+from .scope import ProgramGroup, Scope, global_scope
 from .variable import Data, ParamAttr, Parameter, Shape, Variable
-
-
-class UniqueNames:
-    """Generator of unique names by prefix."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def generate(self, key: str) -> str:
-        """Return ``key_0``, then ``key_1``, and so on."""
-        number = self._counts.get(key, 0)
-        self._counts[key] = number + 1
-        return f"{key}_{number}"
-
-
-class Scope:
-    """Parameters and names shared by the programs of a startup program."""
-
-    def __init__(self) -> None:
-        self.store = ParamStore([cpu()])
-        self.names = UniqueNames()
-        self.runners: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
 
 V = TypeVar("V", bound=Variable)
 
@@ -60,16 +37,25 @@ class ParameterInit:
 
 
 class TrainingSetup:
-    """Loss and optimizer of a program."""
+    """Loss and optimizer of a program; each scope has an optimizer of its own, which counts updates."""
 
     def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
         self.loss = loss
         self._make = make
-        self.optimizer = make()
+        self._optimizers: WeakKeyDictionary[Scope, Optimizer] = WeakKeyDictionary()
+        self.restart()
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer in the current scope."""
+        scope = global_scope()
+        if scope not in self._optimizers:
+            self._optimizers[scope] = self._make()
+        return self._optimizers[scope]
 
     def restart(self) -> None:
         """Recreate the optimizer, when parameters are initialized again."""
-        self.optimizer = self._make()
+        self._optimizers[global_scope()] = self._make()
 
 
 class Program:
@@ -89,8 +75,8 @@ class Program:
         self.is_test = False
         self.random_seed = 0
         self._variables: dict[str, Variable] = {}
-        self._scope: Scope | None = None
-        self._startup_scope: Scope | None = None
+        self._group: ProgramGroup | None = None
+        self._startup_group: ProgramGroup | None = None
         self._heads: tuple[Any, Symbol] | None = None
 
     def __repr__(self) -> str:
@@ -133,23 +119,23 @@ class Program:
     # heads and parameters
 
     @property
-    def scope(self) -> Scope:
-        """Scope of its parameters: that of its startup program, by default of the current one."""
-        if self._scope is None:
-            self._scope = default_startup_program().startup_scope
-        return self._scope
+    def group(self) -> ProgramGroup:
+        """The programs with its parameters: those of its startup program, by default of the current one."""
+        if self._group is None:
+            self._group = default_startup_program().startup_group
+        return self._group
 
     @property
-    def startup_scope(self) -> Scope:
-        """As a startup program: scope of the parameters that it initializes."""
-        if self._startup_scope is None:
-            self._startup_scope = Scope()
-        return self._startup_scope
+    def startup_group(self) -> ProgramGroup:
+        """As a startup program: the programs whose parameters it initializes."""
+        if self._startup_group is None:
+            self._startup_group = ProgramGroup()
+        return self._startup_group
 
     @property
     def store(self) -> ParamStore:
-        """The parameters."""
-        return self.scope.store
+        """The parameters, in the current scope."""
+        return self.group.store
 
     @property
     def symbol(self) -> Symbol:
@@ -188,17 +174,17 @@ class Program:
     # variables
 
     def join(self, startup: Program) -> None:
-        """Use the scope of a startup program.
+        """Use the parameters of a startup program.
 
         Args:
-            startup: program whose scope holds the parameters.
+            startup: program that initializes the parameters.
 
         Raises:
-            StateError: the program already uses another scope.
+            StateError: the program already uses those of another one.
         """
-        if self._scope is None:
-            self._scope = startup.startup_scope
-        elif self._scope is not startup.startup_scope:
+        if self._group is None:
+            self._group = startup.startup_group
+        elif self._group is not startup.startup_group:
             raise StateError(
                 "the program has parameters of another startup program; pass that one to program_guard"
             )
@@ -244,7 +230,7 @@ class Program:
         Args:
             hint: the prefix, such as ``"fc"``; a number is appended.
         """
-        names = self.scope.names
+        names = self.group.names
         while True:
             name = names.generate(hint)
             if name not in self._variables:
@@ -322,12 +308,12 @@ class Program:
             for_test: whether to drop loss and optimizer, and to disable dropout.
         """
         other = Program()
-        other._scope = self.scope
+        other._group = self.group
         other._variables = dict(self._variables)
         other.is_test, other.random_seed = for_test or self.is_test, self.random_seed
         if not for_test:
             other._training = self._training
-            other.initial_values, other._startup_scope = dict(self.initial_values), self._startup_scope
+            other.initial_values, other._startup_group = dict(self.initial_values), self._startup_group
         return other
 
 

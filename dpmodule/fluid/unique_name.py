@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .._core import lazy
-from .program import UniqueNames, default_startup_program
+from .program import default_startup_program
+from .scope import UniqueNames
 
 __all__ = ["generate", "guard"]
 
@@ -19,7 +20,7 @@ def generate(key: str) -> str:
     Args:
         key: the prefix, such as ``"fc"``.
     """
-    return default_startup_program().startup_scope.names.generate(key)
+    return default_startup_program().startup_group.names.generate(key)
 
 
 @contextmanager
@@ -29,9 +30,9 @@ def guard() -> Iterator[None]:
     A network that is built again in another program of the same startup program gets the same names, and therefore the
     same parameters.
     """
-    scope = default_startup_program().startup_scope
-    before, scope.names = scope.names, UniqueNames()
+    group = default_startup_program().startup_group
+    before, group.names = group.names, UniqueNames()
     try:
         yield
     finally:
-        scope.names = before
+        group.names = before

@@ -98,6 +98,9 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
 _INDICES = frozenset({torch.int32, torch.int64})
 
 
+OF_HASHED_ROWS = ("hash_rows", "min_count", "ttl_steps")
+"""Attributes of `Embedding` that MXNet does not have."""
+
 HASHED_ROWS = 1 << 40
 """Nominal number of rows of a table with ``hash_rows=True``, whose row numbers are ids of 64 bits."""
 

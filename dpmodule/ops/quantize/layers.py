@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
+from ..attrs import integer
 from ..dtypes import name_of
+from ..nn.dense import OF_HASHED_ROWS
 from ..registry import get
 from ..spec import Attr, Input, Onnx, Shapes, Types, arg
 from .integer_ranges import (
@@ -265,7 +267,10 @@ def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> T
 @pure(
     "_contrib_quantized_embedding",
     [arg("data"), arg("weight"), arg("min_weight"), arg("max_weight")],
-    _attrs_like("Embedding"),
+    {
+        **{name: attr for name, attr in _attrs_like("Embedding").items() if name not in OF_HASHED_ROWS},
+        "input_dim": Attr(integer(low=1), "number of rows of the table"),
+    },
     outputs=OUTPUTS,
     infer=_infer_like("Embedding", lambda a: 2),
     infer_type=_embedding_types,
