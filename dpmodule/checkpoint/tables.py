@@ -22,13 +22,14 @@ from typing import Any
 import torch
 
 from .._files import finish_commit, read_committed, write_atomically
-from ..base import ArgumentError, BoundsError, FileError, FileFormatError, dtype_name
+from ..base import ArgumentError, BoundsError, FileError, FileFormatError, MXNetError, dtype_name
 from ..context import Context, cpu
 from ..ndarray import NDArray, safetensors
 from ..ndarray.growing_table import GrowingTable, HashedArray
 from ..ndarray.handle import Handle
 from ..ndarray.row_source import FetchedArray, parts
 from ..ops.dtypes import torch_dtype
+from ..ops.nn.dense import HASHED_ROWS
 
 PART = r"[0-9a-f]{8}-\d{5,}-of-\d{5,}\.safetensors"
 """Regular expression of the names of parts, without that of the manifest."""
@@ -86,10 +87,22 @@ class SavedTable:
                     found[here] = self._read(k, first, last + 1)[slots - first]
         return found
 
+    def check(self) -> None:
+        """Raise FileFormatError if the parts hold arrays of other shapes."""
+        for number, path in enumerate(self._paths):
+            found, wanted = safetensors.read_shape(path, self._name), [self._rows_of(number), *self.shape[1:]]
+            if found != wanted:
+                raise FileFormatError(
+                    f"{path}: array {self._name!r} has shape {found}, expected {wanted}; this file belongs to another "
+                    "save"
+                )
+
+    def _rows_of(self, number: int) -> int:
+        return len(range(number, self.shape[0], len(self._paths)))
+
     def _read(self, number: int, begin: int, end: int) -> torch.Tensor:
         """Return rows of a part."""
-        shape = len(range(number, self.shape[0], len(self._paths))), *self.shape[1:]
-        like = self.values.new_empty((1,)).expand(shape)
+        like = self.values.new_empty((1,)).expand(self._rows_of(number), *self.shape[1:])
         return safetensors.read_rows(self._paths[number], self._name, like, begin, end)
 
     def whole(self) -> torch.Tensor:
@@ -139,6 +152,18 @@ class SavedIds:
                 }
                 is_used = block.pop(used)
                 yield {"ids" if name == ids else name: each[is_used] for name, each in block.items()}
+
+    def check(self) -> None:
+        """Raise FileFormatError if the parts do not hold the table, or its manifest has no numbers."""
+        int(self._about["step"]), int(self._about["seed"])
+        for path in self._paths:
+            count = safetensors.read_shape(path, f"ids:{self._name}")
+            found, wanted = safetensors.read_shape(path, self._name), [*count, *self.shape[1:]]
+            if found != wanted or len(count) != 1 or self.shape[0] != HASHED_ROWS:
+                raise FileFormatError(
+                    f"{path}: the ids {self._name!r} have shape {count}, and their rows {found}; this file belongs to "
+                    "another save"
+                )
 
     def load_into(self, rows: GrowingTable, wanted: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Add the rows of ids for which a function returns True, and what belongs to them."""
@@ -288,9 +313,11 @@ def load(path: str) -> dict[str, FetchedArray]:
         FileFormatError: the manifest is damaged.
     """
     found: dict[str, FetchedArray] = {}
-    for name, (row, make) in _tables(path).items():
-        source = make(name, row["dtype"])
-        found[name] = HashedArray(source) if "ids" in row else FetchedArray(source, row["dense"])
+    with _damage_reported(path):
+        for name, (row, make) in _tables(path).items():
+            source = make(name, row["dtype"])
+            source.check()
+            found[name] = HashedArray(source) if "ids" in row else FetchedArray(source, bool(row["dense"]))
     return found
 
 
@@ -316,11 +343,12 @@ def load_states(path: str, table_rows: Callable[[str, int], Any]) -> dict[str, A
             table.state(name, dtype, rows) if is_hashed else make(name, dtype).look_up(rows), cpu()
         )
 
-    return {
-        name: read(row["state"], make(name, row["dtype"]), make, table_rows(name, row["shape"][0]))
-        for name, (row, make) in _tables(path).items()
-        if "state" in row
-    }
+    with _damage_reported(path):
+        return {
+            name: read(row["state"], make(name, row["dtype"]), make, table_rows(name, row["shape"][0]))
+            for name, (row, make) in _tables(path).items()
+            if "state" in row
+        }
 
 
 def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], Any]]]:
@@ -328,7 +356,7 @@ def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], A
     finish_commit(path)
     if not os.path.exists(path):
         return {}
-    try:
+    with _damage_reported(path):
         content = json.loads(read_committed(path))
         version, folder = content["version"], os.path.dirname(path)
         names = [os.path.basename(str(name)) for name in content["parts"]]
@@ -337,13 +365,31 @@ def _tables(path: str) -> dict[str, tuple[dict[str, Any], Callable[[str, str], A
             str(name): (dict(row), partial(_table, paths, tuple(map(int, row["shape"])), row.get("ids")))
             for name, row in content["tables"].items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise FileFormatError(f"{path}: the manifest of the tables is damaged: {error!r}") from error
     if version != VERSION:
         raise FileFormatError(
             f"{path}: version {version!r} of a manifest; this package reads version {VERSION}"
         )
+    if tables and not paths:
+        raise FileFormatError(f"{path}: the manifest has tables, but no parts of them")
     return tables
+
+
+@contextmanager
+def _damage_reported(path: str) -> Iterator[None]:
+    try:
+        yield
+    except MXNetError:
+        raise
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        RuntimeError,
+        OverflowError,
+    ) as error:
+        raise FileFormatError(f"{path}: the manifest of the tables is damaged: {error!r:.200}") from error
 
 
 def _table(paths: list[str], shape: tuple[int, ...], ids: Any, name: str, dtype: str) -> Any:

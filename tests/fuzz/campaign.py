@@ -24,10 +24,15 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import dpmodule as mx
 from dpmodule.base import MXNetError
+from dpmodule.checkpoint import tables
 from dpmodule.cli import archives
+from dpmodule.ndarray.growing_table import GrowingTable
+from dpmodule.ndarray.safetensors import write as write_safetensors
+from dpmodule.ops.nn.dense import HASHED_ROWS
 from helpers import onnx_files
 
 LIMIT_S, LIMIT_BYTES, TIMES_SIZE = 5.0, 64 * 2**20, 4
@@ -123,6 +128,46 @@ def archives_of_models(folder):
     return [*found, path.read_bytes()]
 
 
+def parts_of(folder, manifest, part):
+    """Write a manifest with a table of rows and one of ids, and its part; returns both as bytes."""
+    ids, rows = torch.arange(6) * 2**60, torch.arange(12.0).view(6, 2)
+    about = {"used": torch.tensor([1, 1, 0, 1, 0, 1]) > 0, "last": torch.arange(6), "ids": ids}
+    about["waiting"] = torch.tensor([[7, 1, 2]])
+    arrays = {"w": rows[:5], "state:w": rows[:5], "e": rows, "state:e": rows}
+    arrays |= {f"{name}:e": tensor for name, tensor in about.items()}
+    with open(folder / part, "wb") as file:
+        write_safetensors(file, {name: mx.nd.from_torch(tensor) for name, tensor in arrays.items()})
+    state = {"array": "state:w", "dtype": "float32"}
+    table = {"shape": [5, 2], "dtype": "float32", "dense": True, "state": [state, None]}
+    hashed = {"shape": [HASHED_ROWS, 2], "dtype": "float32", "dense": False, "ids": {"step": 9, "seed": 3}}
+    hashed["state"] = {"array": "state:e", "dtype": "float32"}
+    text = json.dumps({"version": 1, "parts": [part], "tables": {"w": table, "e": hashed}})
+    (folder / manifest).write_text(text)
+    return text.encode(), (folder / part).read_bytes()
+
+
+def manifests(folder):
+    return [parts_of(folder, "m.tables", "a-00001-of-00001.safetensors")[0]]
+
+
+def table_parts(folder):
+    return [parts_of(folder, "m.tables", "a.part")[1]]
+
+
+def read_tables(path):
+    rows = GrowingTable((HASHED_ROWS, 2), torch.float32)
+    for array in tables.load(str(path)).values():
+        array.fetched()
+        if array.shape == rows.shape:
+            rows.assign(array)
+            rows.parts()
+    tables.load_states(str(path), lambda name, count: rows if count == HASHED_ROWS else torch.arange(5))
+
+
+def read_table_part(path):
+    read_tables(path.parent / "m.tables")
+
+
 def read_archive(path):
     archives.looks_like_archive(str(path))
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -198,6 +243,7 @@ KINDS = {
     "safetensors": (safetensors, read_safetensors), "states": (states, read_states), "rec": (records, read_records),
     "idx": (b"0\t0\n1\t44\n2\t80\n3\t88\n", read_index), "csv": (b"1,2,3\n4.5,5e-1,6\n7,8,9\n", read_csv),
     "libsvm": (b"1 0:1 3:2.5\n0 1:4\n2 2:1 4:-3\n", read_libsvm), "mnist": (digits, read_digits),
+    "tables": (manifests, read_tables), "part": (table_parts, read_table_part),
     "onnx": (onnx, read_onnx), "archive": (archives_of_models, read_archive),
 }  # fmt: skip
 """Kind: valid files, or what makes them in a folder, and what reads a damaged one."""

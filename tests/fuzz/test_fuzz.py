@@ -28,6 +28,8 @@ KINDS = (
     "params",
     "npz",
     "safetensors",
+    "tables",
+    "part",
     "states",
     "rec",
     "idx",
