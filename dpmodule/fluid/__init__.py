@@ -12,6 +12,7 @@ from . import initializer, io, layers, optimizer, unique_name
 from .dataset import DatasetFactory
 from .executor import AsyncExecutor, CPUPlace, Executor
 from .feeding import DataFeeder, create_lod_tensor
+from .input import data, embedding
 from .program import Program, default_main_program, default_startup_program, program_guard
 from .scope import Scope, global_scope, scope_guard
 from .variable import ParamAttr, Parameter, Variable
@@ -29,8 +30,10 @@ __all__ = [
     "Scope",
     "Variable",
     "create_lod_tensor",
+    "data",
     "default_main_program",
     "default_startup_program",
+    "embedding",
     "global_scope",
     "initializer",
     "io",

@@ -90,6 +90,23 @@ def embedding(
         ArgumentError: `padding_idx` is not a row.
         ShapeError: `size` is not a pair.
     """
+    return look_up(input, size, is_sparse, padding_idx, param_attr, dtype)
+
+
+def look_up(
+    input: Any,
+    size: Sequence[int],
+    is_sparse: bool,
+    padding_idx: int | None,
+    param_attr: Any,
+    dtype: Any,
+    keeps_axes: bool = False,
+) -> Variable:
+    """Look up rows of a table; see `embedding`.
+
+    Args:
+        keeps_axes: whether a last axis of length 1 of the input stays.
+    """
     ids = as_variable("embedding", input)
     program = program_of("embedding", ids)
     if not isinstance(size, (list, tuple)) or len(size) != 2 or min(size) < 1:
@@ -101,7 +118,7 @@ def embedding(
         )
     name, kind = program.unique("embedding"), dtype_name(dtype)
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
-    numbers, is_column = _indices(ids), not ids.lod_level and ids.shape[-1] == 1
+    numbers, is_column = _indices(ids), not ids.lod_level and ids.shape[-1] == 1 and not keeps_axes
 
     def looked_up(name: str) -> Any:
         own = f"{name}_lookup" if is_column or padding_idx is not None else name
@@ -115,7 +132,8 @@ def embedding(
             return sym.Flatten(whole, name=name)
         return sym.squeeze(whole, axis=len(ids.shape) - 1, name=name)
 
-    inner = ids.shape[1:-1] if ids.shape[-1] == 1 else ids.shape[1:]
+    drops = ids.shape[-1] == 1 and len(ids.shape) > 1 and (ids.lod_level or not keeps_axes)
+    inner = ids.shape[1:-1] if drops else ids.shape[1:]
     return add_layer("embedding", [ids], looked_up, name, shape=(-1, *inner, columns), dtype=kind)
 
 

@@ -1,0 +1,68 @@
+"""`fluid.data` and `fluid.embedding`: shapes of batches, as Paddle 1.8 has them."""
+
+import numpy as np
+import pytest
+
+import dpmodule.fluid as fluid
+from dpmodule.base import ArgumentError, ShapeError
+
+IDS = np.array([[3], [0], [3]])
+
+
+@pytest.fixture
+def run():
+    """Return a function that runs a new program on a feed, and returns its fetches."""
+
+    def call(make, feed):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+            fetches = make()
+            executor = fluid.Executor()
+            executor.run(startup)
+            table = np.array(fluid.global_scope().find_var("table").get_tensor())
+            return executor.run(main, feed, fetches), table
+
+    return call
+
+
+def test_all_axes_are_kept(run):
+    def make():
+        column = fluid.data("column", [None, 1], "int64")
+        pairs = fluid.data("pairs", [-1, 2], dtype="int64")
+        one = fluid.data("one", [None], "int64")
+        tables = [fluid.embedding(ids, [5, 4], param_attr="table") for ids in (column, pairs, one)]
+        padded = fluid.embedding(column, [5, 4], param_attr="table", padding_idx=0)
+        old = fluid.layers.embedding(column, [5, 4], param_attr="table")
+        assert [each.shape for each in (*tables, old)] == [(-1, 1, 4), (-1, 2, 4), (-1, 4), (-1, 4)]
+        return [*tables, padded, old]
+
+    pairs = np.array([[1, 2], [3, 4], [0, 0]])
+    found, table = run(make, {"column": IDS, "pairs": pairs, "one": IDS[:, 0]})
+    np.testing.assert_array_equal(found[0], table[IDS])
+    np.testing.assert_array_equal(found[1], table[pairs])
+    np.testing.assert_array_equal(found[2], table[IDS[:, 0]])
+    np.testing.assert_array_equal(found[3], table[IDS] * (IDS != 0)[..., None])
+    np.testing.assert_array_equal(found[4], table[IDS[:, 0]])
+
+
+@pytest.mark.parametrize("shape", [[None, 1], [None]])
+def test_sequences(run, shape):
+    def make():
+        words = fluid.data("words", shape, "int64", lod_level=1)
+        return [fluid.layers.sequence_pool(fluid.embedding(words, [5, 4], param_attr="table"), "sum")]
+
+    (found,), table = run(make, {"words": [[1, 2], [4]]})
+    np.testing.assert_allclose(found, [table[1] + table[2], table[4]], rtol=1e-6)
+
+
+def test_what_cannot_be_is_an_error():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        with pytest.raises(ShapeError, match=r"data 'x': shape is 3, expected a list such as \[None, 1\]"):
+            fluid.data("x", 3)
+        with pytest.raises(ShapeError, match="expected -1 for the batch, followed by sizes from 1"):
+            fluid.data("x", [4, None])
+        ids = fluid.data("x", [None, 1], "int64")
+        with pytest.raises(ArgumentError, match="the program already has"):
+            fluid.data("x", [None, 2], "int64")
+        with pytest.raises(ShapeError, match="embedding: size is 5"):
+            fluid.embedding(ids, 5)
