@@ -71,10 +71,12 @@ _PARLAI_HOME = "Folder of a program with agents; stored in `opt['parlai_home']`.
 _PARLAI_DATA = "Folder of task files unless `--datapath` is passed; stored in `opt['datapath']`."
 _APPDATA = "Parent folder of the default MXNET_HOME on Windows."
 
+_PIPE = "1 allows programs that datasets of `fluid` run to read files; see `set_pipe_command`."
 _AS = "Set by `mx.install_as_mxnet` and `python -m dpmodule program.py`: children answer `import mxnet` too."
 _PATH = "Python's folders of modules; with `DPMODULE_AS`, it begins with one whose `sitecustomize.py` answers imports."
 
 VARIABLES = (
+    EnvironmentVariable("DPMODULE_ALLOW_PIPE_COMMAND", "0 or 1", "0", EACH_USE, _PIPE),
     EnvironmentVariable("DPMODULE_AS", "systems with options and modules, and prefix", "none", IMPORT, _AS),
     EnvironmentVariable("PYTHONPATH", "folders", "none", IMPORT, _PATH, owner="Python"),
     EnvironmentVariable("DPMODULE_DISABLE_PASSES", "names of passes", "none", IMPORT, _PASSES),

@@ -29,7 +29,7 @@ from ..ndarray.growing_table import GrowingTable, HashedArray
 from ..ndarray.handle import Handle
 from ..ndarray.row_source import FetchedArray, parts
 from ..ops.dtypes import torch_dtype
-from ..ops.nn.dense import HASHED_ROWS
+from ..ops.shapes import HASHED_ROWS
 
 PART = r"[0-9a-f]{8}-\d{5,}-of-\d{5,}\.safetensors"
 """Regular expression of the names of parts, without that of the manifest."""

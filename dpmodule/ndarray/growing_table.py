@@ -10,7 +10,7 @@ import torch
 
 from ..base import ArgumentError
 from ..context import Context, cpu
-from ..ops.nn.dense import HASHED_ROWS
+from ..ops.shapes import HASHED_ROWS
 from ..ops.sparse import RowSparse
 from .row_source import FetchedArray
 from .row_sparse import RowSparseNDArray

@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.nn.dense import HASHED_ROWS
+from ..ops.shapes import HASHED_ROWS
 from ..ops.sparse import RowSparse, add_rows, as_rows
 from .convert import pickled, to_numpy, unpickled
 from .execution import lazy_rules

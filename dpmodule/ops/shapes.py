@@ -17,6 +17,12 @@ from ..base import OpError, Shape, ShapeError
 from .spec import Env, Infer, InferType, Op, Shapes, Types
 from .user_code import is_user_error
 
+OF_HASHED_ROWS = ("hash_rows", "min_count", "ttl_steps")
+"""Attributes of `Embedding` that MXNet does not have."""
+
+HASHED_ROWS = 1 << 40
+"""Nominal number of rows of a table with ``hash_rows=True``, whose row numbers are ids of 64 bits."""
+
 
 def normal_axis(axis: int, ndim: int, name: str = "axis") -> int:
     """Return `axis` as a number from 0 to ndim - 1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
 import errno
@@ -13,6 +14,7 @@ import signal
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -355,6 +357,7 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
 
     def __init__(self, loader: Any) -> None:
         self._owner = os.getpid()
+        _iterators.add(self)
         self._position, self._reports = loader._position, loader._reports
         self._results: _Results | None = None  # torch's queue
         if not hasattr(os, "eventfd"):
@@ -401,6 +404,11 @@ class _MultiProcessingDataLoaderIter(_Process):  # type: ignore[misc]
         position.datasets[found.worker] = found.state
         position.turn = next(iter(self._task_info.get(self._rcvd_idx, ())), 0)
         return found.batch
+
+    def leave(self) -> None:
+        """Report no worker from now on."""
+        if hasattr(self, "_worker_pids_set"):
+            self._report_only_in_next()
 
     def _report_only_in_next(self) -> None:
         """Keep torch's handler of SIGCHLD, which raises anywhere in the main thread, from reporting workers."""
@@ -804,6 +812,17 @@ def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Any:
         return torch.stack(batch, 0)
     return _utils.collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
+
+_iterators: weakref.WeakSet[_MultiProcessingDataLoaderIter] = weakref.WeakSet()
+
+
+def _leave_workers() -> None:
+    """Keep torch's handler of SIGCHLD from reporting workers that multiprocessing terminates at exit."""
+    for each in list(_iterators):
+        each.leave()
+
+
+atexit.register(_leave_workers)  # runs before the function of multiprocessing, which was registered earlier
 
 _open: set[_Results] = set()
 """The queues that are not closed: the garbage collector must not finalize their sockets before the iterators end."""

@@ -32,7 +32,7 @@ from dpmodule.checkpoint import tables
 from dpmodule.cli import archives
 from dpmodule.ndarray.growing_table import GrowingTable
 from dpmodule.ndarray.safetensors import write as write_safetensors
-from dpmodule.ops.nn.dense import HASHED_ROWS
+from dpmodule.ops.shapes import HASHED_ROWS
 from helpers import onnx_files
 
 LIMIT_S, LIMIT_BYTES, TIMES_SIZE = 5.0, 64 * 2**20, 4

@@ -15,7 +15,7 @@ import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import OpError
 from dpmodule.ops.attrs import to_text
-from dpmodule.ops.nn.dense import OF_HASHED_ROWS
+from dpmodule.ops.shapes import OF_HASHED_ROWS
 from dpmodule.ops.spec import AUX, REQUIRED
 from dpmodule.symbol.symbol import op_function
 from helpers.walk import family_of, walks

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from ...base import ArgumentError, Shape
 from ..attrs import boolean, dtype, integer, optional
 from ..registry import bound, op
-from ..shapes import prod, unify
+from ..shapes import HASHED_ROWS, prod, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
 from ..tracing import is_tracing
 from .layer_shapes import flat_from, unify_input
@@ -96,13 +96,6 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
 
 
 _INDICES = frozenset({torch.int32, torch.int64})
-
-
-OF_HASHED_ROWS = ("hash_rows", "min_count", "ttl_steps")
-"""Attributes of `Embedding` that MXNet does not have."""
-
-HASHED_ROWS = 1 << 40
-"""Nominal number of rows of a table with ``hash_rows=True``, whose row numbers are ids of 64 bits."""
 
 
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

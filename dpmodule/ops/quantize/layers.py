@@ -13,8 +13,8 @@ import torch
 from ...base import OpError, Shape
 from ..attrs import integer
 from ..dtypes import name_of
-from ..nn.dense import OF_HASHED_ROWS
 from ..registry import get
+from ..shapes import OF_HASHED_ROWS
 from ..spec import Attr, Input, Onnx, Shapes, Types, arg
 from .integer_ranges import (
     RANGE_SHAPE,
