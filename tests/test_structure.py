@@ -29,7 +29,7 @@ CIRCLES: dict[str, tuple[str, ...]] = {}
 
 SHARED_NAMES = {
     "AsyncExecutor": "Paddle's, as fluid has it, and the one it calls",
-    "DataLoader": "torch's, as `streams` has it, and ParlAI's",
+    "DataLoader": "torch's, as `streams` has it, ParlAI's and Paddle's",
     "DataParallelExecutorGroup": "MXNet has two: that of `mx.mod` and that of `mx.executor_manager`",
     "Executor": "MXNet's and Paddle's",
     "Loss": "MXNet's, of `mx.metric` and of `gluon.loss`",

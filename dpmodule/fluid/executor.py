@@ -46,6 +46,10 @@ def context_of(place: Any) -> Context:
     return cpu()
 
 
+class EOFException(StateError):
+    """A loader that feeds a program has no further batch; call its `reset`."""
+
+
 class ProgramRunner:
     """The modules of a program: one that trains it, and others with fetches among their outputs."""
 
@@ -316,7 +320,8 @@ class Executor(Closing):
 
         Args:
             program: the program; None: the current one.
-            feed: arrays by name; sequences are ragged arrays, see `create_lod_tensor`, or lists of lists.
+            feed: arrays by name; sequences are ragged arrays, see `create_lod_tensor`, or lists of lists. None if a
+                loader with ``iterable=False`` feeds the program.
             fetch_list: variables or names to return; ``name@GRAD`` is the gradient of a parameter.
             scope: where the parameters are; None: the current scope.
             return_numpy: whether to return NumPy arrays.
@@ -331,6 +336,7 @@ class Executor(Closing):
             DTypeError: a fetch is ragged, and `return_numpy` is True.
             ShapeError: the shape of a feed differs from the declared one.
             StateError: the startup program has not been run.
+            EOFException: the loader that feeds the program has no further batch.
         """
         owner = _program("run", program)
         with guard_of("run", scope):
@@ -338,6 +344,14 @@ class Executor(Closing):
                 initialize(owner)
             if not owner.list_vars():
                 return []
+            if feed is None and owner.feeder is not None:
+                feed = owner.feeder.next_feed()
+                if feed is None:
+                    raise EOFException(
+                        "run: the loader that feeds the program has no further batch; call reset()"
+                    )
+            if isinstance(feed, (list, tuple)) and len(feed) == 1:  # for one place
+                feed = feed[0]
             return self._run_batch(owner, feed, _as_list(fetch_list), return_numpy)
 
     def _run_batch(self, program: Program, feed: Any, fetch_list: list[Any], as_numpy: bool) -> list[Any]:

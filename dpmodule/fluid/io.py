@@ -16,6 +16,7 @@ from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .executor import check_initialized, runner_of
 from .program import Program, default_main_program
+from .reader import DataLoader
 from .variable import Data, ParamAttr, Parameter, Variable, declared_shape
 
 _FEED = "__feed__"
@@ -272,5 +273,5 @@ def load_persistables(
         runner_of(program).load_states(read_committed(path))
 
 
-__all__ = lazy.own_names(vars())
+__all__ = [*lazy.own_names(vars()), "DataLoader"]
 lazy.publish(__name__, __all__)

@@ -67,6 +67,7 @@ class Program:
         initial_values: of a startup program: initialization of parameters by name.
         is_test: whether it runs in prediction mode, without dropout.
         random_seed: of a startup program: seed of parameters; 0: that of `mx.random.seed`.
+        feeder: a loader that feeds it, or None.
     """
 
     def __init__(self) -> None:
@@ -78,6 +79,7 @@ class Program:
         self._group: ProgramGroup | None = None
         self._startup_group: ProgramGroup | None = None
         self._heads: tuple[Any, Symbol] | None = None
+        self.feeder: Any = None
 
     def __repr__(self) -> str:
         trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
