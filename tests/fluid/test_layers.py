@@ -7,6 +7,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
+from dpmodule.base import ArgumentError, ShapeError
 from helpers.fluid_programs import run, text_inputs, values
 
 layers = fluid.layers
@@ -24,6 +25,17 @@ def softmax(x):
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def huber(x, delta):
+    return np.where(abs(x) <= delta, x**2 / 2, delta * (abs(x) - delta / 2))
+
+
+def pairwise(x, label):
+    """Mean of -log(sigmoid(score of the label - score of another class))."""
+    losses = np.log1p(np.exp(x - np.take_along_axis(x, label, 1)))
+    np.put_along_axis(losses, label, 0, 1)
+    return losses.sum(1, keepdims=True) / (x.shape[1] - 1)
 
 
 FEED = {
@@ -82,6 +94,29 @@ CASES = {
         -np.where(A.hits, np.log(sigmoid(A.x)), np.log(1 - sigmoid(A.x))),
     ),
     "certain and wrong": (lambda v: layers.cross_entropy(layers.scale(v.soft, 0.0), v.label), [[-np.log(1e-20)]] * 4),
+    "transpose": (lambda v: layers.transpose(v.cube, [0, 2, 1]), A.cube.transpose(0, 2, 1)),
+    "squeeze": (lambda v: layers.squeeze(v.column, [2]), A.column[..., 0]),
+    "unsqueeze": (lambda v: layers.unsqueeze(v.x, [1, 3]), A.x[:, None, :, None]),
+    "flatten": (lambda v: layers.flatten(v.cube), A.cube.reshape(4, 6)),
+    "flatten from 2": (lambda v: layers.reduce_sum(layers.flatten(v.cube, 2)), [A.cube.sum()]),
+    "slice": (lambda v: layers.slice(v.cube, [1, 2], [0, -2], [1, 99]), A.cube[:, :1, -2:]),
+    "split in 3": (lambda v: layers.split(v.x, 3)[1], A.x[:, 1:2]),
+    "split by lengths": (lambda v: layers.split(v.cube, [1, -1], dim=2)[1], A.cube[..., 1:]),
+    "stack": (lambda v: layers.stack([v.x, v.y], axis=1), np.stack([A.x, A.y], 1)),
+    "expand": (lambda v: layers.expand(v.row, [1, 3]), np.tile(A.row, (1, 3))),
+    "gather": (lambda v: layers.gather(v.x, v.label), A.x[A.label[:, 0]]),
+    "one_hot": (lambda v: layers.one_hot(v.label, 3), np.eye(3, dtype="f4")[A.label[:, 0]]),
+    "log_loss": (
+        lambda v: layers.log_loss(v.soft, v.hits, 1e-3),
+        -A.hits * np.log(A.soft + 1e-3) - (1 - A.hits) * np.log(1 - A.soft + 1e-3),
+    ),
+    "huber_loss": (lambda v: layers.huber_loss(v.x, v.y, 0.7), huber(A.x - A.y, 0.7)),
+    "smooth_l1": (lambda v: layers.smooth_l1(v.x, v.y), huber(A.x - A.y, 1.0).sum(1, keepdims=True)),
+    "bpr_loss": (lambda v: layers.bpr_loss(v.x, v.label), pairwise(A.x, A.label)),
+    "cos_sim": (
+        lambda v: layers.cos_sim(v.x, v.y),
+        (A.x * A.y).sum(1, keepdims=True) / np.sqrt((A.x**2).sum(1) * (A.y**2).sum(1))[:, None],
+    ),
     **{
         f"accuracy of {k}": (
             lambda v, k=k: layers.accuracy(v.x, v.label, k),
@@ -101,6 +136,21 @@ def test_values(case):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert variable.shape == tuple(-1 if n == 4 else n for n in found.shape)
     assert variable.dtype == str(found.dtype)
+
+
+def test_what_cannot_be_split_or_sliced_is_an_error():
+    x, words = layers.data("x", [3]), text_inputs()[0]
+    for call, error, text in (
+        (lambda: layers.split(x, 2), ShapeError, "split: num_or_sections is 2 for axis -1 of 'x'"),
+        (lambda: layers.split(x, [1, 1]), ShapeError, r"num_or_sections is \[1, 1\]"),
+        (lambda: layers.slice(x, [1], [0], []), ArgumentError, "have 1, 1 and 0 items"),
+        (lambda: layers.unsqueeze(x, []), ArgumentError, "axes is empty"),
+        (lambda: layers.flatten(x, 3), ShapeError, "flatten: axis is 3 for 'x'"),
+        (lambda: layers.transpose(words, [1, 0]), ArgumentError, "transpose: 'words' holds sequences"),
+        (lambda: layers.smooth_l1(x, x, x), ArgumentError, "weights are not supported"),
+    ):
+        with pytest.raises(error, match=text):
+            call()
 
 
 @pytest.mark.parametrize(("axis", "shape"), [(1, (-1, 5)), (2, (-1, 2, 5)), (3, (-1, 2, 3, 5))])

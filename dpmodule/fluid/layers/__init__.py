@@ -37,8 +37,13 @@ from .inputs import data as data
 from .inputs import embedding as embedding
 from .inputs import fc as fc
 from .losses import accuracy as accuracy
+from .losses import bpr_loss as bpr_loss
+from .losses import cos_sim as cos_sim
 from .losses import cross_entropy as cross_entropy
+from .losses import huber_loss as huber_loss
+from .losses import log_loss as log_loss
 from .losses import sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits
+from .losses import smooth_l1 as smooth_l1
 from .losses import softmax_with_cross_entropy as softmax_with_cross_entropy
 from .losses import square_error_cost as square_error_cost
 from .sequence import dynamic_lstm as dynamic_lstm
@@ -50,6 +55,16 @@ from .sequence import sequence_last_step as sequence_last_step
 from .sequence import sequence_pool as sequence_pool
 from .sequence import sequence_reverse as sequence_reverse
 from .sequence import sequence_softmax as sequence_softmax
+from .shapes import expand as expand
+from .shapes import flatten as flatten
+from .shapes import gather as gather
+from .shapes import one_hot as one_hot
+from .shapes import slice as slice
+from .shapes import split as split
+from .shapes import squeeze as squeeze
+from .shapes import stack as stack
+from .shapes import transpose as transpose
+from .shapes import unsqueeze as unsqueeze
 
 __all__ = lazy.public_names(vars())
 

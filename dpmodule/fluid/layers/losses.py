@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ... import symbol as sym
@@ -182,3 +183,118 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
         return sym.mean(hits, name=name)
 
     return add_layer("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)
+
+
+def log_loss(input: Any, label: Any, epsilon: float = 1e-4, name: str | None = None) -> Variable:
+    """Return the binary cross-entropy of each probability.
+
+    Shape:
+        input, output: (N, 1).
+        label: as input; from 0 to 1.
+
+    Args:
+        input: probabilities.
+        epsilon: added to the arguments of logarithms.
+    """
+    given, right = as_variable("log_loss", input), as_variable("log_loss", label, "label")
+
+    def made(name: str) -> Any:
+        wanted = _cast_label(right, given.dtype)
+        hit = sym.broadcast_mul(wanted, sym.log(given.symbol + epsilon), name=f"{name}_hit")
+        miss = sym.broadcast_mul(1.0 - wanted, sym.log(1.0 - given.symbol + epsilon), name=f"{name}_miss")
+        return sym.negative(sym.broadcast_add(hit, miss), name=name)
+
+    return add_layer("log_loss", [given, right], made, name)
+
+
+def huber_loss(input: Any, label: Any, delta: float) -> Variable:
+    """Return half the squared difference of each element, linear beyond `delta`.
+
+    Args:
+        label: the target.
+        delta: difference from which the loss is linear.
+    """
+    given, right = as_variable("huber_loss", input), as_variable("huber_loss", label, "label")
+
+    def made(name: str) -> Any:
+        difference = sym.broadcast_sub(given.symbol, _cast_label(right, given.dtype)) * (1.0 / delta)
+        return sym._internal._mul_scalar(
+            sym.smooth_l1(difference, scalar=1.0), scalar=float(delta) ** 2, name=name
+        )
+
+    return add_layer("huber_loss", [given, right], made)
+
+
+def smooth_l1(
+    x: Any, y: Any, inside_weight: None = None, outside_weight: None = None, sigma: float | None = None
+) -> Variable:
+    """Return the sum of the smooth L1 losses of each line.
+
+    Shape:
+        x, y: (N, ...).
+        output: (N, 1).
+
+    Args:
+        y: the target.
+        inside_weight: must be None.
+        outside_weight: must be None.
+        sigma: the loss is quadratic below 1 / sigma²; None: 1.
+
+    Raises:
+        ArgumentError: a weight is given.
+    """
+    given, right = as_variable("smooth_l1", x, "x"), as_variable("smooth_l1", y, "y")
+    if inside_weight is not None or outside_weight is not None:
+        raise ArgumentError("smooth_l1: weights are not supported; multiply x and y before, or the result")
+
+    def made(name: str) -> Any:
+        losses = sym.smooth_l1(
+            sym.broadcast_sub(given.symbol, right.symbol), scalar=1.0 if sigma is None else float(sigma)
+        )
+        return sym.sum(sym.Flatten(losses), axis=1, keepdims=True, name=name)
+
+    return add_layer("smooth_l1", [given, right], made, shape=(-1, 1))
+
+
+def bpr_loss(input: Any, label: Any, name: str | None = None) -> Variable:
+    """Return the mean of the pairwise losses of the label against all other classes, for each line.
+
+    Shape:
+        input: (N, classes), scores.
+        label: (N, 1), class numbers.
+        output: (N, 1).
+
+    Source: Hidasi et al., "Session-based recommendations with recurrent neural networks", 2016.
+    """
+    scores, right = as_variable("bpr_loss", input), as_variable("bpr_loss", label, "label")
+    classes = width_of("bpr_loss", scores)
+
+    def made(name: str) -> Any:
+        chosen = _pick_label(scores.symbol, right.symbol, f"{name}_chosen")
+        lead = sym.broadcast_sub(scores.symbol, chosen, name=f"{name}_lead")
+        pairs = sym.sum(sym.Activation(lead, act_type="softrelu"), axis=-1, keepdims=True)
+        # without the pair of the label with itself
+        return sym._internal._mul_scalar(pairs - math.log(2.0), scalar=1.0 / (classes - 1), name=name)
+
+    return add_layer("bpr_loss", [scores, right], made, name, shape=(*scores.shape[:-1], 1))
+
+
+def cos_sim(X: Any, Y: Any) -> Variable:
+    """Return the cosine of the angle between lines.
+
+    Shape:
+        X: (N, D).
+        Y: (N, D) or (1, D).
+        output: (N, 1).
+    """
+    left, right = as_variable("cos_sim", X, "X"), as_variable("cos_sim", Y, "Y")
+
+    def length(data: Symbol) -> Any:
+        return sym.sqrt(sym.sum(sym.square(data), axis=-1, keepdims=True))
+
+    def made(name: str) -> Any:
+        product = sym.sum(sym.broadcast_mul(left.symbol, right.symbol), axis=-1, keepdims=True)
+        lengths = sym.broadcast_mul(length(left.symbol), length(right.symbol), name=f"{name}_lengths")
+        return sym.broadcast_div(product, lengths, name=name)
+
+    return add_layer("cos_sim", [left, right], made, shape=(*left.shape[:-1], 1))

@@ -1,0 +1,216 @@
+"""Layers that change shapes, and that take parts of variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import symbol as sym
+from ...base import ArgumentError, ShapeError
+from ...symbol import Symbol
+from ..variable import Variable
+from .layer_helper import add_layer, as_variable, as_variables
+
+_OPEN_END = 2**31 - 1
+"""Ends of slices from here on mean the end of the axis, as in Paddle."""
+
+
+def _changed(
+    layer: str, variable: Variable, make: Callable[[Symbol, str], Any], name: str | None = None
+) -> Variable:
+    """Add a layer whose shape is inferred."""
+    if variable.lod_level:
+        raise ArgumentError(f"{layer}: {variable.name!r} holds sequences; pool them first")
+    return add_layer(layer, [variable], lambda own: make(variable.symbol, own), name, shape=None, dtype=None)
+
+
+def transpose(x: Any, perm: Sequence[int], name: str | None = None) -> Variable:
+    """Permute axes.
+
+    Args:
+        perm: the axes of `x` in their new order.
+    """
+    return _changed(
+        "transpose", as_variable("transpose", x, "x"),
+        lambda data, own: sym.transpose(data, axes=tuple(perm), name=own), name,
+    )  # fmt: skip
+
+
+def squeeze(input: Any, axes: Sequence[int], name: str | None = None) -> Variable:
+    """Drop axes of length 1.
+
+    Args:
+        axes: the axes.
+    """
+    return _changed(
+        "squeeze", as_variable("squeeze", input),
+        lambda data, own: sym.squeeze(data, axis=tuple(axes), name=own), name,
+    )  # fmt: skip
+
+
+def unsqueeze(input: Any, axes: int | Sequence[int], name: str | None = None) -> Variable:
+    """Insert axes of length 1.
+
+    Args:
+        axes: one or several positions in the result, inserted one after the other.
+    """
+    places = [axes] if isinstance(axes, int) else list(axes)
+    if not places:
+        raise ArgumentError("unsqueeze: axes is empty, expected positions of new axes")
+
+    def made(data: Symbol, own: str) -> Any:
+        for i, place in enumerate(places):
+            data = sym.expand_dims(data, axis=place, name=own if i == len(places) - 1 else f"{own}_{i}")
+        return data
+
+    return _changed("unsqueeze", as_variable("unsqueeze", input), made, name)
+
+
+def flatten(x: Any, axis: int = 1, name: str | None = None) -> Variable:
+    """Reshape to a matrix.
+
+    Shape:
+        output: (product of the axes before `axis`, product of the others).
+
+    Args:
+        axis: first axis of the columns, from 1.
+
+    Raises:
+        ShapeError: the columns have no known length.
+    """
+    variable = as_variable("flatten", x, "x")
+    inner = variable.shape[axis:]
+    if any(size < 1 for size in inner) or not 1 <= axis <= len(variable.shape):
+        raise ShapeError(f"flatten: axis is {axis!r} for {variable.name!r} of shape {variable.shape}")
+    columns = math.prod(inner)
+    return _changed(
+        "flatten", variable, lambda data, own: sym.Reshape(data, shape=(-1, columns), name=own), name
+    )
+
+
+def slice(input: Any, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Variable:
+    """Return a part of a variable.
+
+    Args:
+        axes: axes to cut.
+        starts: first index on each axis; negative ones count from the end.
+        ends: index after the last one on each axis; larger ones mean the end.
+
+    Raises:
+        ArgumentError: the lists have different lengths.
+    """
+    variable = as_variable("slice", input)
+    if not len(axes) == len(starts) == len(ends) or not axes:
+        raise ArgumentError(
+            f"slice: axes, starts and ends have {len(axes)}, {len(starts)} and {len(ends)} items, expected equally many"
+        )
+
+    def made(data: Symbol, own: str) -> Any:
+        for i, (axis, start, end) in enumerate(zip(axes, starts, ends)):
+            size = variable.shape[axis]
+            is_open = end >= (size if size > 0 else _OPEN_END)
+            part = f"{own}_{i}" if i < len(axes) - 1 else own
+            data = sym.slice_axis(data, axis=axis, begin=start, end=None if is_open else end, name=part)
+        return data
+
+    return _changed("slice", variable, made)
+
+
+def split(
+    input: Any, num_or_sections: int | Sequence[int], dim: int = -1, name: str | None = None
+) -> list[Variable]:
+    """Return the parts of a variable along an axis.
+
+    Args:
+        num_or_sections: number of equal parts, or their lengths, of which one may be -1.
+        dim: the axis.
+
+    Raises:
+        ShapeError: the parts do not add up to the length of the axis.
+    """
+    variable = as_variable("split", input)
+    size = variable.shape[dim]
+    if isinstance(num_or_sections, int):
+        sections = [size // num_or_sections] * num_or_sections
+    else:
+        sections = list(num_or_sections)
+        rest = size - sum(each for each in sections if each != -1)
+        sections = [rest if each == -1 else each for each in sections]
+    if size < 1 or sum(sections) != size or min(sections, default=0) < 1:
+        raise ShapeError(
+            f"split: num_or_sections is {num_or_sections!r} for axis {dim} of {variable.name!r}, whose shape is "
+            f"{variable.shape}"
+        )
+    begins = [sum(sections[:i]) for i in range(len(sections))]
+    axis = dim % len(variable.shape)
+    return [slice(variable, [axis], [begin], [begin + length]) for begin, length in zip(begins, sections)]
+
+
+def stack(x: Any, axis: int = 0) -> Variable:
+    """Join variables of one shape along a new axis.
+
+    Args:
+        x: the variables.
+        axis: the new axis.
+    """
+    several = as_variables("stack", x)
+    symbols = [each.symbol for each in several]
+    return add_layer(
+        "stack", several, lambda name: sym.stack(*symbols, axis=axis, name=name), shape=None, dtype=None
+    )
+
+
+def expand(x: Any, expand_times: Sequence[int], name: str | None = None) -> Variable:
+    """Repeat a variable along its axes.
+
+    Args:
+        expand_times: number of repetitions for each axis.
+    """
+    return _changed(
+        "expand", as_variable("expand", x, "x"),
+        lambda data, own: sym.tile(data, reps=tuple(expand_times), name=own), name,
+    )  # fmt: skip
+
+
+def gather(input: Any, index: Any, overwrite: bool = True) -> Variable:
+    """Return rows by their numbers.
+
+    Shape:
+        input: (N, ...).
+        index: (K,) or (K, 1), integers.
+        output: (K, ...).
+
+    Args:
+        index: the row numbers.
+        overwrite: accepted.
+    """
+    table, rows = as_variable("gather", input), as_variable("gather", index, "index")
+    is_column = len(rows.shape) == 2
+
+    def made(name: str) -> Any:
+        numbers = sym.Reshape(rows.symbol, shape=(-1,), name=f"{name}_rows") if is_column else rows.symbol
+        return sym.take(table.symbol, numbers, axis=0, name=name)
+
+    return add_layer("gather", [table, rows], made, shape=(-1, *table.shape[1:]), dtype=table.dtype)
+
+
+def one_hot(input: Any, depth: int) -> Variable:
+    """Return a vector for each class number, with 1 at its position.
+
+    Shape:
+        input: (N, 1), class numbers.
+        output: (N, depth).
+
+    Args:
+        depth: number of classes.
+    """
+    variable = as_variable("one_hot", input)
+
+    def made(data: Symbol, own: str) -> Any:
+        numbers = (
+            sym.Reshape(data, shape=(-1,), name=f"{own}_numbers") if variable.shape[1:] == (1,) else data
+        )
+        return sym.one_hot(numbers, depth=depth, name=own)
+
+    return _changed("one_hot", variable, made)
