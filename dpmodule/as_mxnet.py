@@ -35,10 +35,20 @@ SYSTEMS: dict[str, dict[str, str]] = {
         "dynet_config": "",
         "dynet_viz": "",
     },
+    "paddle": {"paddle": "dpmodule"},
 }
 """Top-level modules of each system, and the packages that answer them; "" for modules that are left out."""
 
-_VERSIONS = {"mxnet": "1.9.1", "mxnet.libinfo": "1.9.1", "dynet": "2.1", "_dynet": "2.1"}
+_MOVED = {"paddle.reader": "dpmodule.fluid.readers"}
+"""Modules that answer paths of other names."""
+
+_VERSIONS = {
+    "mxnet": "1.9.1",
+    "mxnet.libinfo": "1.9.1",
+    "dynet": "2.1",
+    "_dynet": "2.1",
+    "paddle": "1.8.5",
+}
 """Versions that programs read; these modules are objects of their own, all others are this package's."""
 
 _CHILDREN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_children")
@@ -54,8 +64,11 @@ class _OldModule(ModuleType):
         self.__file__ = getattr(target, "__file__", None)
 
     def __getattr__(self, name: str) -> Any:
-        if f"{self.__name__}.{name}" in _VERSIONS:
-            return import_module(f"{self.__name__}.{name}")
+        path = f"{self.__name__}.{name}"
+        if path in _VERSIONS or path in _MOVED:
+            return import_module(path)
+        if path == "paddle.batch":
+            return import_module("paddle.reader").batch
         try:
             return getattr(self._target, name)
         except AttributeError:
@@ -80,7 +93,7 @@ class _OldImports(MetaPathFinder, Loader):
             return None
         if not self.roots[root]:
             raise ModuleNotFoundError(f"No module named {fullname!r}: {_advice(fullname)}", name=fullname)
-        new = f"{self.roots[root]}{dot}{rest}"
+        new = _MOVED.get(fullname, f"{self.roots[root]}{dot}{rest}")
         if fullname in _VERSIONS:
             answer: ModuleType = _OldModule(fullname, import_module(new))
         else:
@@ -162,7 +175,7 @@ def install(system: str, *, cpu: bool = False, old_numpy: bool = False, replace:
     """Answer the imports of a system by this package; see `install_as_mxnet`.
 
     Args:
-        system: "mxnet" or "dynet".
+        system: "mxnet", "dynet" or "paddle".
         cpu: as in `install_as_mxnet`.
         old_numpy: as in `install_as_mxnet`.
         replace: as in `install_as_mxnet`.

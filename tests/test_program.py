@@ -1,4 +1,4 @@
-"""Programs that import mxnet or dynet, run as they are."""
+"""Programs that import mxnet, dynet or paddle, run as they are."""
 
 import py_compile
 import re
@@ -246,6 +246,51 @@ def test_sitecustomize_of_the_user_runs_in_children(tmp_path):
     assert run(tmp_path, source).stdout.startswith("1.9.1 ")
 
 
+PADDLE = """
+import random
+import numpy as np
+import paddle
+import paddle.fluid as fluid
+from paddle import fluid as same
+assert same is fluid is paddle.fluid and paddle.__version__ == "1.8.5"
+
+def samples():
+    for _ in range(200):
+        label = random.randrange(2)
+        yield [50 * label + random.randrange(50) for _ in range(random.randrange(1, 6))], label
+
+random.seed(0)
+words = fluid.data(name="words", shape=[None, 1], dtype="int64", lod_level=1)
+label = fluid.data(name="label", shape=[None, 1], dtype="int64")
+rows = fluid.embedding(input=words, size=[100, 8], is_sparse=True)
+scores = fluid.layers.fc(input=fluid.layers.sequence_pool(rows, "sum"), size=2, act="softmax")
+cost = fluid.layers.mean(fluid.layers.cross_entropy(input=scores, label=label))
+accuracy = fluid.layers.accuracy(input=scores, label=label)
+fluid.optimizer.Adagrad(learning_rate=0.1).minimize(cost)
+place = fluid.CUDAPlace(0) if fluid.core.is_compiled_with_cuda() else fluid.CPUPlace()
+executor = fluid.Executor(place)
+executor.run(fluid.default_startup_program())
+feeder = fluid.DataFeeder(feed_list=[words, label], place=place)
+reader = paddle.batch(paddle.reader.shuffle(samples, buf_size=100), batch_size=20)
+for epoch in range(5):
+    for batch in reader():
+        found = executor.run(feed=feeder.feed(batch), fetch_list=[cost, accuracy])
+fluid.io.save_inference_model("model", ["words"], [scores], executor)
+with fluid.scope_guard(fluid.core.Scope()):
+    program, feeds, fetches = fluid.io.load_inference_model("model", executor)
+    (shares,) = executor.run(program, feed={feeds[0]: fluid.create_lod_tensor([[1, 2], [60]], [[2, 1]], place)},
+                             fetch_list=fetches)
+print(float(np.array(found[1]).reshape(-1)[0]) > 0.9, shares.argmax(1).tolist())
+try: import paddle.nothing
+except ImportError as error: print(error.name)
+"""
+
+
+def test_paddle(tmp_path):
+    done = run(tmp_path, PADDLE, before=["--as", "paddle"])
+    assert done.stdout == "True [0, 1]\npaddle.nothing\n", done.stdout + done.stderr
+
+
 def test_dynet(tmp_path):
     done = run(
         tmp_path,
@@ -265,7 +310,7 @@ def test_dynet(tmp_path):
 @pytest.mark.parametrize(
     ("before", "text"),
     [
-        (["--as", "other"], "expected one of mxnet, dynet"),
+        (["--as", "other"], "expected one of mxnet, dynet, paddle"),
         (["--cpu", "--nosuch"], "--nosuch: expected a program"),
     ],
 )
