@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._core import lazy
 from ..hogwild import DataFeedDesc
-from . import core, initializer, io, layers, optimizer, unique_name
+from . import clip, core, initializer, io, layers, optimizer, unique_name
 from .dataset import DatasetFactory
 from .executor import AsyncExecutor, CPUPlace, Executor
 from .feeding import DataFeeder, create_lod_tensor
@@ -29,6 +29,7 @@ __all__ = [
     "Program",
     "Scope",
     "Variable",
+    "clip",
     "core",
     "create_lod_tensor",
     "data",

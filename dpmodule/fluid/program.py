@@ -39,8 +39,9 @@ class ParameterInit:
 class TrainingSetup:
     """Loss and optimizer of a program; each scope has an optimizer of its own, which counts updates."""
 
-    def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
+    def __init__(self, loss: Variable, make: Callable[[], Optimizer], clip_norm: float | None) -> None:
         self.loss = loss
+        self.clip_norm = clip_norm
         self._make = make
         self._optimizers: WeakKeyDictionary[Scope, Optimizer] = WeakKeyDictionary()
         self.restart()
@@ -67,6 +68,7 @@ class Program:
         initial_values: of a startup program: initialization of parameters by name.
         is_test: whether it runs in prediction mode, without dropout.
         random_seed: of a startup program: seed of parameters; 0: that of `mx.random.seed`.
+        gradient_clip: of `clip.set_gradient_clip`, or None.
         feeder: a loader that feeds it, or None.
     """
 
@@ -75,6 +77,7 @@ class Program:
         self.initial_values: dict[str, ParameterInit] = {}
         self.is_test = False
         self.random_seed = 0
+        self.gradient_clip: Any = None
         self._variables: dict[str, Variable] = {}
         self._group: ProgramGroup | None = None
         self._startup_group: ProgramGroup | None = None
@@ -97,12 +100,20 @@ class Program:
         """The loss; None before `minimize`."""
         return None if self._training is None else self._training.loss
 
-    def train_for(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
+    @property
+    def clip_norm(self) -> float | None:
+        """The largest global norm of gradients, or None."""
+        return None if self._training is None else self._training.clip_norm
+
+    def train_for(
+        self, loss: Variable, make: Callable[[], Optimizer], clip_norm: float | None = None
+    ) -> None:
         """Set the loss and the optimizer.
 
         Args:
             loss: the loss to minimize.
             make: function that returns the optimizer.
+            clip_norm: the largest global norm of gradients; None: no limit.
 
         Raises:
             StateError: the program already has an optimizer.
@@ -111,7 +122,7 @@ class Program:
             raise StateError(
                 "minimize: the program already has an optimizer; add the losses, or create another program"
             )
-        self._training = TrainingSetup(loss, make)
+        self._training = TrainingSetup(loss, make, clip_norm)
 
     def restart_training(self) -> None:
         """Recreate the optimizer, if there is one."""

@@ -89,9 +89,9 @@ class Scope:
         """Return a parameter that has a value; None if there is none.
 
         Args:
-            name: of the parameter.
+            name: of the parameter. If several startup programs have it, the last one counts.
         """
-        for values in self._values.values():
+        for values in reversed(list(self._values.values())):
             if name in values.store.filled:
                 return ScopeVariable(name, values.store.array(name, 0))
         return None

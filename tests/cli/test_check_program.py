@@ -68,7 +68,7 @@ def test_imports_are_told_and_new_ones_need_nothing(old, new, check):
         ("dy.get_device_info()", "dy.get_device_info: use available_devices()"),
         ("dy.cg().forward_vec(3)", ".forward_vec: use expression.vec_value()"),
         ("fluid.layers.nobody()", "fluid.layers.nobody: write the network with mx.sym"),
-        ("paddle.batch(3)", "paddle.batch: cut a list into slices"),
+        ("paddle.batch(3)", "paddle.batch: use dpmodule.fluid.readers.batch"),
         ("Timer()", "Timer: use Python's time"),
     ],
 )
@@ -145,3 +145,9 @@ def test_errors_are_those_that_the_page_tells(name, tmp_path, monkeypatch):
         with pytest.raises(Exception) as raised:  # noqa: PT011  (which one it is, the page says)
             exec(statement, vars(moving_errors))
         assert f"{raised.type.__name__}: {raised.value}".startswith(told), statement
+
+
+def test_names_of_paddle_with_advice_are_missing():
+    advised = [path for path in check_program.moving_table()["instead"] if path.startswith("paddle")]
+    here = [path for path in advised if check_program.find_target(path).path]
+    assert here == ["paddle.fluid"]  # its advice is for names of it

@@ -105,6 +105,11 @@ def twice():
         fluid.optimizer.SGD(0.1).minimize(loss)
 
 
+def norm_of_some():
+    loss = layers.mean(layers.fc(dense(), 1, bias_attr=fluid.ParamAttr(trainable=False)))
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1)).minimize(loss)
+
+
 def decay(rate):
     return fluid.regularizer.L2Decay(rate)
 
@@ -161,6 +166,20 @@ ROWS = [
         (lambda: fluid.DataFeeder([*text_inputs()]).feed([(1,)]), "does not have 2 values"),
         (other_program, "different programs"),
         (lambda: fluid.optimizer.SGD("fast"), "learning_rate is 'fast'"),
+        (lambda: fluid.clip.GradientClipByValue(0), "max is 0, expected a number above 0"),
+        (lambda: fluid.clip.GradientClipByValue(1, -2), "min is -2, expected -max, -1"),
+        (lambda: fluid.clip.GradientClipByGlobalNorm("1"), "clip_norm is '1', expected a number above 0"),
+        (lambda: fluid.clip.GradientClipByGlobalNorm(1, "a"), "group_name is 'a'"),
+        (lambda: fluid.clip.set_gradient_clip(1.0), "clip is 1.0, expected a GradientClipByValue"),
+        (lambda: fluid.clip.set_gradient_clip(fluid.clip.GradientClipByValue(1), []), "param_list is"),
+        (lambda: fluid.optimizer.SGD(0.1, grad_clip=5), "grad_clip is 5, expected a GradientClipByValue"),
+        (norm_of_some, "is not trained, but would count in the global norm"),
+        (lambda: fluid.optimizer.Adamax(0.1, epsilon=1e-6), "epsilon is 1e-06, expected 1e-08"),
+        (lambda: layers.exponential_decay(0.1, 0, 0.5), "decay_steps is 0, expected a number above 0"),
+        (lambda: layers.cosine_decay("0.1", 2, 3), "cosine_decay: learning_rate is '0.1', expected a number"),
+        (lambda: layers.linear_lr_warmup(None, 2, 0, 1), "learning_rate is None, expected a number"),
+        (lambda: layers.piecewise_decay([1, 2], [0.1, 0.2]), "values has 2 rates, expected 3"),
+        (lambda: layers.piecewise_decay([2, 1], [1, 2, 3]), "expected increasing steps"),
         (lambda: fluid.optimizer.SGD(0.1, regularization=0.1), "regularization is 0.1"),
         (lambda: fluid.optimizer.Ftrl(0.1, lr_power=-0.4), "lr_power is -0.4"),
         (lambda: fluid.optimizer.Ftrl(0.1, l2=1, regularization=decay(1)), "give only one"),

@@ -5,6 +5,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
+from dpmodule.base import ArgumentError
 
 layers = fluid.layers
 STEPS = 4
@@ -30,6 +31,12 @@ def momentum(nesterov):
     return step
 
 
+def adamax(w, g, s, lr, t):
+    s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
+    s["u"] = np.maximum(0.999 * s.get("u", 0) + 1e-8, np.abs(g))
+    return w - lr / (1 - 0.9**t) * s["m"] / s["u"]
+
+
 def ftrl(w, g, s, lr, t):
     before = s.get("n", np.zeros_like(w))
     s["n"] = before + g * g
@@ -49,6 +56,7 @@ RULES = {
     "Nesterov": (lambda: fluid.optimizer.Momentum(0.1, 0.9, use_nesterov=True), momentum(True)),
     "Adagrad": (lambda: fluid.optimizer.Adagrad(0.1), adagrad),
     "Adam": (lambda: fluid.optimizer.Adam(0.1), adam),
+    "Adamax": (lambda: fluid.optimizer.Adamax(0.1), adamax),
     "Ftrl": (lambda: fluid.optimizer.Ftrl(0.1, l1=0.01, l2=0.02), ftrl),
     "RMSProp": (lambda: fluid.optimizer.RMSProp(0.1), rmsprop),
     "decay": (
@@ -92,6 +100,33 @@ def test_steps_are_paddles(name):
     assert [(parameter.name, grad) for parameter, grad in pairs] == [("fc_0_weight", "fc_0_weight@GRAD")]
 
 
+CLIPS = {
+    "value": (lambda: fluid.clip.GradientClipByValue(0.2), lambda g: np.clip(g, -0.2, 0.2)),
+    "both": (lambda: fluid.clip.GradientClipByValue(0.2, -0.2), lambda g: np.clip(g, -0.2, 0.2)),
+    "norm": (
+        lambda: fluid.clip.GradientClipByGlobalNorm(0.3),
+        lambda g: g * min(1, 0.3 / np.linalg.norm(g)),
+    ),
+    "high norm": (lambda: fluid.clip.GradientClipByGlobalNorm(1e3), lambda g: g),
+}
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("name", CLIPS)
+def test_limits_of_gradients(name, own):
+    make, limited = CLIPS[name]
+    if not own:
+        fluid.clip.set_gradient_clip(make())
+    sgd = fluid.optimizer.Momentum(0.1, 0.9, grad_clip=make() if own else None)
+    sgd.minimize(line())
+    found, batch = trained()
+    w, state = np.array([[0.3, -0.2, 0.5]]), {}
+    for t, one in enumerate(found, 1):
+        g = gradient(w, batch)
+        w = momentum(False)(w, limited(g), state, 0.1, t)
+        np.testing.assert_allclose(one, w, rtol=2e-4, atol=2e-6)
+
+
 @pytest.mark.parametrize("how", ["trainable", "no_grad_set", "parameter_list"])
 def test_parameters_that_are_not_trained(how):
     loss = line(trainable=how != "trainable", regularizer=fluid.regularizer.L2Decay(0.25))
@@ -105,14 +140,74 @@ def test_parameters_that_are_not_trained(how):
     assert [parameter.name for parameter, _ in pairs] == ["fc_1_weight"]
 
 
-def test_schedules_follow_the_steps():
-    fluid.optimizer.SGD(mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.1)).minimize(line())
-    found, batch = trained(3)
+SCHEDULES = {
+    "FactorScheduler": (lambda: mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.1), [0.1, 0.05, 0.025]),
+    "exponential": (lambda: layers.exponential_decay(0.1, 2, 0.25), [0.1, 0.05, 0.025, 0.0125]),
+    "staircase": (lambda: layers.exponential_decay(0.1, 2, 0.5, True), [0.1, 0.1, 0.05, 0.05, 0.025]),
+    "natural": (lambda: layers.natural_exp_decay(0.1, 1, 0.5), [0.1 * np.exp(-n / 2) for n in range(4)]),
+    "inverse": (lambda: layers.inverse_time_decay(0.1, 2, 0.5), [0.1 / (1 + n / 4) for n in range(4)]),
+    "polynomial": (lambda: layers.polynomial_decay(0.1, 2, 0.02), [0.1, 0.06, 0.02, 0.02]),
+    "power": (lambda: layers.polynomial_decay(0.1, 4, 0.02, 2.0), [0.1, 0.065, 0.04, 0.025, 0.02]),
+    "cycle": (lambda: layers.polynomial_decay(0.1, 2, 0.02, cycle=True), [0.1, 0.06, 0.02, 0.04, 0.02]),
+    "cosine": (lambda: layers.cosine_decay(0.1, 2, 2), [0.1, 0.1, 0.05, 0.05]),
+    "noam": (lambda: layers.noam_decay(4, 2, 0.2), [0.1 * 8**-0.5, 0.1 * 2**-0.5, 0.1 * 3**-0.5, 0.05]),
+    "piecewise": (lambda: layers.piecewise_decay([1, 3], [0.1, 0.05, 0.02]), [0.1, 0.05, 0.05, 0.02]),
+    "warmup": (lambda: layers.linear_lr_warmup(0.1, 2, 0.02, 0.06), [0.02, 0.04, 0.1, 0.1]),
+    "two": (
+        lambda: layers.linear_lr_warmup(layers.exponential_decay(0.1, 1, 0.5), 2, 0.04, 0.08),
+        [0.04, 0.06, 0.025, 0.0125],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_follow_the_steps(name):
+    make, expected = SCHEDULES[name]
+    fluid.optimizer.SGD(make()).minimize(line())
+    found, batch = trained(len(expected))
     w, rates = np.array([[0.3, -0.2, 0.5]]), []
     for one in found:
         rates.append(float(((w - one) / gradient(w, batch)).mean()))
         w = one
-    assert rates[1] / rates[0] == pytest.approx(rates[2] / rates[1], rel=1e-2) == pytest.approx(0.5, rel=1e-2)
+    np.testing.assert_allclose(rates, expected, rtol=1e-3)
+
+
+def test_schedules_replace_default_rates():
+    schedule = mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.1)
+    fluid.optimizer.Adam(schedule).minimize(line())
+    found, _ = trained(2)
+    np.testing.assert_allclose(np.abs(found[0] - [[0.3, -0.2, 0.5]]), 0.1, rtol=1e-3)
+    assert schedule(3) == 0.025
+
+
+def trained_from_lines(path, count):
+    """Train the current program with one worker on equal lines; return its weights."""
+    program = fluid.default_main_program()
+    dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
+    dataset.set_batch_size(1)
+    dataset.set_use_var([program.var("x"), program.var("y")])
+    path.write_text("3 1 2 3 1 1\n" * count)
+    dataset.set_filelist([str(path)])
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    executor.train_from_dataset(program, dataset)
+    return np.array(fluid.global_scope().find_var("fc_0_weight").get_tensor())
+
+
+def test_files_train_with_schedules_and_limits(tmp_path):
+    limit = fluid.clip.GradientClipByValue(1.0)
+    fluid.optimizer.SGD(layers.exponential_decay(0.1, 1, 0.5), grad_clip=limit).minimize(line())
+    found = trained_from_lines(tmp_path / "part", 3)
+    batch, w = {"x": np.array([[1.0, 2, 3]]), "y": np.array([[1.0]])}, np.array([[0.3, -0.2, 0.5]])
+    for rate in (0.1, 0.05, 0.025):
+        w = w - rate * np.clip(gradient(w, batch), -1, 1)
+    np.testing.assert_allclose(found, w, rtol=1e-4)
+
+
+def test_workers_do_not_clip_by_the_global_norm(tmp_path):
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)).minimize(line())
+    with pytest.raises(ArgumentError, match="workers do not clip gradients by their global norm"):
+        trained_from_lines(tmp_path / "part", 3)
 
 
 def test_rows_that_no_line_has_stay_under_ftrl():

@@ -87,3 +87,19 @@ def test_what_cannot_be_is_an_error(programs):
     with pytest.raises(ArgumentError, match="run: scope is 'x', expected a Scope or None"):
         executor.run(startup, scope="x")
     scope.drop_kids()
+
+
+def test_the_last_of_several_startup_programs_counts():
+    executor = fluid.Executor()
+    with fluid.scope_guard(fluid.Scope()):
+        programs = []  # alive, or the scope drops their values
+        for start in (1.0, 2.0):
+            main, startup = fluid.Program(), fluid.Program()
+            with fluid.program_guard(main, startup):
+                x = fluid.layers.data("x", shape=[3])
+                fluid.layers.fc(
+                    x, 1, param_attr=fluid.ParamAttr("w", fluid.initializer.Constant(start)), bias_attr=False
+                )
+            executor.run(startup)
+            programs.append((main, startup))
+            assert (value(fluid.global_scope(), "w") == start).all()

@@ -36,6 +36,14 @@ from .inputs import create_parameter as create_parameter
 from .inputs import data as data
 from .inputs import embedding as embedding
 from .inputs import fc as fc
+from .learning_rate_scheduler import cosine_decay as cosine_decay
+from .learning_rate_scheduler import exponential_decay as exponential_decay
+from .learning_rate_scheduler import inverse_time_decay as inverse_time_decay
+from .learning_rate_scheduler import linear_lr_warmup as linear_lr_warmup
+from .learning_rate_scheduler import natural_exp_decay as natural_exp_decay
+from .learning_rate_scheduler import noam_decay as noam_decay
+from .learning_rate_scheduler import piecewise_decay as piecewise_decay
+from .learning_rate_scheduler import polynomial_decay as polynomial_decay
 from .losses import accuracy as accuracy
 from .losses import bpr_loss as bpr_loss
 from .losses import cos_sim as cos_sim
