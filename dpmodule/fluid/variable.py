@@ -97,6 +97,7 @@ def _arithmetic(
     operation: str, with_number: str, turned: bool = False
 ) -> Callable[[Variable, Any], Variable]:
     """Return an arithmetic method for two variables, or a variable and a number."""
+    operator = "broadcast_power" if operation == "pow" else f"broadcast_{operation}"
 
     def method(self: Variable, other: Any) -> Any:
         if isinstance(other, Variable):
@@ -104,7 +105,7 @@ def _arithmetic(
             left, right = (other, self) if turned else (self, other)
 
             def joined(name: str) -> Symbol:
-                return call(f"broadcast_{operation}", left.symbol, right.symbol, name=name)
+                return call(operator, left.symbol, right.symbol, name=name)
 
             return self.program.derive(f"elementwise_{operation}", joined, lod_level=level)
         if isinstance(other, bool) or not isinstance(other, (int, float)):
@@ -178,6 +179,7 @@ class Variable:
     __sub__, __rsub__ = _arithmetic("sub", "_MinusScalar"), _arithmetic("sub", "_RMinusScalar", True)
     __mul__, __rmul__ = _arithmetic("mul", "_MulScalar"), _arithmetic("mul", "_MulScalar", True)
     __truediv__, __rtruediv__ = _arithmetic("div", "_DivScalar"), _arithmetic("div", "_RDivScalar", True)
+    __pow__, __rpow__ = _arithmetic("pow", "_PowerScalar"), _arithmetic("pow", "_RPowerScalar", True)
 
     def __neg__(self) -> Variable:
         return self * -1.0

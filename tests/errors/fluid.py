@@ -105,6 +105,10 @@ def twice():
         fluid.optimizer.SGD(0.1).minimize(loss)
 
 
+def image():
+    return layers.data("image", [3, 8, 8])
+
+
 def norm_of_some():
     loss = layers.mean(layers.fc(dense(), 1, bias_attr=fluid.ParamAttr(trainable=False)))
     fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1)).minimize(loss)
@@ -166,6 +170,12 @@ ROWS = [
         (lambda: fluid.DataFeeder([*text_inputs()]).feed([(1,)]), "does not have 2 values"),
         (other_program, "different programs"),
         (lambda: fluid.optimizer.SGD("fast"), "learning_rate is 'fast'"),
+        (lambda: layers.conv2d(image(), 4, "3"), "filter_size is '3', expected an integer from 1, or two"),
+        (lambda: layers.conv2d(image(), 4, 3, padding=-1), "padding is -1, expected an integer from 0"),
+        (lambda: layers.conv2d(image(), 4, 3, groups=2), "groups is 2, expected a divisor of 3 channels"),
+        (lambda: layers.pool2d(image(), 2, "sum"), "pool_type is 'sum'"),
+        (lambda: layers.pool2d(image(), 2, data_format="NHWC"), "data_format is 'NHWC'"),
+        (lambda: layers.layer_norm(image(), begin_norm_axis=4), "begin_norm_axis is 4 for 'image'"),
         (lambda: fluid.clip.GradientClipByValue(0), "max is 0, expected a number above 0"),
         (lambda: fluid.clip.GradientClipByValue(1, -2), "min is -2, expected -max, -1"),
         (lambda: fluid.clip.GradientClipByGlobalNorm("1"), "clip_norm is '1', expected a number above 0"),
@@ -202,6 +212,8 @@ ROWS = [
         (lambda: layers.data("a", 3), "shape is 3"),
         (lambda: layers.data("a", [-1, 0]), "sizes from 1"),
         (lambda: layers.embedding(dense(), [3]), "size is"),
+        (lambda: layers.conv2d(dense(), 4, 3), r"expected \(N, C, H, W\) with a known C"),
+        (lambda: layers.layer_norm(layers.data("s", [2, 3], lod_level=1)), "must have known sizes"),
         (
             lambda: [layers.fc(dense(f"x{n}", n), 2, param_attr="w") for n in (3, 4)],
             r"'w' has shape \(2, 3\), but",

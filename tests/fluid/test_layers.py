@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
@@ -51,7 +53,8 @@ SOFT = -(LOGS * A.soft).sum(1, keepdims=True)
 POINTWISE = {
     **{"abs": np.abs(A.x), "exp": np.exp(A.x), "relu": np.maximum(A.x, 0), "sigmoid": sigmoid(A.x)},
     **{"softmax": softmax(A.x), "softsign": A.x / (1 + np.abs(A.x)), "square": A.x**2},
-    "tanh": np.tanh(A.x),
+    **{"tanh": np.tanh(A.x), "ceil": np.ceil(A.x), "floor": np.floor(A.x), "round": np.round(A.x)},
+    **{"cos": np.cos(A.x), "sin": np.sin(A.x), "reciprocal": 1 / A.x, "softplus": np.log1p(np.exp(A.x))},
 }
 BINARY = {n[:3]: getattr(np, n) for n in ("add", "subtract", "multiply", "divide", "maximum", "minimum")}
 
@@ -70,6 +73,16 @@ CASES = {
         lambda v: (v.x + v.y) * 2.0 - v.y / (v.x * v.x + 1.0) + (1.0 - v.x) - (-v.y) + 3.0 / (v.y * v.y + 1.0),
         (A.x + A.y) * 2 - A.y / (A.x**2 + 1) + (1 - A.x) + A.y + 3 / (A.y**2 + 1),
     ),
+    "powers": (lambda v: v.soft**v.y + v.soft**2 + 2.0**v.x, A.soft**A.y + A.soft**2 + 2**A.x),
+    "pow": (lambda v: layers.pow(v.soft, 1.5), A.soft**1.5),
+    "rsqrt": (lambda v: layers.rsqrt(v.soft), A.soft**-0.5),
+    "relu6": (lambda v: layers.relu6(v.x, 0.5), A.x.clip(0, 0.5)),
+    "leaky_relu": (lambda v: layers.leaky_relu(v.x), np.where(A.x > 0, A.x, 0.02 * A.x)),
+    "elu": (lambda v: layers.elu(v.x, 0.5), np.where(A.x > 0, A.x, 0.5 * np.expm1(A.x))),
+    "hard_sigmoid": (lambda v: layers.hard_sigmoid(v.x), (0.2 * A.x + 0.5).clip(0, 1)),
+    "swish": (lambda v: layers.swish(v.x, 2.0), A.x * sigmoid(2 * A.x)),
+    "reduce_prod": (lambda v: layers.reduce_prod(v.x, dim=1), A.x.prod(1)),
+    "matmul alpha": (lambda v: layers.matmul(v.x, v.y, transpose_y=True, alpha=0.5), A.x @ A.y.T / 2),
     "concat": (lambda v: layers.concat([v.x, v.z], axis=1), np.concatenate([A.x, A.z], 1)),
     "sums": (lambda v: layers.sums([v.x, v.x, v.x]), A.x * 3),
     "reduce_sum": (lambda v: layers.reduce_sum(v.x), [A.x.sum()]),
@@ -151,6 +164,78 @@ def test_what_cannot_be_split_or_sliced_is_an_error():
     ):
         with pytest.raises(error, match=text):
             call()
+
+
+def weights(name):
+    return torch.tensor(values(name)[0])
+
+
+@pytest.mark.parametrize(
+    ("size", "more"),
+    [
+        (3, {}),
+        ([3, 2], {"stride": [2, 1], "padding": [1, 0], "act": "relu"}),
+        (2, {"groups": 2, "dilation": 2, "bias_attr": False}),
+    ],
+)
+def test_convolutions(size, more):
+    image, x = layers.data("image", [4, 7, 6]), numbers(2, 4, 7, 6)
+    out = layers.conv2d(image, 6, size, **more)
+    (found,) = run({"image": x}, [out])
+    options = {key: more[key] for key in ("stride", "padding", "dilation", "groups") if key in more}
+    bias = None if "bias_attr" in more else weights("conv2d_0_bias")
+    expected = torch.conv2d(torch.tensor(x), weights("conv2d_0_weight"), bias, **options)
+    np.testing.assert_allclose(found, expected.relu() if "act" in more else expected, rtol=1e-4, atol=1e-5)
+    assert out.shape == (-1, *expected.shape[1:])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"pool_size": 2, "pool_stride": 2}, lambda x: F.max_pool2d(x, 2)),
+        ({"pool_size": [3, 2], "pool_type": "avg"}, lambda x: F.avg_pool2d(x, (3, 2), 1)),
+        (
+            {"pool_size": 3, "pool_type": "avg", "pool_stride": 2, "pool_padding": 1, "exclusive": False},
+            lambda x: F.avg_pool2d(x, 3, 2, 1),
+        ),
+        (
+            {"pool_size": 3, "pool_type": "avg", "pool_stride": 2, "pool_padding": 1},
+            lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+        ),
+        ({"pool_size": 2, "pool_stride": 2, "ceil_mode": True}, lambda x: F.max_pool2d(x, 2, ceil_mode=True)),
+        ({"global_pooling": True, "pool_type": "avg"}, lambda x: x.mean((2, 3), keepdim=True)),
+    ],
+)
+def test_pooling(given, expected):
+    x = numbers(2, 3, 7, 5)
+    (found,) = run({"image": x}, [layers.pool2d(layers.data("image", [3, 7, 5]), **given)])
+    np.testing.assert_allclose(found, expected(torch.tensor(x)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("plain", [False, True])
+def test_layer_norm(axis, plain):
+    cube = layers.data("cube", [2, 3])
+    start = {"param_attr": fluid.ParamAttr(initializer=fluid.initializer.Constant(3.0))}
+    given = {"scale": False, "shift": False} if plain else start
+    (found,) = run({"cube": A.cube}, [layers.layer_norm(cube, begin_norm_axis=axis, **given)])
+    normal = F.layer_norm(torch.tensor(A.cube), A.cube.shape[axis:])
+    np.testing.assert_allclose(found, normal if plain else 3 * normal, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_of_images_trains():
+    image, label = layers.data("image", [1, 8, 8]), layers.data("label", [1], dtype="int64")
+    part = layers.pool2d(layers.conv2d(image, 4, 3, act="relu"), 2, pool_stride=2)
+    prediction = layers.fc(layers.layer_norm(part), 2, act="softmax")
+    loss = layers.mean(layers.cross_entropy(prediction, label))
+    fluid.optimizer.Adam(0.01).minimize(loss)
+    y = np.arange(32)[:, None] % 2
+    x = numbers(32, 1, 8, 8) + y[..., None, None] * np.linspace(-1, 1, 8)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    feed = {"image": x.astype("float32"), "label": y}
+    losses = [executor.run(feed=feed, fetch_list=[loss])[0][0] for _ in range(60)]
+    assert losses[-1] < 0.2 < 0.5 < losses[0]
 
 
 @pytest.mark.parametrize(("axis", "shape"), [(1, (-1, 5)), (2, (-1, 2, 5)), (3, (-1, 2, 3, 5))])

@@ -1,10 +1,14 @@
 """Layers: functions that add operators and parameters to the current program."""
 
 from ..._core import lazy
+from .convolution import conv2d as conv2d
+from .convolution import pool2d as pool2d
 from .elementwise import abs as abs
 from .elementwise import cast as cast
+from .elementwise import ceil as ceil
 from .elementwise import clip as clip
 from .elementwise import concat as concat
+from .elementwise import cos as cos
 from .elementwise import dropout as dropout
 from .elementwise import elementwise_add as elementwise_add
 from .elementwise import elementwise_div as elementwise_div
@@ -13,24 +17,37 @@ from .elementwise import elementwise_min as elementwise_min
 from .elementwise import elementwise_mul as elementwise_mul
 from .elementwise import elementwise_pow as elementwise_pow
 from .elementwise import elementwise_sub as elementwise_sub
+from .elementwise import elu as elu
 from .elementwise import exp as exp
+from .elementwise import floor as floor
+from .elementwise import hard_sigmoid as hard_sigmoid
+from .elementwise import leaky_relu as leaky_relu
 from .elementwise import log as log
 from .elementwise import matmul as matmul
 from .elementwise import mean as mean
+from .elementwise import pow as pow
+from .elementwise import reciprocal as reciprocal
 from .elementwise import reduce_max as reduce_max
 from .elementwise import reduce_mean as reduce_mean
 from .elementwise import reduce_min as reduce_min
+from .elementwise import reduce_prod as reduce_prod
 from .elementwise import reduce_sum as reduce_sum
 from .elementwise import relu as relu
+from .elementwise import relu6 as relu6
 from .elementwise import reshape as reshape
+from .elementwise import round as round
+from .elementwise import rsqrt as rsqrt
 from .elementwise import scale as scale
 from .elementwise import sigmoid as sigmoid
+from .elementwise import sin as sin
 from .elementwise import softmax as softmax
+from .elementwise import softplus as softplus
 from .elementwise import softsign as softsign
 from .elementwise import sqrt as sqrt
 from .elementwise import square as square
 from .elementwise import sum as sum
 from .elementwise import sums as sums
+from .elementwise import swish as swish
 from .elementwise import tanh as tanh
 from .inputs import create_parameter as create_parameter
 from .inputs import data as data
@@ -54,6 +71,7 @@ from .losses import sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_w
 from .losses import smooth_l1 as smooth_l1
 from .losses import softmax_with_cross_entropy as softmax_with_cross_entropy
 from .losses import square_error_cost as square_error_cost
+from .normalization import layer_norm as layer_norm
 from .sequence import dynamic_lstm as dynamic_lstm
 from .sequence import sequence_conv as sequence_conv
 from .sequence import sequence_conv_pool as sequence_conv_pool

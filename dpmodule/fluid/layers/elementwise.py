@@ -35,7 +35,48 @@ def _pointwise(act: str) -> Callable[..., Variable]:
 
 abs, exp, log, relu = map(_pointwise, ("abs", "exp", "log", "relu"))
 sigmoid, softsign, sqrt, square, tanh = map(_pointwise, ("sigmoid", "softsign", "sqrt", "square", "tanh"))
+ceil, cos, floor, reciprocal = map(_pointwise, ("ceil", "cos", "floor", "reciprocal"))
+round, rsqrt, sin, softplus = map(_pointwise, ("round", "rsqrt", "sin", "softplus"))
 softmax = _pointwise("softmax")
+
+
+def relu6(x: Any, threshold: float = 6.0, name: str | None = None) -> Variable:
+    """Clip elements to [0, threshold]."""
+    return apply("relu6", sym.clip, [as_variable("relu6", x, "x")], name, a_min=0.0, a_max=threshold)
+
+
+def leaky_relu(x: Any, alpha: float = 0.02, name: str | None = None) -> Variable:
+    """Multiply negative elements by `alpha`."""
+    given = as_variable("leaky_relu", x, "x")
+    return apply("leaky_relu", sym.LeakyReLU, [given], name, act_type="leaky", slope=alpha)
+
+
+def elu(x: Any, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """Replace negative elements by ``alpha * (exp(x) - 1)``."""
+    return apply("elu", sym.LeakyReLU, [as_variable("elu", x, "x")], name, act_type="elu", slope=alpha)
+
+
+def hard_sigmoid(x: Any, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
+    """Return ``slope * x + offset``, clipped to [0, 1]."""
+    given = as_variable("hard_sigmoid", x, "x")
+    return apply("hard_sigmoid", sym.hard_sigmoid, [given], name, alpha=slope, beta=offset)
+
+
+def swish(x: Any, beta: float = 1.0, name: str | None = None) -> Variable:
+    """Return ``x * sigmoid(beta * x)``."""
+    given = as_variable("swish", x, "x")
+
+    def made(name: str) -> Any:
+        gate = sym.sigmoid(sym._internal._mul_scalar(given.symbol, scalar=float(beta)), name=f"{name}_gate")
+        return sym.elemwise_mul(given.symbol, gate, name=name)
+
+    return add_layer("swish", [given], made, name)
+
+
+def pow(x: Any, factor: float = 1.0, name: str | None = None) -> Variable:
+    """Raise elements to a power."""
+    given = as_variable("pow", x, "x")
+    return apply("pow", sym._internal._power_scalar, [given], name, scalar=float(factor))
 
 
 def _elementwise(operation: str) -> Callable[..., Variable]:
@@ -217,7 +258,12 @@ def dropout(
 
 
 def matmul(
-    x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
+    x: Any,
+    y: Any,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    alpha: float = 1.0,
+    name: str | None = None,
 ) -> Variable:
     """Multiply matrices.
 
@@ -226,12 +272,17 @@ def matmul(
         y: (K, M), a variable or parameter.
         transpose_x: whether to transpose x first.
         transpose_y: whether to transpose y first.
+        alpha: factor of the product.
     """
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
     product = sym.dot if len(left.shape) == 2 else sym.batch_dot
 
     def made(name: str) -> Any:
-        return product(left.symbol, right.symbol, transpose_a=transpose_x, transpose_b=transpose_y, name=name)
+        turned = {"transpose_a": transpose_x, "transpose_b": transpose_y}
+        if alpha == 1:
+            return product(left.symbol, right.symbol, name=name, **turned)
+        whole = product(left.symbol, right.symbol, name=f"{name}_product", **turned)
+        return sym._internal._mul_scalar(whole, scalar=float(alpha), name=name)
 
     return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)
 
@@ -279,7 +330,9 @@ def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
     )
 
 
-reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduction, ("sum", "mean", "max", "min"))
+reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod = map(
+    _reduction, ("sum", "mean", "max", "min", "prod")
+)
 
 
 def mean(x: Any, name: str | None = None) -> Variable:

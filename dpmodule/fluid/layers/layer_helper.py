@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ... import initializer as init
@@ -24,6 +25,14 @@ ACTIVATIONS = {
     "tanh": sym.tanh,
     "log": sym.log,
     "abs": sym.abs,
+    "ceil": sym.ceil,
+    "cos": sym.cos,
+    "floor": sym.floor,
+    "reciprocal": sym.reciprocal,
+    "round": sym.round,
+    "rsqrt": sym.rsqrt,
+    "sin": sym.sin,
+    "softplus": partial(sym.Activation, act_type="softrelu"),
 }
 """Activations by the name for ``act``."""
 

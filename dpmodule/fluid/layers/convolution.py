@@ -1,0 +1,156 @@
+"""Convolution and pooling of images, in the layout (N, C, H, W)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ... import initializer as init
+from ... import symbol as sym
+from ...base import ArgumentError, ShapeError
+from ..variable import ParamAttr, Variable
+from .layer_helper import add_layer, as_variable, biases, check_act, parameter, program_of
+
+
+def _pair(layer: str, name: str, given: Any, least: int) -> tuple[int, int]:
+    """Return (height, width) of a number or a pair."""
+    pair = (given, given) if isinstance(given, int) and not isinstance(given, bool) else given
+    is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+    if not is_pair or min(pair) < least:
+        raise ArgumentError(
+            f"{layer}: {name} is {given!r}, expected an integer from {least}, or two for height and width"
+        )
+    return pair[0], pair[1]
+
+
+def _images(layer: str, given: Any, data_format: Any) -> Variable:
+    variable = as_variable(layer, given)
+    if data_format != "NCHW":
+        raise ArgumentError(f'{layer}: data_format is {data_format!r}, expected "NCHW"')
+    if variable.lod_level or len(variable.shape) != 4 or variable.shape[1] < 1:
+        raise ShapeError(
+            f"{layer}: {variable.name!r} has the shape {variable.shape}, expected (N, C, H, W) with a known C"
+        )
+    return variable
+
+
+def conv2d(
+    input: Any,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Apply a convolution with an activation.
+
+    Shape:
+        input: (N, C, H, W).
+        weight: (num_filters, C / groups, height, width), as in Paddle.
+        output: (N, num_filters, H', W').
+
+    Args:
+        num_filters: number of channels of the result.
+        filter_size: height and width, as one number or two; so are the next three.
+        stride: step between two places.
+        padding: number of zeros on each side.
+        dilation: distance between elements of a filter.
+        groups: number of groups of channels; None: 1.
+        param_attr: attributes of the weight; without an initializer, it is normal with variance 2 / inputs.
+        bias_attr: attributes of the bias; False: no bias.
+        use_cudnn: ignored.
+
+    Raises:
+        ArgumentError: an argument is not a size, or `groups` does not divide the channels.
+        ShapeError: the input does not have four axes.
+    """
+    variable = _images("conv2d", input, data_format)
+    check_act("conv2d", act)
+    kernel = _pair("conv2d", "filter_size", filter_size, 1)
+    channels, parts = variable.shape[1], 1 if groups is None else groups
+    if parts < 1 or channels % parts or num_filters % parts:
+        raise ArgumentError(
+            f"conv2d: groups is {groups!r}, expected a divisor of {channels} channels and {num_filters} filters"
+        )
+    program = program_of("conv2d", variable)
+    own = program.unique("conv2d") if name is None else name
+    shape = (num_filters, channels // parts, *kernel)
+    start = init.Normal(math.sqrt(2.0 / (kernel[0] * kernel[1] * channels)))
+    weight = parameter(
+        program, f"{own}_weight", shape, ParamAttr.of(param_attr), variable.dtype, initializer=start
+    )
+    bias = biases(program, own, num_filters, bias_attr)
+    attributes = {
+        "kernel": kernel,
+        "num_filter": num_filters,
+        "num_group": parts,
+        "stride": _pair("conv2d", "stride", stride, 1),
+        "pad": _pair("conv2d", "padding", padding, 0),
+        "dilate": _pair("conv2d", "dilation", dilation, 1),
+        "no_bias": not bias,
+    }
+
+    def made(name: str) -> Any:
+        return sym.Convolution(variable.symbol, weight, *bias, name=name, **attributes)
+
+    return add_layer("conv2d", [variable], made, own, act=act, shape=None)
+
+
+def pool2d(
+    input: Any,
+    pool_size: int | Sequence[int] = -1,
+    pool_type: str = "max",
+    pool_stride: int | Sequence[int] = 1,
+    pool_padding: int | Sequence[int] = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Return the largest or mean value of each window.
+
+    Shape:
+        input: (N, C, H, W).
+        output: (N, C, H', W'); H' = W' = 1 with `global_pooling`.
+
+    Args:
+        pool_size: height and width of a window, as one number or two; so are the next two.
+        pool_type: "max" or "avg".
+        pool_stride: step between two windows.
+        pool_padding: padding on each side.
+        global_pooling: whether the window is the whole image.
+        use_cudnn: ignored.
+        ceil_mode: whether windows may extend beyond the image.
+        exclusive: whether means leave out the padding.
+
+    Raises:
+        ArgumentError: an argument is not a size, or the type is unknown.
+        ShapeError: the input does not have four axes.
+    """
+    variable = _images("pool2d", input, data_format)
+    if pool_type not in ("max", "avg"):
+        raise ArgumentError(f'pool2d: pool_type is {pool_type!r}, expected "max" or "avg"')
+    attributes: dict[str, Any] = {"pool_type": pool_type, "global_pool": bool(global_pooling)}
+    if not global_pooling:
+        attributes |= {
+            "kernel": _pair("pool2d", "pool_size", pool_size, 1),
+            "stride": _pair("pool2d", "pool_stride", pool_stride, 1),
+            "pad": _pair("pool2d", "pool_padding", pool_padding, 0),
+            "pooling_convention": "full" if ceil_mode else "valid",
+            "count_include_pad": not exclusive,
+        }
+
+    def made(name: str) -> Any:
+        return sym.Pooling(variable.symbol, name=name, **attributes)
+
+    return add_layer("pool2d", [variable], made, name, shape=None)
