@@ -271,7 +271,10 @@ class Ranks:
         if self._heartbeat is None:
             return []
         self._heartbeat.rounds = number
-        late = self._heartbeat.await_round() if wait else []
+        late: list[int] = []
+        if wait:
+            with self._watched():  # the store is in rank 0, which may be the lost one
+                late = self._heartbeat.await_round()
         if late and not {*late}.isdisjoint(self._heartbeat.silent_ranks()):
             raise LostWorkerError(self._lost_worker_message(TimeoutError("it did not come to an exchange")))
         return late

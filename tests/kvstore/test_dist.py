@@ -106,6 +106,37 @@ def test_kills_between_and_within_saves_of_spread_tables_lose_nothing(kills, tmp
     assert len(parts) == 2
 
 
+WAITING = """
+import sys, time
+import numpy as np
+import dpmodule as mx
+from dpmodule.base import LostWorkerError
+store = mx.kv.create("dist_sync")
+store.init("table", mx.nd.ones((8, 2)).tostype("row_sparse"))
+store.barrier()
+print("ready", flush=True)
+if store.rank == 0:
+    time.sleep(60)
+try:
+    store.pull("table", mx.nd.zeros((8, 2)))
+except LostWorkerError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+
+def test_a_process_that_waits_for_the_others_reports_that_rank_0_is_killed():
+    """Rank 0 has the store of the group, which the other one reads while it waits."""
+    with ranks(WAITING, 2) as programs:
+        for each in programs:
+            each.read(1, 20)
+        time.sleep(1)
+        programs[0].send_signal(signal.SIGKILL)
+        code, (out, err) = programs[1].wait(10), programs[1].output()
+    assert code == 3, out + err
+    assert "rank 0 is gone" in out
+
+
 def run_torchrun(*arguments, **options):
     first = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = run_module(*first, *arguments, OMP_NUM_THREADS="1", **options)
