@@ -307,7 +307,7 @@ def load(path: str) -> dict[str, FetchedArray]:
     """Return the tables of a manifest by name, as arrays that read their rows when they are read.
 
     Returns:
-        The tables; none if there is no manifest.
+        The tables; an empty dictionary if the manifest does not exist.
 
     Raises:
         FileFormatError: the manifest is damaged.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 from .._core import lazy
@@ -12,7 +13,7 @@ from .program import Program, default_main_program
 
 
 def _positive(kind: str, name: str, value: Any) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not (is_number and 0 < value < math.inf):
         raise ArgumentError(f"{kind}: {name} is {value!r}, expected a number above 0")
     return float(value)

@@ -45,7 +45,7 @@ class DatasetFactory:
             datafeed_class: "QueueDataset", which is read during training, or "InMemoryDataset".
 
         Raises:
-            ArgumentError: there is no such dataset.
+            ArgumentError: `datafeed_class` is not one of these.
         """
         if datafeed_class not in _KINDS:
             raise ArgumentError(

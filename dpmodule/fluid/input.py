@@ -40,21 +40,11 @@ def embedding(
     param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
-    """Look up rows of a table like `layers.embedding`, but keep all axes of the input.
+    """Look up rows of a table like `layers.embedding`, with its arguments, but keep all axes of the input.
 
     Shape:
         input: (N, ...), or sequences of indices; usually int64.
         output: (N, ..., D), or sequences of rows.
-
-    Args:
-        size: (rows, D) of the table.
-        is_sparse: whether the gradient of the table is row-sparse.
-        padding_idx: row that is replaced by zeros and not trained; negative values count from the end.
-        param_attr: attributes of the table; tables with the same name are shared.
-
-    Raises:
-        ArgumentError: `padding_idx` is not a row.
-        ShapeError: `size` is not a pair.
 
     Source: Paddle 1.8 `fluid.embedding`.
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from .. import optimizer as opt
@@ -56,7 +57,7 @@ class Optimizer:
         grad_clip: Any,
         arguments: Mapping[str, Any],
     ) -> None:
-        is_number = isinstance(learning_rate, (int, float)) and not isinstance(learning_rate, bool)
+        is_number = isinstance(learning_rate, Real) and not isinstance(learning_rate, bool)
         if not isinstance(learning_rate, LRScheduler) and not (is_number and learning_rate >= 0):
             raise ArgumentError(
                 f"learning_rate is {learning_rate!r}, expected a number from 0, or a schedule such as "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from ..base import ArgumentError, dtype_name
@@ -108,7 +109,7 @@ def _arithmetic(
                 return call(operator, left.symbol, right.symbol, name=name)
 
             return self.program.derive(f"elementwise_{operation}", joined, lod_level=level)
-        if isinstance(other, bool) or not isinstance(other, (int, float)):
+        if isinstance(other, bool) or not isinstance(other, Real):
             raise ArgumentError(f"{self.name}: {other!r} is neither a variable of fluid nor a number")
 
         def scaled(name: str) -> Symbol:

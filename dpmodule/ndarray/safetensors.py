@@ -152,7 +152,7 @@ def read_shape(path: str, name: str) -> list[int]:
 
     with _opened(path) as opened, _named_errors(path, opened), safe_open(path, "pt") as file:
         if name not in file.keys():  # noqa: SIM118
-            raise FileFormatError(f"{path}: there is no array {name!r}; this file belongs to another save")
+            raise FileFormatError(f"{path}: the array {name!r} is missing; this file belongs to another save")
         shape: list[int] = list(file.get_slice(name).get_shape())
     return shape
 

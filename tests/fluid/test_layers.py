@@ -73,7 +73,7 @@ CASES = {
         lambda v: (v.x + v.y) * 2.0 - v.y / (v.x * v.x + 1.0) + (1.0 - v.x) - (-v.y) + 3.0 / (v.y * v.y + 1.0),
         (A.x + A.y) * 2 - A.y / (A.x**2 + 1) + (1 - A.x) + A.y + 3 / (A.y**2 + 1),
     ),
-    "powers": (lambda v: v.soft**v.y + v.soft**2 + 2.0**v.x, A.soft**A.y + A.soft**2 + 2**A.x),
+    "powers": (lambda v: v.soft**v.y + v.soft**np.float32(2) + 2.0**v.x, A.soft**A.y + A.soft**2 + 2**A.x),
     "pow": (lambda v: layers.pow(v.soft, 1.5), A.soft**1.5),
     "rsqrt": (lambda v: layers.rsqrt(v.soft), A.soft**-0.5),
     "relu6": (lambda v: layers.relu6(v.x, 0.5), A.x.clip(0, 0.5)),
@@ -173,7 +173,7 @@ def weights(name):
 @pytest.mark.parametrize(
     ("size", "more"),
     [
-        (3, {}),
+        (np.int64(3), {}),
         ([3, 2], {"stride": [2, 1], "padding": [1, 0], "act": "relu"}),
         (2, {"groups": 2, "dilation": 2, "bias_attr": False}),
     ],

@@ -102,7 +102,10 @@ def test_steps_are_paddles(name):
 
 CLIPS = {
     "value": (lambda: fluid.clip.GradientClipByValue(0.2), lambda g: np.clip(g, -0.2, 0.2)),
-    "both": (lambda: fluid.clip.GradientClipByValue(0.2, -0.2), lambda g: np.clip(g, -0.2, 0.2)),
+    "both": (
+        lambda: fluid.clip.GradientClipByValue(np.float32(0.25), np.float32(-0.25)),
+        lambda g: np.clip(g, -0.25, 0.25),
+    ),
     "norm": (
         lambda: fluid.clip.GradientClipByGlobalNorm(0.3),
         lambda g: g * min(1, 0.3 / np.linalg.norm(g)),
@@ -145,6 +148,10 @@ SCHEDULES = {
     "exponential": (lambda: layers.exponential_decay(0.1, 2, 0.25), [0.1, 0.05, 0.025, 0.0125]),
     "staircase": (lambda: layers.exponential_decay(0.1, 2, 0.5, True), [0.1, 0.1, 0.05, 0.05, 0.025]),
     "natural": (lambda: layers.natural_exp_decay(0.1, 1, 0.5), [0.1 * np.exp(-n / 2) for n in range(4)]),
+    "numbers of NumPy": (
+        lambda: layers.exponential_decay(np.float32(0.1), np.int64(2), np.float32(0.25)),
+        [0.1, 0.05, 0.025],
+    ),
     "inverse": (lambda: layers.inverse_time_decay(0.1, 2, 0.5), [0.1 / (1 + n / 4) for n in range(4)]),
     "polynomial": (lambda: layers.polynomial_decay(0.1, 2, 0.02), [0.1, 0.06, 0.02, 0.02]),
     "power": (lambda: layers.polynomial_decay(0.1, 4, 0.02, 2.0), [0.1, 0.065, 0.04, 0.025, 0.02]),

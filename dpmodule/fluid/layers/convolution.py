@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ... import initializer as init
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
@@ -15,13 +17,17 @@ from .layer_helper import add_layer, as_variable, biases, check_act, parameter, 
 
 def _pair(layer: str, name: str, given: Any, least: int) -> tuple[int, int]:
     """Return (height, width) of a number or a pair."""
-    pair = (given, given) if isinstance(given, int) and not isinstance(given, bool) else given
-    is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+    pair = (given, given) if isinstance(given, (int, np.integer)) and not isinstance(given, bool) else given
+    is_pair = (
+        isinstance(pair, (list, tuple))
+        and len(pair) == 2
+        and all(isinstance(n, (int, np.integer)) for n in pair)
+    )
     if not is_pair or min(pair) < least:
         raise ArgumentError(
             f"{layer}: {name} is {given!r}, expected an integer from {least}, or two for height and width"
         )
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])
 
 
 def _images(layer: str, given: Any, data_format: Any) -> Variable:
@@ -75,6 +81,8 @@ def conv2d(
     variable = _images("conv2d", input, data_format)
     check_act("conv2d", act)
     kernel = _pair("conv2d", "filter_size", filter_size, 1)
+    if not isinstance(num_filters, (int, np.integer)) or num_filters < 1:
+        raise ArgumentError(f"conv2d: num_filters is {num_filters!r}, expected an integer from 1")
     channels, parts = variable.shape[1], 1 if groups is None else groups
     if parts < 1 or channels % parts or num_filters % parts:
         raise ArgumentError(

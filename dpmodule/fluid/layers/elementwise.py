@@ -10,7 +10,16 @@ from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
 from ...symbol import Symbol
 from ..variable import Variable
-from .layer_helper import ACTIVATIONS, add_layer, apply, as_variable, as_variables, check_act, program_of
+from .layer_helper import (
+    ACTIVATIONS,
+    add_layer,
+    apply,
+    as_variable,
+    as_variables,
+    check_act,
+    check_number,
+    program_of,
+)
 
 
 def _pointwise(act: str) -> Callable[..., Variable]:
@@ -65,6 +74,7 @@ def hard_sigmoid(x: Any, slope: float = 0.2, offset: float = 0.5, name: str | No
 def swish(x: Any, beta: float = 1.0, name: str | None = None) -> Variable:
     """Return ``x * sigmoid(beta * x)``."""
     given = as_variable("swish", x, "x")
+    check_number("swish", "beta", beta)
 
     def made(name: str) -> Any:
         gate = sym.sigmoid(sym._internal._mul_scalar(given.symbol, scalar=float(beta)), name=f"{name}_gate")
@@ -76,6 +86,7 @@ def swish(x: Any, beta: float = 1.0, name: str | None = None) -> Variable:
 def pow(x: Any, factor: float = 1.0, name: str | None = None) -> Variable:
     """Raise elements to a power."""
     given = as_variable("pow", x, "x")
+    check_number("pow", "factor", factor)
     return apply("pow", sym._internal._power_scalar, [given], name, scalar=float(factor))
 
 
@@ -275,6 +286,7 @@ def matmul(
         alpha: factor of the product.
     """
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
+    check_number("matmul", "alpha", alpha)
     product = sym.dot if len(left.shape) == 2 else sym.batch_dot
 
     def made(name: str) -> Any:

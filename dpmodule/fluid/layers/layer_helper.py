@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from ... import initializer as init
@@ -108,6 +109,12 @@ def check_act(layer: str, act: Any) -> None:
             f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}"
             f"{did_you_mean(str(act), ACTIVATIONS)}"
         )
+
+
+def check_number(layer: str, argument: str, given: Any) -> None:
+    """Raise ArgumentError for anything but a number."""
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise ArgumentError(f"{layer}: {argument} is {given!r}, expected a number")
 
 
 def add_layer(

@@ -13,6 +13,7 @@ from typing import Any
 from ..._core import lazy
 from ...base import ArgumentError
 from ...lr_scheduler import LRScheduler
+from .layer_helper import check_number
 
 
 class Schedule(LRScheduler):
@@ -31,15 +32,10 @@ class Schedule(LRScheduler):
         return self.rate_at(max(num_update - 1, 0))
 
 
-def _check_number(layer: str, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentError(f"{layer}: {name} is {value!r}, expected a number")
-
-
 def _schedule(layer: str, rate_at: Callable[..., float], **given: Any) -> Schedule:
     """Return a schedule after a check of its numbers; those named after steps and epochs are above 0."""
     for name, value in given.items():
-        _check_number(layer, name, value)
+        check_number(layer, name, value)
         if ("step" in name or name in ("epochs", "d_model")) and value <= 0:
             raise ArgumentError(f"{layer}: {name} is {value!r}, expected a number above 0")
     return Schedule(partial(rate_at, **given))
@@ -210,16 +206,18 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Sched
         values: the rates, one more than `boundaries`.
 
     Raises:
-        ArgumentError: `boundaries` do not increase, or the lengths do not match.
+        ArgumentError: an argument is not a list of numbers, `boundaries` do not increase, or the lengths do not match.
     """
+    for name, given in (("boundaries", boundaries), ("values", values)):
+        if not isinstance(given, (list, tuple)):
+            raise ArgumentError(f"piecewise_decay: {name} is {given!r}, expected a list of numbers")
+        for value in given:
+            check_number("piecewise_decay", name, value)
     steps, rates = list(boundaries), list(values)
     if len(rates) != len(steps) + 1:
         raise ArgumentError(
             f"piecewise_decay: values has {len(rates)} rates, expected {len(steps) + 1}, one more than boundaries"
         )
-    for name, given in (("boundaries", steps), ("values", rates)):
-        for value in given:
-            _check_number("piecewise_decay", name, value)
     if any(first >= second for first, second in zip(steps, steps[1:])):
         raise ArgumentError(f"piecewise_decay: boundaries is {steps}, expected increasing steps")
     return Schedule(partial(_piecewise, boundaries=steps, values=rates))
@@ -238,7 +236,7 @@ def linear_lr_warmup(learning_rate: Any, warmup_steps: int, start_lr: float, end
         ArgumentError: an argument is not a number, or `warmup_steps` is not above 0.
     """
     if not isinstance(learning_rate, LRScheduler):
-        _check_number("linear_lr_warmup", "learning_rate", learning_rate)
+        check_number("linear_lr_warmup", "learning_rate", learning_rate)
     return _schedule(
         "linear_lr_warmup",
         partial(_warmup, after=learning_rate),
