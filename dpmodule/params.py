@@ -175,14 +175,14 @@ class ParamStore:
         self._arrays[0][name] = array
         self._filled.add(name)
 
-    def fill(self, name: str, fill: Callable[[NDArray], None]) -> None:
+    def fill(self, name: str, fill: Callable[[torch.Tensor], None]) -> None:
         """Give a parameter its first values.
 
         Args:
-            fill: called with the array of each context, which it fills.
+            fill: called with the memory of each context, which it fills.
         """
         for arrays in self._arrays:
-            fill(arrays[name])
+            fill(arrays[name].raw)
         self._filled.add(name)
 
     def array(self, name: str, i: int) -> NDArray:

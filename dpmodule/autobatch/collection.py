@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..base import OutOfMemoryError
+from ..kvstore.base import has_other_processes
 from . import text_format
 from .arguments import number_from, single_line_text, sizes_of, text
 from .errors import ArgumentError, ShapeError, user_line, wrong_type
-from .initializers import NumpyInitializer, initializer_of
+from .initializers import InitialTable, NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .session import state
 from .storage import LookupStorage, ParameterStorage, shape_of
@@ -147,10 +149,11 @@ class ParameterCollection:
         if isinstance(init, np.ndarray) and init.ndim == len(shape) and init.shape[1:] == shape[1:]:
             shape = _shape_of(init.shape)
         tensor = _empty(shape)
+        initial = InitialTable(initializer_of(init, shape, scale, mean, std), tensor, state.options.generator)
+        if initial.has_parts and has_other_processes():  # which may keep most of the rows
+            return self._adopt_lookup(tensor, name, initial)
         with torch.no_grad():
-            initializer_of(init, shape, scale, mean, std).fill(
-                tensor, state.options.generator, is_lookup=True
-            )
+            initial.fill(tensor)
         return self._adopt_lookup(tensor, name)
 
     def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
@@ -225,8 +228,10 @@ class ParameterCollection:
             each._parameters.append(found)
         return found
 
-    def _adopt_lookup(self, tensor: torch.Tensor, name: str) -> LookupParameters:
-        found = LookupParameters(LookupStorage(self._free_name(name, of_parameter=True), tensor))
+    def _adopt_lookup(
+        self, tensor: torch.Tensor, name: str, initial: InitialTable | None = None
+    ) -> LookupParameters:
+        found = LookupParameters(LookupStorage(self._free_name(name, of_parameter=True), tensor, initial))
         for each in (*self._parents, self):
             each._lookups.append(found)
         return found
@@ -249,7 +254,7 @@ class ParameterCollection:
 
     def parameter_count(self) -> int:
         """Return the number of elements of all parameters and tables."""
-        return sum(each.tensor.numel() for each in (*self._parameters, *self._lookups))
+        return sum(math.prod(each.shape()) for each in (*self._parameters, *self._lookups))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the memory of all parameters by name.

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from .._files import regular_file
 from ..base import FileError, FileFormatError
+from ..ndarray.row_source import parts
 from .arguments import file_name, flag, number, number_from, numbers
 from .errors import ArgumentError, ShapeError, user_line
 
@@ -110,13 +111,15 @@ class GlorotInitializer(PyInitializer):
         self.is_lookup, self.gain = flag(is_lookup, "is_lookup"), number_from(gain, 0.0, "gain")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
-        d = tensor.shape[1:] if self.is_lookup else tensor.shape
-        if len(d) == 4:
-            bound = math.sqrt(6.0 / (d[0] * d[1] * (d[2] + d[3])))
-        else:
-            bound = math.sqrt(3.0 * max(len(d), 1)) / math.sqrt(sum(d) or 1)
-        bound *= self.gain
+        bound = self.bound(tensor.shape)
         tensor.uniform_(-bound, bound, generator=generator)
+
+    def bound(self, shape: Sequence[int]) -> float:
+        """Return the largest value in a parameter of a shape."""
+        d = shape[1:] if self.is_lookup else shape
+        if len(d) == 4:
+            return self.gain * math.sqrt(6.0 / (d[0] * d[1] * (d[2] + d[3])))
+        return self.gain * math.sqrt(3.0 * max(len(d), 1)) / math.sqrt(sum(d) or 1)
 
 
 class HeInitializer(PyInitializer):
@@ -200,6 +203,58 @@ class FromFileInitializer(PyInitializer):
         except ValueError as failure:
             raise FileFormatError(f"{self.fname}: expected numbers: {failure}") from None
         NumpyInitializer(numbers).fill(tensor, generator)
+
+
+class InitialTable:
+    """The initial rows of a table, drawn in parts that do not depend on which process draws them.
+
+    Args:
+        initializer: fills the table.
+        like: a tensor of the table's shape, type and device, whose values are not read.
+        generator: draws the seed.
+    """
+
+    def __init__(self, initializer: PyInitializer, like: Tensor, generator: torch.Generator | None) -> None:
+        self._like = like
+        if type(initializer) is GlorotInitializer:
+            initializer = UniformInitializer(initializer.bound(like.shape))
+        self._initializer = initializer
+        drawn = torch.empty((), dtype=torch.int64, device="cpu" if generator is None else generator.device)
+        self.seed = int(drawn.random_(generator=generator))
+
+    @property
+    def has_parts(self) -> bool:
+        """True if some rows can be drawn without the others."""
+        kinds = ConstInitializer, NormalInitializer, UniformInitializer, HeInitializer
+        return type(self._initializer) in kinds and self._like.dim() > 1
+
+    def fill(self, tensor: Tensor) -> None:
+        """Write all rows.
+
+        Shape:
+            tensor: (rows, *d).
+        """
+        for begin, end in parts(len(tensor)) if self.has_parts else [(0, len(tensor))]:
+            self._fill(tensor[begin:end], self.seed, begin)
+
+    def rows(self, seed: int, numbers: Tensor) -> Tensor:
+        """Return some rows of one of the `parts`.
+
+        Shape:
+            numbers: (n,), ascending.
+            returns: (n, *d).
+        """
+        if not len(numbers):
+            return self._like.new_empty((0, *self._like.shape[1:]))
+        begin, end = next(bounds for bounds in parts(len(self._like)) if numbers[0] < bounds[1])
+        part = self._like.new_empty((end - begin, *self._like.shape[1:]))
+        self._fill(part, seed, begin)
+        return part[numbers - begin]
+
+    def _fill(self, part: Tensor, seed: int, begin: int) -> None:
+        generator = torch.Generator(part.device)
+        generator.manual_seed(int(np.random.SeedSequence([seed, begin]).generate_state(1)[0]))
+        self._initializer.fill(part, generator, is_lookup=True)
 
 
 def initializer_of(

@@ -118,7 +118,7 @@ class _GraphParameter(Expression):
         Shape:
             returns: (*d), or (rows, *d) for a table.
         """
-        return self.storage.tensor
+        return self.storage.whole()
 
     @property
     def grad(self) -> torch.Tensor:
@@ -131,7 +131,7 @@ class _GraphParameter(Expression):
 
     def shape(self) -> tuple[int, ...]:
         """Return the shape."""
-        return tuple(self.storage.tensor.shape)
+        return tuple(self.storage.shape)
 
     def as_array(self) -> Array:
         """Return a float64 copy of the value.
@@ -139,7 +139,7 @@ class _GraphParameter(Expression):
         Shape:
             returns: (*d), or (rows, *d) for a table.
         """
-        return _copy(self.storage.tensor)
+        return _copy(self.storage.whole())
 
     def grad_as_array(self) -> Array:
         """Return a float64 copy of the gradient accumulated since the last update.
@@ -192,7 +192,7 @@ class _GraphParameter(Expression):
     def _writable(self) -> torch.Tensor:
         """Return the value for writing, after preserving values that the graph has computed from it."""
         state.graph.settle()
-        return self.storage.tensor
+        return self.storage.whole()
 
     def save(self, fname: str, key: str = "", append: bool = False) -> None:
         """Write the value to a text file that DyNet can read.
@@ -264,13 +264,18 @@ class LookupParameters(_GraphParameter):
 
     __slots__ = ("_adopted_version", "_attrs", "_size")
 
+    _storage: LookupStorage
+
     def __init__(self, storage: LookupStorage) -> None:
         super().__init__(storage)
-        dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
-        self._attrs = (dim, reference)
-        self._size = len(storage.tensor)
+        self._attrs = _attributes(storage)
+        self._size = storage.shape[0]
         self._adopted_version = -1  # version of the graph that has adopted the table
         self.table = 0  # the native engine's number, see `NativeGraph.adopt`
+
+    def replace_storage(self, storage: ParameterStorage) -> None:
+        super().replace_storage(storage)
+        self._attrs, self._adopted_version, self.serial = _attributes(self._storage), -1, 0
 
     def __repr__(self) -> str:
         return f"LookupParameter {self.storage.name}"
@@ -311,7 +316,8 @@ class LookupParameters(_GraphParameter):
             graph.adopt(self, is_updated)
             self._adopted_version = version if is_updated else -1
         found = _new(Expression)
-        found.node = graph.append(LOOKUP if is_updated else CONST_LOOKUP, self._attrs, (), index)
+        place = self._storage.place(index, version)
+        found.node = graph.append(LOOKUP if is_updated else CONST_LOOKUP, self._attrs, (), place)
         found.version = version
         return found
 
@@ -335,7 +341,7 @@ class LookupParameters(_GraphParameter):
     def _add(self, is_updated: bool) -> int:
         """Add the whole table as one expression, whose last dimension counts the rows, as in DyNet."""
         storage = self.storage
-        whole = Dim(tuple(storage.tensor.shape))
+        whole = Dim(tuple(storage.whole().shape))
         order = (*range(1, len(whole.d)), 0)
         node = state.graph.append(PARAMETER, (whole, weakref.ref(storage), is_updated), (), storage)
         return state.graph.append(TRANSPOSE, (order,), (node,))
@@ -411,7 +417,7 @@ class LookupParameters(_GraphParameter):
             BoundsError: the row does not exist.
             NegativeIndexError: a row number is negative.
         """
-        return _copy(self.storage.tensor[checked_rows(self, rows)])
+        return _copy(self.storage.whole()[checked_rows(self, rows)])
 
     def row_grad_as_array(self, row: int) -> Array:
         """Return a copy of the accumulated gradient of one row; see `row_as_array`.
@@ -445,6 +451,11 @@ class LookupParameters(_GraphParameter):
         return _copy(self.storage.dense_gradient()[checked_rows(self, rows)])
 
 
+def _attributes(storage: LookupStorage) -> tuple[Dim, weakref.ref[LookupStorage]]:
+    """Return the attributes of the nodes that look up rows."""
+    return Dim(tuple(storage.shape[1:]) or (1,)), weakref.ref(storage)
+
+
 def _copy(tensor: torch.Tensor) -> Array:
     found: Array = tensor.numpy(force=True).astype(np.float64)
     return found
@@ -453,7 +464,8 @@ def _copy(tensor: torch.Tensor) -> Array:
 def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Expression:
     rows = non_empty_list("look up", checked_rows(table, i))
     dim, reference = table._attrs
-    graph = state.graph
+    graph, storage = state.graph, table._storage
+    rows = [storage.place(row, graph.version) for row in rows]
     op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
     graph.adopt(table, op is LOOKUP_BATCH)
     return handle_of(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
@@ -467,6 +479,8 @@ def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
     indices = [as_integer(row, table.name()) for row in as_list("look up", rows)]
     size = len(table)
     for row in indices:
+        if not 0 <= row < size:
+            table._storage.refuse(row)
         if row < 0:
             raise NegativeIndexError(f"{table.name()}: can't convert negative index {row} (at {user_line()})")
         if row >= size:

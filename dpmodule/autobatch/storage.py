@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from ..base import DTypeError
 from ..ndarray import NDArray
 from ..ndarray.tape import variable_of
-from .errors import ShapeError, user_line
+from .errors import ShapeError, StateError, user_line
 
 Tensor = torch.Tensor
+
+if TYPE_CHECKING:
+    from ..ndarray.row_source import RowSource
+
+    class InitialTable(Protocol):
+        """Fills a table; see `initializers.InitialTable`."""
+
+        def fill(self, tensor: Tensor) -> None: ...
 
 
 def memory_version(tensor: Tensor) -> tuple[int, int]:
@@ -90,6 +100,17 @@ class ParameterStorage:
                 f" another shape (at {user_line()})"
             )
 
+    def whole(self) -> Tensor:
+        """Return the value for users.
+
+        Shape:
+            returns: (*d).
+
+        Raises:
+            StateError: it is not in this process.
+        """
+        return self.tensor
+
     def memory_version(self) -> tuple[int, int]:
         """Return the memory version of the value, which changes if it is modified or replaced."""
         return memory_version(self.tensor)
@@ -161,23 +182,86 @@ def _are_alike(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and a.dtype is b.dtype and a.device == b.device
 
 
+def _lazy_zeros(like: Tensor) -> Tensor:
+    """Return zeros, which take memory when they are written."""
+    if not like.is_cpu or like.dtype is not torch.float32:
+        return torch.zeros_like(like)
+    return torch.from_numpy(np.zeros(like.shape, np.float32))  # torch.zeros writes them
+
+
 class LookupStorage(ParameterStorage):
     """A lookup table, whose gradient is limited to the rows that were looked up.
 
     Shape:
         tensor: (rows, *d).
 
+    Args:
+        initial: fills `tensor` when it is first read; None if it has values.
+
     Attributes:
+        memory: `tensor`, which may not have values yet.
         touched: index tensors of the rows with a gradient, which may repeat.
     """
 
-    __slots__ = ("_buffer", "_distinct", "touched")
+    __slots__ = ("_buffer", "_distinct", "initial", "memory", "touched")
 
-    def __init__(self, name: str, tensor: Tensor) -> None:
+    is_fetched = False
+
+    def __init__(self, name: str, tensor: Tensor, initial: InitialTable | None = None) -> None:
         super().__init__(name, tensor)
+        self.memory, self.initial = tensor, initial
+        if initial is not None:
+            del self.tensor
         self.touched: list[Tensor] = []
         self._buffer: Tensor | None = None
         self._distinct: Tensor | None = None  # sorted, distinct rows
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name != "tensor":
+            raise AttributeError(f"a table has no {name!r}")
+        return self.begin(self.initial)
+
+    def begin(self, initial: InitialTable | None) -> Tensor:
+        """Give the table its first values, if it does not have values yet.
+
+        Args:
+            initial: fills the table; None if `memory` has been filled.
+
+        Shape:
+            returns: (rows, *d).
+        """
+        if self.initial is not None:
+            if initial is not None:
+                with torch.no_grad():
+                    initial.fill(self.memory)
+            self.tensor, self.initial = self.memory, None
+        return self.tensor
+
+    def postpone(self, initial: InitialTable) -> None:
+        """Replace all values when they are next read."""
+        if self.initial is None:
+            del self.tensor
+        self.initial = initial
+
+    def place(self, row: int, version: int) -> int:
+        """Return where in `tensor` a row is.
+
+        Args:
+            version: of the graph that looks up the row.
+        """
+        return row
+
+    def refuse(self, row: int) -> None:
+        """Raise an error for a row outside of the table, also in the processes that wait for this one."""
+
+    def sparse_gradient(self) -> tuple[Tensor, Tensor]:
+        """Return the rows with a gradient, ascending, and their gradients.
+
+        Shape:
+            returns: (n,) int64, (n, *d).
+        """
+        rows = self.rows()
+        return rows, self.ready().index_select(0, rows)
 
     def add_rows(self, rows: Tensor, gradient: Tensor) -> None:
         """Add the gradients of rows, which may repeat.
@@ -200,7 +284,7 @@ class LookupStorage(ParameterStorage):
 
     def ready(self) -> Tensor:
         if self._buffer is None or not _are_alike(self._buffer, self.tensor):
-            self._buffer = torch.zeros_like(self.tensor)
+            self._buffer = _lazy_zeros(self.tensor)
         self.gradient = self._buffer
         return self._buffer
 
@@ -240,6 +324,73 @@ class LookupStorage(ParameterStorage):
     def set_gradient(self, gradient: Tensor) -> None:
         rows = gradient.reshape(len(gradient), -1).any(1).nonzero().flatten()
         self.add_rows(rows, gradient.index_select(0, rows))
+
+
+class FetchedStorage(LookupStorage):
+    """A table whose rows are elsewhere; a graph fetches those that it looks up.
+
+    They lie at the beginning of `tensor` in the order in which the graph looks them up first; the rest of `tensor`
+    takes no memory.
+
+    Args:
+        source: looks up rows by their numbers.
+
+    Shape:
+        tensor: (rows, *d).
+    """
+
+    __slots__ = ("_numbers", "_places", "_version", "source")
+
+    is_fetched = True
+
+    def __init__(self, name: str, source: RowSource) -> None:
+        self.name, self.source, self.shape = name, source, torch.Size(source.shape)
+        self.memory = source.values.new_empty(source.shape)
+        self.initial = self.gradient = self.spare = self._buffer = self._distinct = None
+        self.touched, self.updated = [], True
+        self._places: dict[int, int] = {}
+        self._numbers = torch.empty(0, dtype=torch.int64)  # of the rows in `memory`
+        self._version = -1
+
+    def place(self, row: int, version: int) -> int:
+        if version != self._version:
+            self._places.clear()
+            self._numbers, self._version = self._numbers[:0], version
+        return self._places.setdefault(row, len(self._places))
+
+    def refuse(self, row: int) -> None:
+        self.source.look_up(torch.tensor([row]))
+
+    @property
+    def tensor(self) -> Tensor:
+        begin = len(self._numbers)
+        if len(self._places) > begin:
+            numbers = torch.tensor(list(self._places)[begin:])
+            # `.data`: rows that are new to the graph do not change those that it has computed with
+            self.memory.data[begin : len(self._places)] = self.source.look_up(numbers)
+            self._numbers = torch.cat([self._numbers, numbers])
+        return self.memory
+
+    @tensor.setter
+    def tensor(self, value: Tensor) -> None:
+        raise self._not_here()
+
+    def whole(self) -> Tensor:
+        raise self._not_here()
+
+    def _not_here(self) -> StateError:
+        return StateError(
+            f"{self.name}: the rows of this table are spread over processes; read it with get_params() of the module, "
+            f"and set it with set_params() (at {user_line()})"
+        )
+
+    def dense_gradient(self) -> Tensor:
+        raise self._not_here()
+
+    def sparse_gradient(self) -> tuple[Tensor, Tensor]:
+        places, values = super().sparse_gradient()
+        rows, order = self._numbers[places].sort()
+        return rows, values[order]
 
 
 parameter_attributes: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()

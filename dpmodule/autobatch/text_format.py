@@ -68,7 +68,7 @@ def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup
 
     Source: DyNet's text format.
     """
-    tensor, gradient = storage.tensor, storage.gradient
+    tensor, gradient = storage.whole(), storage.gradient
     kind = "LookupParameter" if is_lookup else "Parameter"
     text = _numbers(tensor, is_lookup)
     state = "ZERO_GRAD" if gradient is None else "FULL_GRAD"
@@ -212,7 +212,7 @@ def populate_collection(collection: Collection, fname: str, key: str) -> None:
 
 
 def _check_shape(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
-    shape = tuple(storage.tensor.shape)
+    shape = tuple(storage.shape)
     if entry.array.shape != shape:
         given = _braced(shape, entry.is_lookup)
         raise FileFormatError(
@@ -224,10 +224,10 @@ def _check_shape(storage: ParameterStorage, entry: TextEntry, fname: str) -> Non
 def fill(storage: ParameterStorage, entry: TextEntry, fname: str) -> None:
     """Copy the value and the gradient of an entry into a parameter."""
     _check_shape(storage, entry, fname)
-    storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(entry.array)))
+    storage.whole().copy_(torch.from_numpy(np.ascontiguousarray(entry.array)))
     storage.clear_gradient()
     if entry.gradient is not None:
-        storage.set_gradient(torch.from_numpy(np.ascontiguousarray(entry.gradient)).to(storage.tensor))
+        storage.set_gradient(torch.from_numpy(np.ascontiguousarray(entry.gradient)).to(storage.whole()))
 
 
 def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: bool) -> None:

@@ -68,7 +68,7 @@ class ParameterAddresses:
         Args:
             rows: rows to update (int64), None for all.
         """
-        value, gradient = storage.tensor, storage.gradient
+        value, gradient = storage.whole(), storage.gradient
         if gradient is None:
             return None
         memory = value.data_ptr(), gradient.data_ptr()
@@ -105,7 +105,7 @@ def _native_step(
     core.autobatch_rule(rule, [each.numbers for each in addresses])
     increment = torch.autograd.graph.increment_version
     for storage, _, _ in addresses:
-        increment(storage.tensor)
+        increment(storage.whole())
         storage.gradient_is_zero()
 
 
@@ -237,7 +237,7 @@ class Trainer:
     def _moments_of(self, storage: ParameterStorage) -> list[Tensor]:
         found = self._moments.get(storage)
         if found is None:
-            found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
+            found = self._moments[storage] = [torch.zeros_like(storage.whole()) for _ in range(self.moments)]
         return found
 
     def _factors(self) -> dict[str, float]:
@@ -253,7 +253,7 @@ class Trainer:
             else:
                 gradient = storage.dense_gradient()
                 self.rule(
-                    storage.tensor,
+                    storage.whole(),
                     gradient if scale == 1.0 else gradient.mul_(scale),
                     self._moments_of(storage),
                 )
@@ -262,11 +262,11 @@ class Trainer:
     def _update_rows(self, storage: Any, scale: float) -> None:
         rows = storage.rows()
         gradient = storage.gradient.index_select(0, rows)
-        value = storage.tensor.index_select(0, rows)
+        value = storage.whole().index_select(0, rows)
         kept = self._moments_of(storage)
         moments = [each.index_select(0, rows) for each in kept]
         self.rule(value, gradient if scale == 1.0 else gradient.mul_(scale), moments)
-        storage.tensor.index_copy_(0, rows, value)
+        storage.whole().index_copy_(0, rows, value)
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
 
@@ -303,7 +303,7 @@ class Trainer:
             with torch.no_grad():
                 for each in self._all_parameters():
                     if each.storage.updated:
-                        each.storage.tensor.mul_(1.0 - rate)
+                        each.storage.whole().mul_(1.0 - rate)
 
     def update_subset(self, updated_params: list[int], updated_lookups: list[int]) -> None:
         """Update some of the parameters only.

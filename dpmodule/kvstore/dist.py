@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from .._devices import generators
 from ..base import ArgumentError, StateError
 from ..context import cpu
 from ..ndarray import NDArray
@@ -152,7 +151,12 @@ class DistKVStore(KVStore):
             self._spreads = False
 
     def init_rows(
-        self, key: Key, shape: Sequence[int], dtype: str, rows: Callable[[int, torch.Tensor], torch.Tensor]
+        self,
+        key: Key,
+        shape: Sequence[int],
+        dtype: str,
+        rows: Callable[[int, torch.Tensor], torch.Tensor],
+        seed: int,
     ) -> None:
         """Spread a value over the processes, none of which holds more than a part of it.
 
@@ -162,10 +166,11 @@ class DistKVStore(KVStore):
             dtype: its dtype name.
             rows: ``(seed, numbers) -> rows``, called with the numbers of some rows of one of the `parts`; it returns
                 the same rows in every process.
+            seed: that of rank 0 is used.
         """
         nothing = zeros("row_sparse", tuple(shape), cpu(), dtype)
         self.init(key, nothing)
-        seed = self.ranks.gather(generators.drawn_seed())[0]
+        seed = self.ranks.gather(seed)[0]
         values, size = self._stored[key].stored.values, self.num_workers
         for begin, end in parts(shape[0]):
             first = begin + (self.rank - begin) % size

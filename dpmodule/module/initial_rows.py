@@ -32,9 +32,15 @@ class InitialRows:
     """
 
     def __init__(self, like: NDArray, rows: Callable[[int, torch.Tensor], torch.Tensor]) -> None:
-        self.shape, self.dtype = like.shape, dtype_name(like.dtype)
-        self.rows = rows
+        self.shape, self.rows = like.shape, rows
         self._seed: int | None = None
+
+    @property
+    def seed(self) -> int:
+        """The seed of this process."""
+        if self._seed is None:
+            self._seed = generators.drawn_seed()
+        return self._seed
 
     @classmethod
     def of(
@@ -52,12 +58,10 @@ class InitialRows:
         """Return the rows of an array, which are fetched part by part."""
         return cls(array, lambda seed, numbers: array.source.look_up(numbers))
 
-    def fill(self, array: NDArray) -> None:
-        """Fill an array with all rows."""
-        if self._seed is None:
-            self._seed = generators.drawn_seed()
+    def fill(self, tensor: torch.Tensor) -> None:
+        """Fill a tensor with all rows."""
         for begin, end in parts(self.shape[0]):
-            array.raw[begin:end].copy_(self.rows(self._seed, torch.arange(begin, end)))
+            tensor[begin:end].copy_(self.rows(self.seed, torch.arange(begin, end)))
 
 
 def _drawn(

@@ -23,7 +23,6 @@ from ..io import DataDesc
 from ..kvstore.base import has_other_processes
 from ..ndarray import NDArray
 from ..ndarray.growing_table import HashedArray, is_hashed
-from ..ndarray.row_sparse import distinct_rows, row_numbers
 from ..ndarray.sparse_base import fetched
 from ..params import ParamStore
 from ..symbol import Symbol
@@ -42,7 +41,7 @@ from .mxnet_compat import MODULE, also_named
 from .mxnet_helpers import check_descriptions, check_input_names, matching, names_of
 from .nonfinite import are_finite, first_nonfinite_node
 from .summary import describe, summarize
-from .updates import Updates, check_compression, rows_of_ids
+from .updates import Updates, check_compression, prefetch_rows, rows_of_ids
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -628,7 +627,7 @@ class Module(CheckpointedModule):
             rows.seed = generators.drawn_seed() ^ zlib.crc32(name.encode())
         if given is not None and name in given:
             self._set_hashed(name, given[name])
-        self.store.fill(name, lambda array: None)
+        self.store.replace_array(name, self.store.array(name, 0))
 
     def _set_hashed(self, name: str, array: NDArray) -> None:
         table: Any = self.store.array(name, 0)
@@ -1078,26 +1077,7 @@ class Module(CheckpointedModule):
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
         if sparse_row_id_fn is not None:
-            self._prefetch_rows(sparse_row_id_fn(data_batch))
-
-    @needs(Stage.BOUND)
-    def _prefetch_rows(self, row_ids: object) -> None:
-        """Fetch rows of tables that are spread; raise an error for row numbers that a parameter does not have."""
-        if row_ids is None:  # MXNet does not call the function without a store
-            return
-        if not isinstance(row_ids, Mapping):
-            raise ArgumentError(f"sparse_row_id_fn returned {type(row_ids).__name__}, expected a dict")
-        for name, rows in row_ids.items():
-            if name not in self._param_names:
-                raise ArgumentError(
-                    f"sparse_row_id_fn names {name!r}, which is not a parameter; the parameters are "
-                    f"{', '.join(self._param_names)}"
-                )
-            table: Any = self.group.store.array(name, 0)
-            if hasattr(table, "source"):
-                table.source.prefetch(distinct_rows(rows))
-            else:
-                row_numbers(rows, table.shape[0])
+            prefetch_rows(sparse_row_id_fn(data_batch), self._param_names, self.group.store)
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
         if not self.in_use.acquire(blocking=False):  # `exclusive` takes longer

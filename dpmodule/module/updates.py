@@ -13,12 +13,13 @@ import torch
 
 from .. import kvstore as kv
 from .. import optimizer as opt
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, StateError, dtype_name
 from ..context import Context
 from ..executor.backward import Listener
 from ..executor.sparse_arrays import array_of
 from ..ndarray import NDArray
 from ..ndarray.growing_table import GrowingTable, HashedArray
+from ..ndarray.row_sparse import distinct_rows, row_numbers
 from ..ndarray.sparse_base import BaseSparseNDArray, clear
 from ..ops.sparse import all_rows
 from .arguments import OptimizerArguments
@@ -26,6 +27,7 @@ from .mxnet_helpers import create_kvstore
 from .nonfinite import GradientCheck
 
 if TYPE_CHECKING:
+    from ..params import ParamStore
     from .initial_rows import InitialRows
     from .types import CompressionLike, KVStoreLike, OptimizerLike, OptimizerParams
 
@@ -237,6 +239,29 @@ def rows_of_ids(array: Any) -> GrowingTable:
     return rows
 
 
+def prefetch_rows(row_ids: object, names: Collection[str], store: ParamStore) -> None:
+    """Fetch rows of tables that are spread; raise an error for row numbers that a parameter does not have.
+
+    Args:
+        row_ids: the result of a user's `sparse_row_id_fn`.
+        names: those of the parameters.
+    """
+    if row_ids is None:  # MXNet does not call the function without a store
+        return
+    if not isinstance(row_ids, Mapping):
+        raise ArgumentError(f"sparse_row_id_fn returned {type(row_ids).__name__}, expected a dict")
+    for name, rows in row_ids.items():
+        if name not in names:
+            raise ArgumentError(
+                f"sparse_row_id_fn names {name!r}, which is not a parameter; the parameters are {', '.join(names)}"
+            )
+        table: Any = store.array(name, 0)
+        if hasattr(table, "source"):
+            table.source.prefetch(distinct_rows(rows))
+        else:
+            row_numbers(rows, table.shape[0])
+
+
 def _store_of_ids(store: Any, group: ParameterGroup) -> kv.KVStoreBase:
     """Return the store of a module that has tables with ``hash_rows=True``: one process has a store of its own."""
     if any(context.device_type != "cpu" for context in group.contexts):
@@ -432,7 +457,8 @@ class Updates:
             if i in hashed:
                 store.init_hashed(name, rows_of_ids(weight))
             elif name in initial:
-                store.init_rows(name, weight.shape, initial[name].dtype, initial[name].rows)
+                rows = initial[name]
+                store.init_rows(name, weight.shape, dtype_name(weight.dtype), rows.rows, rows.seed)
             else:
                 store.init(name, array_of(all_rows(weight.raw), weight.context))
             self._weights[i][0] = store.sharded(name, i not in self._row_sparse)

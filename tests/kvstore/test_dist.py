@@ -40,6 +40,12 @@ def test_saved_tables_load_in_other_numbers_of_processes(before, after, tmp_path
         run_ranks(PROGRAMS / "dist_saved_tables.py", size, what, kind="file", cwd=tmp_path)
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 3), pytest.param(3, 1, marks=pytest.mark.slow)])
+def test_tables_of_autobatch_are_spread_and_load_in_other_numbers_of_processes(before, after, tmp_path):
+    for what, size in ("save", before), ("load", after):
+        run_ranks(PROGRAMS / "dist_autobatch.py", size, what, kind="file", cwd=tmp_path)
+
+
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_processes(long, tmp_path):
     """One test, as processes take longer to start than all of that."""

@@ -121,7 +121,7 @@ class NativeGraph(EngineGraph):
     def adopt(self, table: Any, is_updated: bool) -> None:
         if table.serial != self.machine.serial:
             table.storage.check_fits(self.options.device, self.options.dtype)
-        if is_updated and table.serial != self.machine.serial:
+        if is_updated and table.serial != self.machine.serial and not table.storage.is_fetched:
             table.table = self._parameters.table_number(weakref.ref(table.storage), True)
             table.serial = self.machine.serial
 

@@ -72,7 +72,7 @@ class NativeParameters:
         number = self._numbers.get(key)
         if number is None:
             storage = reference()
-            shape = tuple(storage.tensor.shape) if storage else (0,)
+            shape = tuple(storage.shape) if storage else (0,)
             number = self._numbers[key] = self._machine.add_table(shape, reference)
             self._tables.append((reference, is_updated))
         return number

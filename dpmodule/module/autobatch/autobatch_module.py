@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,10 @@ from ...autobatch.explain import Explanation, explain
 from ...autobatch.from_torch import wrap
 from ...base import ArgumentError, StateError
 from ...context import Context
+from ...kvstore.base import has_other_processes
 from ...ndarray import NDArray
+from ...ndarray.row_source import FetchedArray
+from ...ndarray.sparse_base import fetched
 from .. import scoring as loops
 from ..arguments import BindArguments, OptimizerArguments, ParamArguments, first_values
 from ..base_module import BaseModule
@@ -28,7 +31,7 @@ from ..group.contexts import contexts_of, distinct
 from ..group.input_order import in_order
 from ..lifecycle import Stage, needs
 from ..mxnet_helpers import names_of
-from ..updates import Updates, check_compression
+from ..updates import Updates, check_compression, prefetch_rows
 from .batch_run import (
     BatchResult,
     CollectionGroup,
@@ -105,10 +108,11 @@ class AutobatchModule(CheckpointedModule):
         autobatch: True to compute examples in batches; False for debugging.
         stack: True to always stack outputs and labels, False to always concatenate them.
         compression_params: gradient compression; see `Module`.
+        shard_rows: False to keep whole tables in every process of a kvstore "dist_sync"; see `Module`.
 
     Raises:
         ArgumentError: an argument is invalid.
-        ForeignValueError: `autobatch` or `stack` is neither True nor False.
+        ForeignValueError: `autobatch`, `stack` or `shard_rows` is neither True nor False.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -141,6 +145,7 @@ class AutobatchModule(CheckpointedModule):
         autobatch: bool = True,
         stack: bool | None = None,
         compression_params: CompressionLike = None,
+        shard_rows: bool = True,
     ) -> None:
         super().__init__(logger, symbol)
         check_compression(compression_params)
@@ -170,6 +175,7 @@ class AutobatchModule(CheckpointedModule):
         self._workload = list(work_load_list or [1.0] * len(self._context))
         self._fixed = names_of(fixed_param_names, "fixed_param_names")
         self._compression_params = compression_params
+        self._shard_rows = flag(shard_rows, "AutobatchModule: shard_rows")
         self._shapes: tuple[Any, Any] = (None, None)
         self._grad_req = "write"
         self._held: CollectionStore | None = None
@@ -197,7 +203,7 @@ class AutobatchModule(CheckpointedModule):
 
         module = AutobatchModule(function, params, **kwargs)
         states = f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
-        module.preload(*load_params(prefix, epoch), states)
+        module.preload(*load_params(prefix, epoch, fetch=False), states)
         return module
 
     # properties
@@ -310,6 +316,11 @@ class AutobatchModule(CheckpointedModule):
                 default.
         """
         self.sync_contexts()
+        if self._updates is not None and (spread := self._updates.spread_names()):
+            raise StateError(
+                f"rebind: the rows of {', '.join(spread)} are spread over processes, which have one context each; make "
+                "a new module, or use shard_rows=False"
+            )
         if contexts is not None:
             self._context = distinct(contexts_of(contexts))
             self._workload = [1.0] * len(self._context)
@@ -341,7 +352,8 @@ class AutobatchModule(CheckpointedModule):
             if any(arguments.initializer is default for default in _default_initializers())
             else arguments.initializer
         )
-        arrays = {name: held.store.array(name, 0) for name in held.parameters}
+        arg_params, unchanged = self._without_tables(arg_params, drawn, arguments.allow_missing)
+        arrays = {name: held.store.array(name, 0) for name in held.parameters if name not in unchanged}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
             first_values(
@@ -351,11 +363,50 @@ class AutobatchModule(CheckpointedModule):
                 states, aux_params, drawn, held.attributes, arguments.allow_missing, arguments.allow_extra
             ),
         )
+        for name in held.tables.keys() & arrays.keys():
+            held.tables[name].begin(None)
+        if not has_other_processes():
+            held.fill_tables()
         self._mark(Stage.INITIALIZED, True)
+
+    def _without_tables(
+        self, given: Mapping[str, NDArray] | None, drawn: Any, allow_missing: bool
+    ) -> tuple[dict[str, NDArray] | None, set[str]]:
+        """Return the values to set now, and the names of tables that keep their values, or get new ones later."""
+        from ..initial_rows import InitialRows  # few collections have tables
+
+        held, unchanged = self.held, set()
+        values = None if given is None else dict(given)
+        for name, storage in held.tables.items():
+            rows = None
+            may_wait = self._shard_rows and len(self._context) == 1 and not storage.is_fetched
+            if values is not None and name in values:
+                if may_wait and isinstance(array := values[name], FetchedArray):
+                    rows = InitialRows.of_array(array)
+                    del values[name]
+                elif not storage.is_fetched:
+                    values[name] = fetched(values[name])
+            elif values is not None and not allow_missing:
+                continue
+            elif drawn is None:
+                unchanged.add(name)
+            elif may_wait:
+                rows = InitialRows.of(drawn, name, held.attributes.get(name), held.store.array(name, 0))
+            if rows is not None:
+                storage.postpone(rows)
+                unchanged.add(name)
+        return values, unchanged
 
     @override
     @needs(Stage.BOUND)
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        arg_params, aux_params = self.live_params()
+        return {name: fetched(array) for name, array in arg_params.items()}, aux_params
+
+    @override
+    @needs(Stage.BOUND)
+    def live_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        self.held.fill_tables()
         return self.held.store.average()
 
     @override
@@ -374,7 +425,13 @@ class AutobatchModule(CheckpointedModule):
     def _init_optimizer(self, arguments: OptimizerArguments) -> None:
         if self._keeps_optimizer(arguments):
             return
-        self._update_by(Updates.install(arguments, self.updated_group(), self._compression_params))
+        spreads = self._shard_rows and all(context.device_type == "cpu" for context in self._context)
+        rows = self.held.initial_rows() if spreads else None
+        updates = Updates.install(
+            arguments, self.updated_group(), self._compression_params, initial_rows=rows
+        )
+        self.held.fill_tables()
+        self._update_by(updates)
         self._mark(Stage.READY, True)
         self.load_preloaded_states()
 
@@ -407,6 +464,10 @@ class AutobatchModule(CheckpointedModule):
         return None if self._updates is None else self._updates.nonfinite_gradient()
 
     # computing
+
+    def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction = None) -> None:
+        if sparse_row_id_fn is not None:
+            prefetch_rows(sparse_row_id_fn(data_batch), self.held.parameters, self.held.store)
 
     @needs(Stage.INITIALIZED)
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:

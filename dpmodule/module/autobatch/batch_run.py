@@ -18,13 +18,22 @@ from ...autobatch.functions.shapes import sum_batches, sum_elems
 from ...autobatch.pytorch.batching import Run
 from ...autobatch.pytorch.batching import map as run_map
 from ...autobatch.session import state
-from ...autobatch.storage import ParameterStorage, StateStorage, parameter_attributes
+from ...autobatch.storage import (
+    FetchedStorage,
+    LookupStorage,
+    ParameterStorage,
+    StateStorage,
+    parameter_attributes,
+)
 from ...autobatch.user_function import OutputExpression, training
 from ...base import ArgumentError, ShapeError
 from ...context import Context, cpu
 from ...io import DataDesc
 from ...ndarray import NDArray
+from ...ndarray.row_source import FetchedArray
+from ...ndarray.sparse_base import clear
 from ...ops.dtypes import name_of
+from ...ops.sparse import RowSparse, add_rows
 from ...params import ParamStore
 
 if TYPE_CHECKING:
@@ -47,6 +56,7 @@ class CollectionGroup:
     param_arrays: list[list[NDArray]]
     grad_arrays: list[list[NDArray | None]]
     num_samples: int
+    store: CollectionStore
     row_sparse_names: frozenset[str] = frozenset()
 
     @property
@@ -58,6 +68,10 @@ class CollectionGroup:
     def active(self) -> list[int]:
         """Indices of all contexts."""
         return list(range(len(self.contexts)))
+
+    def use_array(self, name: str, array: Any) -> None:
+        """Use rows that are elsewhere for a table."""
+        self.store.use_array(name, array)
 
 
 class CollectionStore:
@@ -74,6 +88,8 @@ class CollectionStore:
         self.store = ParamStore(contexts)
         self.parameters: dict[str, ParameterStorage] = {}
         self.states: dict[str, ParameterStorage] = {}
+        self.tables: dict[str, LookupStorage] = {}
+        self._collection = collection
         for each in (*collection.parameters_list(), *collection.lookup_parameters_list()):
             self._add(public_name(each.name()), each.storage)
         unknown = [name for name in fixed if name not in self.parameters]
@@ -91,14 +107,22 @@ class CollectionStore:
             if storage in (self.parameters.get(name), self.states.get(name)):
                 return
             raise ArgumentError(f"two parameters are called {name!r} in files; give one another name")
-        tensor = storage.tensor
+        if isinstance(storage, LookupStorage):
+            if len(self.contexts) > 1:
+                storage.begin(storage.initial)
+            self.tables[name], tensor, stype = storage, storage.memory, "row_sparse"
+        else:
+            tensor, stype = storage.tensor, "default"
         shape, dtype = tuple(tensor.shape), name_of(tensor.dtype)
         is_state = isinstance(storage, StateStorage)
         if is_state:
             self.store.declare_aux(name, shape, dtype)
         else:
-            self.store.declare(name, shape, dtype, True)
-        self.store.place(name, tensor, keep=False)
+            self.store.declare(name, shape, dtype, True, grad_stype=stype)
+        if isinstance(storage, FetchedStorage):
+            self.store.replace_array(name, FetchedArray(storage.source, True))
+        else:
+            self.store.place(name, tensor, keep=False)
         (self.states if is_state else self.parameters)[name] = storage
 
     def arrays(self, name: str) -> list[NDArray]:
@@ -114,7 +138,35 @@ class CollectionStore:
             for name in names
         ]
         arrays = [self.arrays(name) for name in names]
-        return CollectionGroup(symbol, self.contexts, names, arrays, grads, num_samples)
+        return CollectionGroup(symbol, self.contexts, names, arrays, grads, num_samples, self)
+
+    def initial_rows(self) -> dict[str, Any]:
+        """Return the initial rows of the tables without values."""
+        rows = {name: storage.initial for name, storage in self.tables.items()}
+        return {name: initial for name, initial in rows.items() if initial is not None}
+
+    def fill(self, name: str, fill: Callable[[torch.Tensor], None]) -> None:
+        """Give a table its first values; see `ParamStore.fill`."""
+        self.store.fill(name, fill)
+        self.tables[name].begin(None)
+
+    def fill_tables(self) -> None:
+        """Fill the tables that do not have values yet."""
+        for storage in self.tables.values():
+            storage.begin(storage.initial)
+
+    def use_array(self, name: str, array: Any) -> None:
+        """Use rows that are elsewhere for a table."""
+        before = self.parameters[name]
+        if isinstance(before, FetchedStorage) and before.source is array.source:
+            return
+        storage = FetchedStorage(before.name, array.source)
+        storage.updated = before.updated
+        for table in self._collection.lookup_parameters_list():
+            if table.storage is before:
+                table.replace_storage(storage)
+        self.parameters[name] = self.tables[name] = storage
+        self.store.replace_array(name, array)
 
     def clear(self) -> None:
         """Set the gradients of the collection to zero."""
@@ -124,14 +176,18 @@ class CollectionStore:
     def take_gradients(self, i: int, adds: bool) -> None:
         """Move the collection's gradients into the arrays of a context."""
         for name in self.trained:
-            target = self.store.grad(name, i)
+            target: Any = self.store.grad(name, i)
             if target is None:
                 continue
-            gradient = self.parameters[name].gradient
+            storage = self.parameters[name]
+            if isinstance(storage, LookupStorage):
+                record = RowSparse(*storage.sparse_gradient(), target.shape)
+                target.take_over(add_rows([target.stored, record]) if adds else record)
+                continue
             if not adds:
                 target.raw.zero_()
-            if gradient is not None:
-                target.raw.add_(gradient)
+            if storage.gradient is not None:
+                target.raw.add_(storage.gradient)
         self.clear()
 
     def no_gradients(self, i: int) -> None:
@@ -139,7 +195,7 @@ class CollectionStore:
         for name in self.trained:
             target = self.store.grad(name, i)
             if target is not None:
-                target.raw.zero_()
+                clear(target)
 
     @contextmanager
     def placed(self, i: int) -> Iterator[None]:
