@@ -19,8 +19,8 @@ Tensor = torch.Tensor
 if TYPE_CHECKING:
     from ..ndarray.row_source import RowSource
 
-    class InitialTable(Protocol):
-        """Fills a table; see `initializers.InitialTable`."""
+    class TableFiller(Protocol):
+        """Fills a table; such as `initializers.InitialTable`."""
 
         def fill(self, tensor: Tensor) -> None: ...
 
@@ -207,7 +207,7 @@ class LookupStorage(ParameterStorage):
 
     is_fetched = False
 
-    def __init__(self, name: str, tensor: Tensor, initial: InitialTable | None = None) -> None:
+    def __init__(self, name: str, tensor: Tensor, initial: TableFiller | None = None) -> None:
         super().__init__(name, tensor)
         self.memory, self.initial = tensor, initial
         if initial is not None:
@@ -221,7 +221,7 @@ class LookupStorage(ParameterStorage):
             raise AttributeError(f"a table has no {name!r}")
         return self.begin(self.initial)
 
-    def begin(self, initial: InitialTable | None) -> Tensor:
+    def begin(self, initial: TableFiller | None) -> Tensor:
         """Give the table its first values, if it does not have values yet.
 
         Args:
@@ -237,7 +237,7 @@ class LookupStorage(ParameterStorage):
             self.tensor, self.initial = self.memory, None
         return self.tensor
 
-    def postpone(self, initial: InitialTable) -> None:
+    def postpone(self, initial: TableFiller) -> None:
         """Replace all values when they are next read."""
         if self.initial is None:
             del self.tensor
