@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from .._core.closing import Closing
 from .._devices import generators
 from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..context import Context, cpu
+from ..kvstore.ranks import Ranks
 from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
@@ -28,6 +30,7 @@ from .job import Job, Reporter, Results, RunArguments, check_seconds, check_work
 from .program import BoundProgram, ProgramCache
 from .progress import Snapshot, last_snapshot
 from .slot_feed import check_first_labels
+from .spread_tables import SpreadTables
 from .worker import Inferred
 
 __all__ = ["AsyncExecutor"]
@@ -116,6 +119,7 @@ class AsyncExecutor(Closing):
         resume: Any = None,
         average_every_n_batches: int | None = None,
         average_every_s: float | None = None,
+        shard_rows: bool = True,
     ) -> Results:
         """Train on every line of some files once.
 
@@ -153,6 +157,8 @@ class AsyncExecutor(Closing):
                 this process has trained on this number of batches. Processes with the same files distribute them, else
                 each trains on its own files. With this or the next argument, all processes take part.
             average_every_s: the same, after this number of seconds.
+            shard_rows: False to keep whole tables in every process. By default, in a program's first run with other
+                processes, the native engine spreads the rows of tables with row-sparse gradients over them.
 
         Returns:
             The mean of each fetch over all batches of all workers, where the value of a batch is the mean of its
@@ -215,8 +221,14 @@ class AsyncExecutor(Closing):
         start = time.monotonic()
         ranks = join_processes(args, self.timeout_s)
         reading, workers = _read_plan(data, workers, args.split_files, 1 if ranks is None else ranks.size)
-        prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
+        spread = None if ranks is None else partial(_spread, ranks)
+        prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args, spread)
         choice = self._engines.choose(prepared, args.mode, workers)
+        if prepared.tables is not None and (ranks is None or choice.mode != "native"):
+            raise StateError(
+                f"the tables {', '.join(prepared.tables.names)} of the program are spread over processes; train "
+                "it with average_every_n_batches or average_every_s, and with mode 'auto' or 'native'"
+            )
         if choice.mode == "serial" and workers > 1:
             _logger.warning("mode 'serial' has one worker; thread_num %d is ignored", workers)
             workers = 1
@@ -362,7 +374,8 @@ class AsyncExecutor(Closing):
                 "mode is 'native', which supports only training; expected 'auto', 'process' or 'serial'"
             )
         prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, False, args)
-        if args.mode == "serial" or (args.mode == "auto" and workers == 1):
+        # other processes answer only this one
+        if args.mode == "serial" or (args.mode == "auto" and (workers == 1 or prepared.tables is not None)):
             return self._engines.serial.infer(prepared, _make_job(prepared, reading.parts, 1, args))
         return self._engines.process.infer(prepared, _make_job(prepared, reading.parts, workers, args))
 
@@ -464,6 +477,10 @@ def _read_plan(
         hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True splits files"
         _logger.warning("thread_num is reduced from %d to %d, the number of files%s", workers, count, hint)
     return reading, min(workers, count)
+
+
+def _spread(ranks: Ranks, prepared: BoundProgram, args: RunArguments) -> SpreadTables | None:
+    return SpreadTables.install(prepared, ranks, args)
 
 
 def _make_job(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +22,12 @@ from .dataset import ReadPlan
 from .job import RunArguments, WorkerStats
 from .program import BoundProgram
 from .progress import FileProgress, load_parameters, pack_snapshot, save_snapshot, snapshot_to_resume
+from .spread_tables import SpreadTables
 
 _logger = logging.getLogger(__name__)
+
+_FIRST_BATCHES, _MOST_BATCHES = 16, 4096
+"""Batches of a round of spread tables: the first one if averages are limited by seconds alone, and the longest."""
 
 _WAIT_FACTOR = 5
 """Factor of `timeout_s` that processes wait for each other, since a whole round is between two averages."""
@@ -69,7 +73,13 @@ class FileRun:
     def __init__(
         self, prepared: BoundProgram, reading: ReadPlan, args: RunArguments, ranks: Ranks | None
     ) -> None:
-        self._module, self._desc, self._ranks = prepared.module, reading.desc, ranks
+        self._tables, self._ranks = prepared.tables, ranks
+        self._worker = prepared.module
+        self._module = prepared.module if self._tables is None else self._tables.host
+        self._desc, self._fetched = (
+            reading.desc,
+            [each.name for each in prepared.fetches.items if each.output is None],
+        )
         self._progress = FileProgress(reading)
         self._states: list[dict[str, Any]] | None = None
         self.averager: ParameterAverager | None = None
@@ -91,8 +101,12 @@ class FileRun:
         if is_shared:
             self.parts = self.parts[ranks.rank :: ranks.size]
         seconds = float("inf") if args.average_every_s is None else args.average_every_s
+        batches = args.average_every_n_batches or 0
+        if self._tables is not None:
+            depth = min(batches or _MOST_BATCHES, _MOST_BATCHES)
+            self._tables.begin(self.parts, self._fetched, args.on_bad_line, progress.lines_done, depth)
         self.averager = ParameterAverager(
-            ranks, self._module, progress, is_shared, self._save, args.average_every_n_batches or 0, seconds
+            ranks, self._worker, self._tables, progress, is_shared, self._save, batches, seconds
         )
 
     @property
@@ -114,12 +128,14 @@ class FileRun:
                 "start the same number of processes with the same lists of files"
             )
         self._progress.load_state_dict(states[rank])
-        load_parameters(snapshot, self._module, self._ranks is None)
+        load_parameters(snapshot, self._module, self._ranks is None, self._tables)
 
     def end(self, stats: Sequence[WorkerStats]) -> list[WorkerStats]:
         """Wait for the other processes, end the run, and return the stats of all workers."""
         averager, ranks, all_stats = self.averager, self._ranks, list(stats)
         if averager is not None and ranks is not None:
+            if self._tables is not None:
+                all_stats[0].skipped += self._tables.skipped
             while averager.average(going=False):
                 pass
             all_stats = [worker for workers in ranks.gather(all_stats) for worker in workers]
@@ -145,11 +161,12 @@ class FileRun:
                 raise StateError(
                     "snapshot: the run of several processes was interrupted; resume from its last snapshot"
                 )
-            packed = pack_snapshot(self._module, self._desc, self._states)
+            packed = pack_snapshot(self._module, self._desc, self._states, self._tables)
         save_snapshot(prefix, epoch, self._module, packed)
 
     def _save(self, requests: tuple[Any, int], states: list[dict[str, Any]]) -> None:
-        save_snapshot(*requests, self._module, pack_snapshot(self._module, self._desc, states))
+        packed = pack_snapshot(self._module, self._desc, states, self._tables)
+        save_snapshot(*requests, self._module, packed)
 
     def _abort(self) -> None:
         self.averager = None
@@ -160,6 +177,8 @@ class FileRun:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._tables is not None:
+            self._tables.end()
         if kind is not None:
             self._abort()
 
@@ -210,6 +229,7 @@ class ParameterAverager:
     way. Only changed rows of tables are sent, as indices and values.
 
     Args:
+        tables: tables that are spread over the processes, which are averaged there.
         progress: progress of this process.
         shared: whether the processes share the files.
         write: writes a snapshot, given its prefix and number and the progress of all processes.
@@ -221,6 +241,7 @@ class ParameterAverager:
         self,
         ranks: Ranks,
         module: Module,
+        tables: SpreadTables | None,
         progress: FileProgress,
         shared: bool,
         write: Callable[[SnapshotRequest, list[dict[str, Any]]], None],
@@ -235,10 +256,12 @@ class ParameterAverager:
         self._shared = shared
         self._write = write
         self._requests: list[SnapshotRequest] = []
-        self._dense, self._tables = _averaged_arrays(module)
+        self.tables = tables
+        own = () if tables is None else tables.names
+        self._dense, self._tables = _averaged_arrays(module, own)
         self._before = progress.lines_done.clone()
         store = module.store
-        everything = [store.array(name, 0).raw for name in store.names()]
+        everything = [store.array(name, 0).raw for name in store.names() if name not in own]
         everything += [*self._dense, *(array for table in self._tables for array in table.arrays)]
         self._check_same([list(array.shape) for array in everything])
         with torch.no_grad():
@@ -246,6 +269,19 @@ class ParameterAverager:
                 array.copy_(first)
         for table in self._tables:
             table.save_rows()
+        self._seconds_per_batch = 0.0
+        self._begun = time.monotonic()
+        if tables is not None:
+            tables.read(self._next_count())
+
+    def _next_count(self) -> int:
+        """Return the number of batches of the next round of spread tables."""
+        count = self.batches or (
+            max(1, round(self._seconds / self._seconds_per_batch))
+            if self._seconds_per_batch
+            else _FIRST_BATCHES
+        )
+        return min(count, _MOST_BATCHES)
 
     def _check_same(self, shapes: list[list[int]]) -> None:
         for rank, theirs in enumerate(self._ranks.gather(shapes)):
@@ -279,7 +315,10 @@ class ParameterAverager:
             True if some process still trains.
         """
         lines_done = self._progress.lines_done
-        trained = float(not torch.equal(lines_done, self._before))
+        has_trained = (
+            not torch.equal(lines_done, self._before) if self.tables is None else self.tables.batches
+        )
+        trained = float(bool(has_trained))
         self._before = lines_done.clone()
         requests, self._requests = self._requests, []
         self._ranks.reset_flags()
@@ -293,16 +332,26 @@ class ParameterAverager:
                 array.copy_(total / count.to(total.dtype))
             for table, rows in zip(self._tables, changed_rows):
                 table.load_means(rows)
+        if self.tables is not None:
+            self.tables.average()
         if flags["due"]:
             self._save(requests)
+        if self.tables is not None and flags["active"]:
+            trained_on = len(self.tables.batches)
+            if trained_on:
+                self._seconds_per_batch = (time.monotonic() - self._begun) / trained_on
+            self.tables.read(self._next_count())
+            self._begun = time.monotonic()
         return bool(flags["active"])
 
     def _save(self, requests: Sequence[SnapshotRequest]) -> None:
         """Write the requested snapshots, in the first process with a request."""
         states = self.all_states()
-        first = next(rank for rank, asks in enumerate(self._ranks.gather(list(requests))) if asks)
-        if first == self._ranks.rank:
-            for request_snapshot in requests:
+        first, asked = next(
+            (rank, asks) for rank, asks in enumerate(self._ranks.gather(list(requests))) if asks
+        )
+        if first == self._ranks.rank or self.tables is not None:  # each saves its rows
+            for request_snapshot in asked:
                 self._write(request_snapshot, states)
 
     def all_states(self) -> list[dict[str, Any]]:
@@ -315,13 +364,19 @@ class ParameterAverager:
         return [{**states[0], "lines_done": joined}]
 
 
-def _averaged_arrays(module: Module) -> tuple[list[torch.Tensor], list[_RowTable]]:
-    """Return the arrays that are averaged as a whole, and the tables that are averaged by rows."""
+def _averaged_arrays(module: Module, without: Collection[str]) -> tuple[list[torch.Tensor], list[_RowTable]]:
+    """Return the arrays that are averaged as a whole, and the tables that are averaged by rows.
+
+    Args:
+        without: parameters that are left out.
+    """
     store = module.store
     updater = module.updates.active_updater()
     dense: list[torch.Tensor] = [store.aux(name, 0).raw for name in store.aux_names()]
     tables = []
     for index, (name, _) in module.updates.keys().items():
+        if name in without:
+            continue
         weight, grad = store.array(name, 0), store.grad(name, 0)
         states = [
             state.raw for state in slots_of(updater.state_of(index, weight)) if state.stype == "default"

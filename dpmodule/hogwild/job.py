@@ -21,6 +21,7 @@ from .data_files import FileRange
 MODES = ("auto", "native", "process", "serial")
 _ON_BAD_LINE = ("error", "skip")
 _BAR_S = 0.5
+_OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
 
 @dataclass(slots=True)
@@ -51,9 +52,11 @@ class Averaging(Protocol):
     Attributes:
         batches: number of batches of this process between two averages; 0: no limit.
         is_late: whether it is time to average, by the number of seconds.
+        tables: tables that are spread over the processes, which read the batches; None: workers read them.
     """
 
     batches: int
+    tables: Any
 
     @property
     def is_late(self) -> bool: ...
@@ -121,6 +124,7 @@ class RunArguments:
     resume: Any = None
     average_every_n_batches: int | None = None
     average_every_s: float | None = None
+    shard_rows: bool = True
 
     def checked(self) -> RunArguments:
         """Return these arguments after checking them."""
@@ -134,10 +138,17 @@ class RunArguments:
             raise ArgumentError(f"resume is {self.resume!r}, expected the prefix of a snapshot or None")
         if self.average_every_s is not None:
             check_seconds("average_every_s", self.average_every_s)
+        if not isinstance(self.shard_rows, bool):
+            raise ArgumentError(f"shard_rows is {self.shard_rows!r}, expected True or False")
         count: Any = self.average_every_n_batches
         if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
             raise ArgumentError(f"average_every_n_batches is {count!r}, expected an integer from 1 or None")
         return self
+
+    def how_to_update(self) -> tuple[Any, Any]:
+        """Return the optimizer and its arguments."""
+        params = _OPTIMIZER_PARAMS if self.optimizer_params is None else self.optimizer_params
+        return "sgd" if self.optimizer is None else self.optimizer, params
 
     @property
     def averages(self) -> bool:

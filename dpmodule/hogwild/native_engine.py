@@ -89,6 +89,8 @@ class _NativeRun:
         self._prepared, self._job, self._plan = prepared, job, native_plan
         self._optimizer = prepared.module.optimizer if prepared.train and job.train else None
         self._updates = 0
+        self._tables = None if job.averaging is None else job.averaging.tables
+        self._has_ended = False
         rate, schedule = 0.0, None
         if self._optimizer is not None and native_plan.trained:
             self._updates = max(self._optimizer.count_of(index) for index in native_plan.trained)
@@ -115,8 +117,11 @@ class _NativeRun:
             rate,
             schedule,
             self._lines_done.data_ptr(),
-            job.averaging.batches or -1 if job.averaging is not None else -1,
+            -1 if self._tables is not None or job.averaging is None else job.averaging.batches or -1,
+            self._tables is not None,
         )
+        if self._tables is not None:
+            self._native.give(self._tables.batches)
         self._monitor = _NativeMonitor(self._native, job, native_plan)
 
     def stop(self) -> None:
@@ -149,16 +154,22 @@ class _NativeRun:
 
     def _average(self, interrupt: DeferredInterrupt) -> None:
         """Average with other processes if it is time, and let the workers continue."""
-        averaging = self._job.averaging
-        if averaging is None or interrupt.requested or not (averaging.is_late or self._native.is_spent()):
+        averaging, tables = self._job.averaging, self._tables
+        if averaging is None or interrupt.requested or self._has_ended:
+            return
+        is_due = self._native.is_spent() or (tables is None and averaging.is_late)
+        if not is_due:
             return
         self.pause()
         try:
             averaging()
         finally:
             self.resume()
-        if not interrupt.requested:
+        if not interrupt.requested and tables is None:
             self._native.allow(averaging.batches or -1)
+        elif not interrupt.requested:
+            self._native.give(tables.batches)
+            self._has_ended = not tables.batches
 
     def _record_updates(self) -> None:
         """Record updates since the last call in the optimizer and in the versions of arrays."""
@@ -326,6 +337,7 @@ def _parameter_records(
         tensors = [_check_tensor(name, array.raw, shape) for array in (weight, *states)]
         pointers = [tensor.data_ptr() for tensor in tensors]
         all_rows = is_table and rule is not None and not rules.by_rows(weight, sparse, rule)
+        all_rows = all_rows and prepared.tables is None
         learns = rule is not None
         records.append(
             (name, rows, width, pointers[0], pointers[1:], rule or {"kind": "sgd"}, lr_mult, learns, all_rows)

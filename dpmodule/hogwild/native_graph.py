@@ -76,6 +76,7 @@ class NativeSteps:
         steps: kind, function, output, inputs, integers and floats of each step; kinds and functions are names in
             native/hogwild/plan.hpp and native/kernels.
         tables_of: name and number of rows of the smallest table that a slot indexes, by slot.
+        indexed: names of all tables that a slot indexes, by slot.
     """
 
     def __init__(self, feed: SlotFeed) -> None:
@@ -83,6 +84,7 @@ class NativeSteps:
         self.steps: list[tuple[str, str, int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]] = []
         self.heads: list[StepValue] = []
         self.tables_of: dict[str, tuple[str, int]] = {}
+        self.indexed: dict[str, set[str]] = {}
         self.numbers: set[str] = set()
         self.inputs = {desc.name: desc for desc in (*feed.data, *feed.labels)}
         self._slots = {slot.name: i for i, slot in enumerate(feed.desc.slots)}
@@ -125,6 +127,7 @@ class NativeSteps:
         if weight.name in self._dense:
             raise unsupported(node, f"{weight.name!r} is also used as a dense parameter")
         self._tables[weight.name] = shape, sparse and self._tables.get(weight.name, (shape, True))[1]
+        self.indexed.setdefault(slot, set()).add(weight.name)
         known = self.tables_of.get(slot)
         if known is None or known[1] > shape[0]:
             self.tables_of[slot] = weight.name, shape[0]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
@@ -22,7 +23,6 @@ from .job import RunArguments
 from .slot_feed import SlotFeed, feed_of
 
 _logger = logging.getLogger(__name__)
-_OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
 
 @runtime_checkable
@@ -44,12 +44,14 @@ class BoundProgram:
 
     Args:
         module: module over the program's store, with the optimizer for training.
+        tables: tables that are spread over processes, see `SpreadTables`; `module` is then that of the workers.
     """
 
     module: Module
     feed: SlotFeed
     fetches: Fetches
     train: bool
+    tables: Any = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -82,12 +84,21 @@ def _check_module(module: Module) -> None:
 
 
 def make_ready(
-    module: Module, feed: SlotFeed, store: ParamStore | None, train: bool, args: RunArguments
-) -> None:
+    module: Module,
+    feed: SlotFeed,
+    store: ParamStore | None,
+    train: bool,
+    args: RunArguments,
+    spread: Callable[[], Any] | None = None,
+) -> Any:
     """Bind a module, initialize its parameters and install the optimizer, unless already done.
 
     Args:
         store: store of its parameters; None: its own.
+        spread: spreads the tables of the module, instead of installing the optimizer, if it does not return None.
+
+    Returns:
+        The result of `spread`, if it has been called.
     """
     if not module.binded or (train and not module.for_training):
         labels = list(feed.labels) or None
@@ -98,13 +109,16 @@ def make_ready(
             raise StateError(
                 "infer_from_files: the program has no parameters yet; train it, or set or load parameters first"
             )
-        return
+        return None
     if module.stage < Stage.INITIALIZED:
         initializer = Uniform(0.01) if args.initializer is None else args.initializer
         module.init_params(initializer, args.arg_params, args.aux_params, allow_missing=True)
+    tables = None
     if module.stage < Stage.READY:
-        params = _OPTIMIZER_PARAMS if args.optimizer_params is None else args.optimizer_params
-        module.init_optimizer(None, "sgd" if args.optimizer is None else args.optimizer, params)
+        tables = None if spread is None else spread()
+        if tables is None:
+            module.init_optimizer(None, *args.how_to_update())
+    return tables
 
 
 def metric_outputs(symbol: Symbol, num_labels: int) -> list[str]:
@@ -238,6 +252,7 @@ class ProgramCache:
         self._feeds: dict[int, tuple[Module, Any, SlotFeed]] = {}
         self._prepared: dict[int, BoundProgram] = {}
         self._first: dict[int, tuple[Module, RunArguments]] = {}
+        self._spread: dict[int, tuple[Module, Any]] = {}
 
     def prepare(
         self,
@@ -247,8 +262,13 @@ class ProgramCache:
         fetch: Any,
         train: bool,
         args: RunArguments,
+        spread: Callable[[BoundProgram, RunArguments], Any] | None = None,
     ) -> BoundProgram:
-        """Return a program bound for a feed."""
+        """Return a program bound for a feed.
+
+        Args:
+            spread: spreads the tables of a program over processes; returns None if they stay whole.
+        """
         module, store = self._module_of(program, desc)
         feed = self._feed_of(module, desc, parts, args)
         names = [desc.name for desc in (*feed.data, *feed.labels)]
@@ -264,11 +284,19 @@ class ProgramCache:
         with warnings.catch_warnings():
             if is_own:  # the program sets the divisor of gradients itself
                 warnings.simplefilter("ignore", UserWarning)
-            make_ready(module, feed, store, train, args)
-            if is_own and train and module.optimizer is not program.optimizer:
+            bound = BoundProgram(module, feed, fetches, train)
+            found = make_ready(
+                module, feed, store, train, args, None if spread is None else partial(spread, bound, args)
+            )
+            if found is not None:
+                self._spread[id(module)] = module, found
+            _, tables = self._spread.get(id(module), (module, None))
+            if tables is not None:
+                bound = replace(bound, module=tables.worker if train else module, tables=tables)
+            elif is_own and train and module.optimizer is not program.optimizer:
                 module.init_optimizer(None, program.optimizer, force_init=True)
-        self._prepared[id(program)] = BoundProgram(module, feed, fetches, train)
-        return self._prepared[id(program)]
+        self._prepared[id(program)] = bound
+        return bound
 
     def _warn_ignored(self, module: Module, args: RunArguments) -> None:
         """Warn of changed keywords that have an effect only in the first run."""

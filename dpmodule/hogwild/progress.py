@@ -186,16 +186,19 @@ class Snapshot:
         return lines
 
 
-def pack_snapshot(module: Module, desc: DataFeedDesc, progress: list[dict[str, Any]]) -> dict[str, Any]:
+def pack_snapshot(
+    module: Module, desc: DataFeedDesc, progress: list[dict[str, Any]], tables: Any = None
+) -> dict[str, Any]:
     """Return copies of the content of a snapshot, while training is paused.
 
     Args:
+        tables: tables that are spread over processes, see `SpreadTables`; None without them.
         progress: `FileProgress.state_dict` of each process; only one if all share the files.
     """
-    params = module.get_params()
+    params = module.live_params()
     return {
         "params": params,
-        "states": optimizer_bytes(module.updates),
+        "states": optimizer_bytes(module.updates) if tables is None else tables.saved_states(),
         "run": {
             "kind": _RUN_KIND,
             "epoch": 0,
@@ -253,19 +256,24 @@ def snapshot_to_resume(prefix: Any, module: Module, desc: DataFeedDesc) -> Snaps
     return snapshot
 
 
-def load_parameters(snapshot: Snapshot, module: Module, alone: bool) -> None:
+def load_parameters(snapshot: Snapshot, module: Module, alone: bool, tables: Any = None) -> None:
     """Load the parameters, the optimizer's states and the random numbers of a snapshot.
 
     Args:
         alone: whether there is one process; several processes have their own random numbers.
+        tables: as for `pack_snapshot`.
     """
-    module.set_params(*checkpoint.load_params(snapshot.prefix, snapshot.epoch))
+    module.set_params(*checkpoint.load_params(snapshot.prefix, snapshot.epoch, fetch=False))
     states = checkpoint.load_states(snapshot.prefix, snapshot.epoch)
     updater = module.updates.active_updater()
     if updater.shared is None:
-        change = load_optimizer_bytes(module.updates, states, snapshot.state["facts"]["rates"][0])
+        updates = module.updates if tables is None else tables.worker.updates
+        change = load_optimizer_bytes(updates, states, snapshot.state["facts"]["rates"][0])
         if change is not None:
             module.logger.info("resume: %s", change)
+        if tables is not None:
+            tables.take_states()
+        module.updates.load_table_states(checkpoint.tables_file(snapshot.prefix, snapshot.epoch))
     else:  # in place, so that workers see it
         updater.set_states(states)
     if alone:

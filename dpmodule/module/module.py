@@ -833,7 +833,7 @@ class Module(CheckpointedModule):
         )
         self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
-        if not has_other_processes():
+        if self._stage >= Stage.READY or not has_other_processes():  # it is known that they stay whole
             self._fill_tables()
 
     # optimizer

@@ -35,6 +35,9 @@ _logger = logging.getLogger(__name__)
 
 Grads = Sequence[Sequence[NDArray | None]]
 
+LAZY_OPTIMIZERS = (opt.SGD, opt.Adam, opt.AdaGrad, opt.Ftrl)
+"""The optimizers that can train tables whose rows are spread over processes."""
+
 
 class GradientAccumulator:
     """Accumulates gradients of batches by parameter name, on every device.
@@ -484,7 +487,7 @@ class Updates:
             return f"the module has {len(self.group.contexts)} contexts, expected one"
         if self.updater is not None:
             return "the optimizer runs outside of the kvstore"
-        if type(self.optimizer) not in (opt.SGD, opt.Adam, opt.AdaGrad, opt.Ftrl):
+        if type(self.optimizer) not in LAZY_OPTIMIZERS:
             return f"the optimizer is {type(self.optimizer).__name__}, expected SGD, Adam, AdaGrad or Ftrl"
         return None
 

@@ -41,6 +41,13 @@ def test_two_processes_of_two_workers_learn_what_one_worker_does(optimizers, tmp
     assert first.count("mse") == len(optimizers)
 
 
+@in_native
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_tables_are_spread_over_processes(size, tmp_path):
+    write_bags(tmp_path, 10, 40)
+    run_ranks(PROGRAM.with_name("file_run_tables.py"), size, tmp_path, kind="file")
+
+
 def test_dense_parameters_begin_as_those_of_rank_0_and_networks_are_compared(tmp_path):
     write_dense(tmp_path)
     write_lines(tmp_path, (5,))

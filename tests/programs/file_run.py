@@ -11,6 +11,7 @@ import numpy as np
 import dpmodule as mx
 from dpmodule.base import ArgumentError, LostWorkerError
 from dpmodule.kvstore.ranks import Ranks
+from dpmodule.kvstore.row_exchange import RowExchange
 from helpers import hogwild
 
 what, folder, *arguments = sys.argv[1:]
@@ -21,13 +22,20 @@ files = sorted(map(str, folder.glob("lines-*")))
 
 def each_line(*modes):
     """Train on each line once, and count the rows that are sent."""
-    sent, sum_rows = [], Ranks.sum_rows
+    sent = []
 
-    def counted(self, arrays):
-        sent.append(sum(array.parts()[0].numel() for array in arrays))
-        return sum_rows(self, arrays)
+    def counted(owner, position):
+        sum_rows = owner.sum_rows
 
-    Ranks.sum_rows = counted
+        def count(self, *given):
+            if given[position]:
+                sent.append(sum(array.parts()[0].numel() for array in given[position]))
+            return sum_rows(self, *given)
+
+        owner.sum_rows = count
+
+    counted(Ranks, 0)
+    counted(RowExchange, 1)
     averages = {"average_every_n_batches": 7}, {"average_every_s": 0.01}, {"average_every_n_batches": 10**6}
     for mode in modes:
         for lists in (files, files[:1] if rank else files[1:]):

@@ -365,7 +365,7 @@ class AutobatchModule(CheckpointedModule):
         )
         for name in held.tables.keys() & arrays.keys():
             held.tables[name].begin(None)
-        if not has_other_processes():
+        if self._stage >= Stage.READY or not has_other_processes():  # it is known that they stay whole
             held.fill_tables()
         self._mark(Stage.INITIALIZED, True)
 

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "kernels/small.hpp"
 #include "layers.hpp"
@@ -74,7 +77,9 @@ class TableGradient {
   public:
     explicit TableGradient(const Parameter &parameter)
         : parameter_(parameter), width_(static_cast<std::size_t>(parameter.width)), sum_(width_), squares_(width_),
-          number_(static_cast<std::size_t>(parameter.rows), -1) {}
+          number_(static_cast<int *>(std::calloc(static_cast<std::size_t>(parameter.rows), sizeof(int))), std::free) {
+        if (!number_) throw std::bad_alloc();
+    }
 
     // Add a lookup, and reserve memory for the gradient of its result.
     void add(std::size_t slot, Pool pool, bool squared, int rows, const std::vector<int> *winners) {
@@ -103,7 +108,7 @@ class TableGradient {
         for (std::size_t i = 0; i < distinct_.size(); ++i) {
             const std::int64_t row = distinct_[i];
             update(row, sum(i, row));
-            number_[static_cast<std::size_t>(row)] = -1;
+            number_.get()[row] = 0;
         }
     }
 
@@ -130,12 +135,12 @@ class TableGradient {
         int *out = numbers_.data();
         for (const Lookup &lookup : lookups_) {
             for (const int id : batch.slots[lookup.slot].ids) {
-                int &number = number_[static_cast<std::size_t>(id)];
-                if (number < 0) {
-                    number = static_cast<int>(distinct_.size());
+                int &number = number_.get()[id];
+                if (number == 0) {
                     distinct_.push_back(id);
+                    number = static_cast<int>(distinct_.size());
                 }
-                *out++ = number;
+                *out++ = number - 1;
             }
         }
     }
@@ -203,7 +208,7 @@ class TableGradient {
     bool has_squared_ = false, has_winners_ = false;
     std::vector<Lookup> lookups_;
     std::vector<float> gradients_, sum_, squares_, winners_;
-    std::vector<int> number_;    // index among the distinct rows of each table row, or -1
+    std::unique_ptr<int, void (*)(void *)> number_;  // of each table row: index among the distinct rows from 1, or 0
     std::vector<int> distinct_;  // rows
     std::vector<int> numbers_;   // of all ids, by lookup
     Terms plain_, squared_;

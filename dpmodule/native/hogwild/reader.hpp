@@ -222,6 +222,49 @@ struct PartQueue {
     }
 };
 
+// Batches that another thread has read, for all workers; it gives more when all of them are done.
+class BatchQueue {
+  public:
+    void give(std::vector<Batch> batches) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        waiting_ += batches.size();
+        for (Batch &batch : batches) batches_.push_back(std::move(batch));
+        changed_.notify_all();
+    }
+    // No batches follow; drops those that have not begun if `now`.
+    void end(bool now) noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ended_ = true;
+        if (now) batches_.clear();
+        changed_.notify_all();
+    }
+    // Wait for a batch; return false at the end.
+    bool next(Batch &batch) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return ended_ || !batches_.empty(); });
+        if (batches_.empty()) return false;
+        batch = std::move(batches_.front());
+        batches_.pop_front();
+        return true;
+    }
+    // Called by a worker that has trained on a batch; returns true if no other one is left.
+    bool done() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return --waiting_ == 0;
+    }
+    bool is_spent() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return waiting_ == 0;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Batch> batches_;
+    std::size_t waiting_ = 0;  // batches that are not done
+    bool ended_ = false;
+};
+
 // Progress of a reader, which other threads may read.
 struct ReaderProgress {
     std::atomic<std::size_t> part{0};  // its number in the queue, from 1; 0: none yet

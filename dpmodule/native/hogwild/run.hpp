@@ -28,6 +28,7 @@ struct RunOptions {
     std::function<double(std::uint64_t)> schedule;  // learning rate by update number, from 1; empty: `rate`
     std::int64_t *marks = nullptr;                  // lines trained on, by part number; -1: all
     std::int64_t allowed = -1;                      // batches before the workers pause; -1: no limit
+    bool is_fed = false;                            // batches come from give(), not from the parts
 };
 
 // Values of each batch that are recorded for others, such as metrics in Python, until they are taken.
@@ -238,17 +239,29 @@ class Run {
     void stop() noexcept {
         stopped_.store(true, std::memory_order_relaxed);
         gate_.allow_all();
+        fed_.end(true);
     }
 
     // Wait until all workers or all allowed batches have ended, up to a time limit; return true if the workers have
     // ended.
     bool wait(double seconds) {
         std::unique_lock<std::mutex> lock(mutex_);
-        ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0 || gate_.is_spent(); });
+        ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0 || is_spent(); });
         return alive_ == 0;
     }
-    bool is_spent() noexcept { return gate_.is_spent(); }
+    bool is_spent() noexcept { return options_.is_fed ? fed_.is_spent() : gate_.is_spent(); }
     void allow(std::int64_t batches) noexcept { gate_.allow(batches); }
+
+    // Train on batches; none if they were the last ones. Each names its part by its number in the queue.
+    void give(std::vector<std::pair<std::size_t, Batch>> batches) {
+        if (batches.empty()) return fed_.end(false);
+        std::vector<Batch> ready;
+        for (auto &[part, batch] : batches) {
+            batch.part = &queue_.parts.at(part);
+            ready.push_back(std::move(batch));
+        }
+        fed_.give(std::move(ready));
+    }
 
     // Between pause() and resume() no worker processes a batch.
     void pause() { gate_.close(); }
@@ -278,7 +291,7 @@ class Run {
         Marker marker(options_.marks);
         Batch batch;
         while (!stopped_.load(std::memory_order_relaxed)) {
-            if (!reader.next(batch)) {
+            if (!(options_.is_fed ? fed_.next(batch) : reader.next(batch))) {
                 marker.end();
                 break;
             }
@@ -287,7 +300,7 @@ class Run {
                 trainer.step(batch);
                 marker.note(batch);
             }
-            if (options_.allowed >= 0 && gate_.is_spent()) {
+            if (options_.is_fed ? fed_.done() : options_.allowed >= 0 && gate_.is_spent()) {
                 std::lock_guard<std::mutex> lock(mutex_);
                 ended_.notify_all();
             }
@@ -296,6 +309,7 @@ class Run {
     }
     // Each worker prepares some of them; other workers may already train.
     void prepare_tables(int worker) const noexcept {
+        if (options_.is_fed) return;  // most of the memory of tables is not used
         constexpr std::size_t least = std::size_t{4} << 20;
         for (std::size_t i = static_cast<std::size_t>(worker); i < plan_.parameters.size();
              i += static_cast<std::size_t>(options_.workers)) {
@@ -317,6 +331,7 @@ class Run {
     const Plan plan_;
     const RunOptions options_;
     PartQueue queue_;
+    BatchQueue fed_;
     Gate gate_;
     std::atomic<bool> stopped_{false};
     std::atomic<std::uint64_t> updates_;

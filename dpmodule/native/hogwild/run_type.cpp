@@ -166,17 +166,17 @@ class Schedule {
     std::shared_ptr<PyObject> function_;
 };
 
-// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule, marks, allowed)
+// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule, marks, allowed, is_fed)
 PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
     PyObject *given_plan, *given_parts, *schedule;
     Plan plan{};
     std::vector<Part> parts;
     RunOptions options;
-    int train, skip;
+    int train, skip, is_fed;
     unsigned long long seed, updates, marks;
     long long allowed;
-    if (!PyArg_ParseTuple(args, "OOippKKdOKL", &given_plan, &given_parts, &options.workers, &train, &skip, &seed,
-                          &updates, &options.rate, &schedule, &marks, &allowed)) {
+    if (!PyArg_ParseTuple(args, "OOippKKdOKLp", &given_plan, &given_parts, &options.workers, &train, &skip, &seed,
+                          &updates, &options.rate, &schedule, &marks, &allowed, &is_fed)) {
         return nullptr;
     }
     options.train = train;
@@ -186,6 +186,7 @@ PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
     options.updates = updates;
     options.marks = reinterpret_cast<std::int64_t *>(static_cast<std::uintptr_t>(marks));
     options.allowed = allowed;
+    options.is_fed = is_fed;
     PyObject *self = nullptr;
     try {
         if (!read_plan(given_plan, plan) || !read_each(given_parts, parts, read_part)) return nullptr;
@@ -243,6 +244,44 @@ PyObject *run_allow(PyObject *self, PyObject *batches) {
     const long long count = PyLong_AsLongLong(batches);
     if (PyErr_Occurred()) return nullptr;
     run_of(self).allow(count);
+    Py_RETURN_NONE;
+}
+
+// Copy an array of numbers; an empty one for None.
+template <class Number>
+bool read_numbers(PyObject *given, std::vector<Number> &numbers) {
+    if (given == Py_None) return true;
+    Py_buffer view;
+    if (PyObject_GetBuffer(given, &view, PyBUF_C_CONTIGUOUS) != 0) return false;
+    const Number *const at = static_cast<const Number *>(view.buf);
+    numbers.assign(at, at + static_cast<std::size_t>(view.len) / sizeof(Number));
+    PyBuffer_Release(&view);
+    return true;
+}
+
+bool read_slot_batch(PyObject *given, SlotBatch &slot) {
+    PyObject *ids, *numbers, *offsets;
+    return PyArg_ParseTuple(given, "OOO", &ids, &numbers, &offsets) && read_numbers(ids, slot.ids) &&
+           read_numbers(numbers, slot.numbers) && read_numbers(offsets, slot.offsets);
+}
+
+bool read_batch(PyObject *given, std::pair<std::size_t, Batch> &found) {
+    unsigned long long part, first_line;
+    PyObject *slots;
+    if (!PyArg_ParseTuple(given, "KKiO", &part, &first_line, &found.second.lines, &slots)) return false;
+    found.first = static_cast<std::size_t>(part);
+    found.second.first_line = first_line;
+    return read_each(slots, found.second.slots, read_slot_batch);
+}
+
+PyObject *run_give(PyObject *self, PyObject *given) {
+    try {
+        std::vector<std::pair<std::size_t, Batch>> batches;
+        if (!read_each(given, batches, read_batch)) return nullptr;
+        run_of(self).give(std::move(batches));
+    } catch (...) {
+        return set_current_exception();
+    }
     Py_RETURN_NONE;
 }
 
@@ -316,6 +355,9 @@ PyMethodDef run_methods[] = {
     {"resume", run_resume, METH_NOARGS, "Let the workers continue."},
     {"is_spent", run_is_spent, METH_NOARGS, "True if all allowed batches have ended, and the workers wait for more."},
     {"allow", run_allow, METH_O, "allow(batches): allow a number of further batches; no limit if negative."},
+    {"give", run_give, METH_O,
+     "give(batches): train on them, if the run is fed; none if they were the last ones. A batch is (part, line from 0 "
+     "where it begins, lines, [(ids int32, numbers float32, offsets int32) of each slot])."},
     {"raise_failure", run_raise_failure, METH_NOARGS, "Raise the first failure, if any; call after the end."},
     {"failed_at", run_failed_at, METH_NOARGS, "File and index of the worker's batch, from 0, with non-finite numbers."},
     {"updates", run_updates, METH_NOARGS, "Total number of updates of the parameters, including earlier ones."},
@@ -331,7 +373,7 @@ PyType_Slot run_slots[] = {
     {Py_tp_methods, run_methods},
     {Py_tp_doc,
      const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, "
-                        "schedule, marks, allowed): threads that train; see dpmodule.hogwild.native_engine.")},
+                        "schedule, marks, allowed, is_fed): threads that train; see dpmodule.hogwild.native_engine.")},
     {0, nullptr},
 };
 PyType_Spec run_spec = {"dpmodule._native.HogwildRun", sizeof(RunObject), 0, Py_TPFLAGS_DEFAULT, run_slots};
