@@ -268,8 +268,8 @@ class DictionaryAgent(Agent):
 
     @staticmethod
     def space_tokenize(text: str) -> list[str]:
-        """Return the parts of a text between single spaces."""
-        return text.split(" ")
+        """Return the parts of a text between single spaces, without those at its ends."""
+        return text.strip().split(" ")
 
     def nltk_tokenize(self, text: str) -> list[str]:
         """Return the words and the punctuation marks of a text: sentences by Punkt, words as in the Penn Treebank."""

@@ -48,7 +48,7 @@ def display_data(opt: Mapping[str, Any] | ParlaiParser) -> None:
         for _ in range(opt["num_examples"]):
             world.parley()
             acts = world.get_acts()
-            text = world.display() if rows > 1 else shown_messages(acts, ignored, opt["max_display_len"])
+            text = world.display() if rows > 1 else shown_messages(acts, ignored, opt.get("max_display_len", 1000))
             print(f"{text}\n~~")
             if world.epoch_done():
                 print("EPOCH DONE")

@@ -73,37 +73,42 @@ def load_eval_world(agent: Any, opt: Mapping[str, Any], datatype: str) -> World:
 
 
 def run_eval(
-    valid_world: Any,
+    agent: Any,
     opt: Mapping[str, Any],
     datatype: str,
     max_exs: float = -1,
     write_log: bool = False,
-) -> Report:
+    valid_world: World | None = None,
+) -> Any:
     """Evaluate an agent, and return its metrics; the world is reset afterwards.
 
     Args:
-        valid_world: result of `load_eval_world`.
+        agent: result of `load_eval_world`; or an agent, and the result is the metrics and the world, as until October
+            2018.
         opt: options of the training.
         datatype: "valid" or "test".
         max_exs: number of examples after which to stop; -1: all.
         write_log: whether to add the metrics to the file ``MODEL_FILE.DATATYPE``.
+        valid_world: world of the agent; None: a new one.
     """
     print(f"[ running eval: {datatype} ]")
-    valid_world.reset()
+    is_world = isinstance(agent, World)
+    world = agent if is_world else valid_world or load_eval_world(agent, opt, datatype)
+    world.reset()
     count = 0
-    while not valid_world.epoch_done() and not 0 < max_exs <= count:
-        valid_world.parley()
+    while not world.epoch_done() and not 0 < max_exs <= count:
+        world.parley()
         if not count and opt.get("display_examples"):
-            print(f"{valid_world.display()}\n~~")
+            print(f"{world.display()}\n~~")
         count += int(opt.get("batchsize") or 1)
-    report = with_count(valid_world.report())
-    valid_world.reset()
+    report = with_count(world.report())
+    world.reset()
     line = f"{datatype}:{report}"
     print(line)
     if write_log and opt.get("model_file"):
         with open(f"{opt['model_file']}.{datatype}", "a", encoding="utf-8") as file:
             file.write(f"{line}\n")
-    return report
+    return report if is_world else (report, world)
 
 
 def save_best_valid(model_file: str, best_valid: float) -> None:
