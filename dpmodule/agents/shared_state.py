@@ -65,6 +65,8 @@ def counter_for(workers: int) -> LocalCounter | SharedCounter:
 
 
 _BYTES = 8
+_TEXT_BYTES = 1024
+"""Bytes of a text in a `SharedTable`: its length, and the text in UTF-8."""
 _FORMATS = {int: "q", bool: "q", float: "d"}
 
 
