@@ -40,7 +40,9 @@ SYSTEMS: dict[str, dict[str, str]] = {
 }
 """Top-level modules of each system, and the packages that answer them; "" for modules that are left out."""
 
-_CORE = "agents dialog dialog_teacher dict fbdialog fbdialog_teacher metrics params teachers thread_utils worlds"
+_CORE = (
+    "agents dialog dialog_teacher dict fbdialog fbdialog_teacher metrics params teachers thread_utils worlds"
+)
 _MOVED = {
     "paddle.reader": "dpmodule.fluid.readers",
     **{f"parlai.core.{name}": "dpmodule.agents.parlai.core" for name in _CORE.split()},

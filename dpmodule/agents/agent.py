@@ -8,16 +8,18 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import io
 import json
 import math
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from .._files import read_committed
 from ..base import ArgumentError, FileError, FileFormatError
@@ -152,16 +154,24 @@ def _is_json(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
+class _PlainUnpickler(pickle.Unpickler):
+    """Unpickler of numbers, strings, lists and dicts, as agents of 2018 save their options."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise ValueError(f"it contains a {module}.{name}, expected numbers, strings, lists and dicts")
+
+
 def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the options of a file."""
+    """Return the options of a file: JSON, or a pickle of plain values."""
     data = read_committed(path)
     try:
-        options = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        is_pickle = data.startswith(pickle.PROTO)
+        options = _PlainUnpickler(io.BytesIO(data)).load() if is_pickle else json.loads(data)
+    except (ValueError, RecursionError, EOFError, LookupError, pickle.UnpicklingError) as error:
         raise FileFormatError(f"{os.fspath(path)}: not a JSON file of options: {error}") from error
     if not isinstance(options, dict):
         raise FileFormatError(
-            f"{os.fspath(path)}: the JSON value is a {type(options).__name__}, expected an object with options"
+            f"{os.fspath(path)}: the value is a {type(options).__name__}, expected an object with options"
         )
     return options
 

@@ -163,7 +163,10 @@ class DictionaryAgent(Agent):
             help="tokenizer of texts: re, split, space, nltk, spacy (default: re)",
         )
         group.add_argument(
-            "--dict-language", default="english", metavar="NAME", help="language for nltk and spacy (default: english)"
+            "--dict-language",
+            default="english",
+            metavar="NAME",
+            help="language for nltk and spacy (default: english)",
         )
         group.add_argument("--dict-initpath", metavar="PATH", help="file that a new dictionary begins with")
         group.add_argument(
@@ -396,7 +399,9 @@ class DictionaryAgent(Agent):
         Args:
             min_freq: smallest count of a token that is kept.
         """
-        self._set_tokens((token, self.freq[token]) for token in list(self.tok2ind) if self.freq[token] >= min_freq)
+        self._set_tokens(
+            (token, self.freq[token]) for token in list(self.tok2ind) if self.freq[token] >= min_freq
+        )
         self._has_changed = True
 
     def resize_to_max(self, maxtokens: int) -> None:
@@ -489,7 +494,9 @@ def _nltk(language: str) -> Sequence[Any]:
     try:
         from nltk.tokenize import PunktTokenizer, TreebankWordTokenizer
     except ImportError as error:
-        raise MissingPackageError("dict_tokenizer 'nltk' needs the package nltk, from 3.9: pip install nltk") from error
+        raise MissingPackageError(
+            "dict_tokenizer 'nltk' needs the package nltk, from 3.9: pip install nltk"
+        ) from error
     try:
         return PunktTokenizer(language), TreebankWordTokenizer()
     except LookupError as error:
@@ -504,7 +511,9 @@ def _spacy(language: str) -> Sequence[Any]:
     try:
         import spacy
     except ImportError as error:
-        raise MissingPackageError("dict_tokenizer 'spacy' needs the package spacy: pip install spacy") from error
+        raise MissingPackageError(
+            "dict_tokenizer 'spacy' needs the package spacy: pip install spacy"
+        ) from error
     try:
         return (spacy.blank({"english": "en"}.get(language, language)).tokenizer,)
     except ImportError as error:

@@ -12,6 +12,7 @@ from ..dictionary import DictionaryAgent
 from ..module_agent import training_examples
 from ..parser import ParlaiParser
 from . import core
+from .build_data import make_dir
 
 __all__ = ["build_dict", "main", "setup_args"]
 
@@ -68,6 +69,7 @@ def build_dict(opt: Mapping[str, Any] | ParlaiParser, skip_if_built: bool = Fals
         for example in islice(parts, None if most is None or most < 0 else most):
             dictionary.observe(example)
             dictionary.act()
+        make_dir(os.path.dirname(path) or os.curdir)
         dictionary.save(path, sort=True)
         print(f"[ dictionary built with {len(dictionary)} tokens ]")
     return dictionary

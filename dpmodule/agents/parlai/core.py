@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ... import agents
 from .. import agent, parser
 from ..agent import create_teacher, task_class
 from ..create import create_task_agent_from_taskname
@@ -25,6 +26,7 @@ __all__ = [
     "get_task_module",
     "print_announcements",
     "str2bool",
+    *(name for name in agents.__all__ if name != "ParlaiParser"),
 ]
 
 _COMPATIBLE = (_bleu, _exact_match, _f1_score, _normalize_answer)
@@ -32,8 +34,6 @@ _COMPATIBLE = (_bleu, _exact_match, _f1_score, _normalize_answer)
 
 
 def __getattr__(name: str) -> Any:
-    from ... import agents
-
     if name in agents.__all__:
         return getattr(agents, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -60,7 +60,9 @@ class ParlaiParser(parser.ParlaiParser):
         model_argv: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
-        if description is not None and not isinstance(description, str):  # model_argv came third until July 2018
+        if description is not None and not isinstance(
+            description, str
+        ):  # model_argv came third until July 2018
             description, model_argv = None, description
         self._words = model_argv
         super().__init__(add_parlai_args, add_model_args, description, **options)
@@ -80,7 +82,9 @@ class ParlaiParser(parser.ParlaiParser):
     def add_model_args(self, args: Sequence[str] | None = None) -> None:
         super().add_model_args(args)
         self.add_argument(
-            "--dict-class", metavar="NAME", help="class of the dictionary that train_model and build_dict create"
+            "--dict-class",
+            metavar="NAME",
+            help="class of the dictionary that train_model and build_dict create",
         )
 
     def add_image_args(self, image_mode: Any = None) -> None:

@@ -23,7 +23,9 @@ def setup_args(parser: ParlaiParser | None = None) -> ParlaiParser:
         parser: parser to add them to; None: a new one.
     """
     parser = core.ParlaiParser(True, True) if parser is None else parser
-    parser.add_argument("-ne", "--num-examples", type=int, default=10, help="number of examples (default: 10)")
+    parser.add_argument(
+        "-ne", "--num-examples", type=int, default=10, help="number of examples (default: 10)"
+    )
     parser.add_argument(
         "-mdl", "--max-display-len", type=int, default=1000, help="characters of a field (default: 1000)"
     )
@@ -48,7 +50,11 @@ def display_data(opt: Mapping[str, Any] | ParlaiParser) -> None:
         for _ in range(opt["num_examples"]):
             world.parley()
             acts = world.get_acts()
-            text = world.display() if rows > 1 else shown_messages(acts, ignored, opt.get("max_display_len", 1000))
+            text = (
+                world.display()
+                if rows > 1
+                else shown_messages(acts, ignored, opt.get("max_display_len", 1000))
+            )
             print(f"{text}\n~~")
             if world.epoch_done():
                 print("EPOCH DONE")

@@ -23,7 +23,9 @@ def setup_args(parser: ParlaiParser | None = None) -> ParlaiParser:
         parser: parser to add them to; None: a new one.
     """
     parser = core.ParlaiParser(True, True) if parser is None else parser
-    parser.add_argument("-ne", "--num-examples", type=int, default=-1, help="number of examples; -1: all (default)")
+    parser.add_argument(
+        "-ne", "--num-examples", type=int, default=-1, help="number of examples; -1: all (default)"
+    )
     parser.add_argument("-d", "--display-examples", type="bool", default=False, help="print the examples")
     parser.add_argument(
         "-ltim", "--log-every-n-secs", type=float, default=2, help="seconds between two lines (default: 2)"

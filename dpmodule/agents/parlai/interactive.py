@@ -24,7 +24,9 @@ def setup_args(parser: ParlaiParser | None = None) -> ParlaiParser:
         parser: parser to add them to; None: a new one.
     """
     parser = core.ParlaiParser(True, True) if parser is None else parser
-    parser.add_argument("-d", "--display-examples", type="bool", default=False, help="print both messages again")
+    parser.add_argument(
+        "-d", "--display-examples", type="bool", default=False, help="print both messages again"
+    )
     parser.add_argument("--display-prettify", type="bool", default=False, help="not supported")
     parser.add_argument(
         "--display-ignore-fields",
@@ -47,7 +49,9 @@ def interactive(opt: Mapping[str, Any] | ParlaiParser, print_parser: Any = None)
     """
     opt = options_of(source := opt)
     if opt.get("display_prettify"):
-        raise ArgumentError("display_prettify is set, but tables of candidates are not supported; leave it out")
+        raise ArgumentError(
+            "display_prettify is set, but tables of candidates are not supported; leave it out"
+        )
     agent = create_agent({**opt, "datatype": "valid"}, requireModelExists=True)
     show_options(source, print_parser, agent)
     person = LocalHumanAgent(opt)

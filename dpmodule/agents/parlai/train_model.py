@@ -14,6 +14,7 @@ from ..agent import create_agent, options_file
 from ..create import create_task
 from ..parser import ParlaiParser
 from ..worlds import World
+from .build_data import make_dir
 from .build_dict import build_dict, options_of
 from .build_dict import setup_args as dictionary_args
 from .eval_model import add_log_flags, with_count
@@ -144,6 +145,8 @@ class TrainLoop:
     def __init__(self, opt: Mapping[str, Any] | ParlaiParser) -> None:
         self.opt = opt = options_of(opt)
         path = opt.get("model_file")
+        if path:
+            make_dir(os.path.dirname(path) or os.curdir)
         if path and opt.get("load_from_checkpoint") and os.path.isfile(options_file(f"{path}.checkpoint")):
             opt["init_model"] = f"{path}.checkpoint"
         if opt.get("dict_build_first", True):

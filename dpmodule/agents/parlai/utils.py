@@ -385,7 +385,9 @@ class PaddingUtils:
             return [deque(row) for row in padded] if dq else padded, lengths
 
         vectors = {
-            index: list(observations[index].get("text2vec") or dictionary.txt2vec(observations[index]["text"]))
+            index: list(
+                observations[index].get("text2vec") or dictionary.txt2vec(observations[index]["text"])
+            )
             for index in valid
         }
         if truncate is not None:
