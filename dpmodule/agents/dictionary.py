@@ -77,8 +77,8 @@ class DictionaryAgent(Agent):
             around ``. , ; : ! ?``, ``"space"``, at single spaces, ``"nltk"``, sentences by Punkt and words as in the
             Penn Treebank, or ``"spacy"``, where these packages are installed; ``dict_language``: their language
             (default "english"); ``dict_initpath``: file whose tokens and counts a new dictionary begins with, if
-            ``dict_file`` does not exist; ``dict_max_ngram_size``: largest number of tokens that are joined if the n-gram
-            is in the dictionary (default -1: none);
+            ``dict_file`` does not exist; ``dict_max_ngram_size``: largest number of tokens that are joined if the
+            n-gram is in the dictionary (default -1: none);
             ``dict_nulltoken``, ``dict_starttoken``, ``dict_endtoken``, ``dict_unktoken``: special tokens, "" for none
             (default: ``"__NULL__"``, ``"__START__"``, ``"__END__"``, ``"__UNK__"``); ``dict_textfields``: fields of a
             message that are counted, separated by commas (default ``"text,labels"``).

@@ -236,7 +236,7 @@ class SharedTable(MutableMapping[Any, Any]):
 def _read_text(memory: torch.Tensor) -> str:
     numbers: Any = memory.numpy()
     length = int(numbers[:_BYTES].view("int64")[0])
-    return numbers[_BYTES : _BYTES + length].tobytes().decode("utf-8", "surrogatepass")
+    return bytes(numbers[_BYTES : _BYTES + length]).decode("utf-8", "surrogatepass")
 
 
 def _describe(value: Any) -> str:

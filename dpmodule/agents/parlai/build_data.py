@@ -89,14 +89,12 @@ def untar(path: str, fname: str, deleteTar: bool = True) -> None:
         deleteTar: whether to remove the archive afterwards.
     """
     archive = os.path.join(path, fname)
-    shutil.unpack_archive(archive, path, **_only_data(archive))
+    if fname.endswith(".zip"):
+        shutil.unpack_archive(archive, path)
+    else:
+        shutil.unpack_archive(archive, path, filter="data")  # nothing outside the folder
     if deleteTar:
         os.remove(archive)
-
-
-def _only_data(archive: str) -> dict[str, str]:
-    """Return the argument that keeps a tar archive inside its folder."""
-    return {} if archive.endswith(".zip") else {"filter": "data"}
 
 
 def download(url: str, path: str, fname: str, redownload: bool = False) -> None:

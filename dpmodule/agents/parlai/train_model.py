@@ -277,7 +277,7 @@ class TrainLoop:
 
     def _final(self, datatype: str) -> Report:
         world = load_eval_world(self.agent, self.opt, datatype)
-        report = run_eval(world, self.opt, datatype, write_log=True)
+        report: Report = run_eval(world, self.opt, datatype, write_log=True)
         world.shutdown()
         return report
 

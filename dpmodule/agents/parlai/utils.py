@@ -20,8 +20,8 @@ from .. import examples
 from ..agent import create_agent
 from ..dialog_files import DialogFile
 from ..metrics import round_sigfigs as _rounded
-from ..worlds import shown_messages
 from ..parser import ParlaiParser
+from ..worlds import shown_messages
 
 Message = dict[str, Any]
 

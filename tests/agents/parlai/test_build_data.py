@@ -11,7 +11,9 @@ def test_data_is_built_once_for_a_version(tmp_path):
     assert not build_data.built(folder, "v1")
     build_data.make_dir(folder)
     build_data.mark_done(folder, "v1")
-    assert build_data.built(folder, "v1") and build_data.built(folder) and not build_data.built(folder, "v2")
+    assert build_data.built(folder, "v1")
+    assert build_data.built(folder)
+    assert not build_data.built(folder, "v2")
     build_data.remove_dir(folder)
     assert not build_data.built(folder)
 
@@ -23,7 +25,8 @@ def test_archives_are_unpacked_in_their_folder(kind, name, tmp_path):
     shutil.make_archive(str(tmp_path / "x"), kind, tmp_path / "source")
     build_data.untar(str(tmp_path), name, deleteTar=False)
     build_data.untar(str(tmp_path), name)
-    assert (tmp_path / "file").read_text() == "content" and not (tmp_path / name).exists()
+    assert (tmp_path / "file").read_text() == "content"
+    assert not (tmp_path / name).exists()
     build_data.move(str(tmp_path / "file"), str(tmp_path / "moved"))
     assert (tmp_path / "moved").exists()
 

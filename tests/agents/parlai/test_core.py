@@ -43,7 +43,8 @@ def test_names_of_agents_and_tasks():
     assert type(teacher) is ReverseTeacher
     assert core._create_task_agents({"task": "reverse,reverse"})[0].tasks[1].getID() == "reverse"
     assert (core.Teacher, core.DictionaryAgent) == (Teacher, DictionaryAgent)
-    assert core.str2bool("yes") and core._f1_score("x b", ["x c"]) == pytest.approx(0.5)
+    assert core.str2bool("yes")
+    assert core._f1_score("x b", ["x c"]) == pytest.approx(0.5)
     with pytest.raises(AttributeError, match="nothing"):
         core.nothing  # noqa: B018
 

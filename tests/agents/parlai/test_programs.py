@@ -117,7 +117,8 @@ def test_scripts_are_modules(run, tmp_path):
     out = run(
         "-m", "parlai.scripts.display_data", "-t", "talk_teachers", "-dp", "data", "-ne", 99, "-dt", "valid"
     )
-    assert out.count("~~") == 24 and "EPOCH DONE\n[ loaded 12 episodes with a total of 24 examples ]" in out
+    assert out.count("~~") == 24
+    assert "EPOCH DONE\n[ loaded 12 episodes with a total of 24 examples ]" in out
     assert "[talk_teachers]:\n The house is red.\nWhat color has the house?\n [eval_labels: red]" in out
     words = ["-t", "talk_teachers:LinesTeacher", "-dp", "data", "--dict-maxexs", 3]
     run("-m", "parlai.scripts.build_dict", *words, "--dict_file", "d/words")

@@ -13,7 +13,7 @@ from dpmodule.base import ArgumentError, FileFormatError
 class Digits(DialogTeacher):
     """Digits and their names; "test" has those of "valid"."""
 
-    names = "zero one two three four five".split()
+    names = ["zero", "one", "two", "three", "four", "five"]
 
     def setup_data(self, path):
         for number, name in enumerate(self.names):
@@ -68,17 +68,19 @@ def test_best_agent_is_saved_and_evaluated(tmp_path, capsys):
     learner = run.agent
     valid, test = run.train()
     assert (valid["exs"], valid["accuracy"], test["accuracy"]) == (6, 0.8333, 0.8333)
-    assert run.best_valid == 0.8333 and run.agent.known == 5
+    assert run.best_valid == 0.8333
+    assert run.agent.known == 5
     assert learner.heard == [0.3333, 0.8333, 0.1667]  # the end comes before a last validation
     out = capsys.readouterr().out
     assert "[ new best accuracy: 0.8333 (previous best was 0.3333) ]" in out
-    assert (
-        "[ did not beat best accuracy: 0.8333 impatience: 1 ]" in out and "[ num_epochs completed:4.0" in out
-    )
+    assert "[ did not beat best accuracy: 0.8333 impatience: 1 ]" in out
+    assert "[ num_epochs completed:4.0" in out
     folder = tmp_path / "m"
-    assert (folder / "file.best_valid").read_text() == "0.8333" and (folder / "file.dict").exists()
+    assert (folder / "file.best_valid").read_text() == "0.8333"
+    assert (folder / "file.dict").exists()
     line = (folder / "file.test").read_text()
-    assert line.startswith("test:") and ast.literal_eval(line[5:]) == test
+    assert line.startswith("test:")
+    assert ast.literal_eval(line[5:]) == test
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,8 @@ def test_best_agent_is_saved_and_evaluated(tmp_path, capsys):
 def test_training_ends(options, told, epochs, tmp_path, capsys):
     run = loop(tmp_path, **options)
     run.train()
-    assert told in capsys.readouterr().out and run.world.get_total_epochs() == pytest.approx(epochs)
+    assert told in capsys.readouterr().out
+    assert run.world.get_total_epochs() == pytest.approx(epochs)
 
 
 def test_checkpoints_lines_and_partial_validations(tmp_path, capsys):
@@ -113,7 +116,9 @@ def test_checkpoints_lines_and_partial_validations(tmp_path, capsys):
     )
     run.train()
     out = capsys.readouterr().out
-    assert "valid:{'exs': 2," in out and "total_exs:1 epochs:0.17 ]" in out and "[labels: zero]" in out
+    assert "valid:{'exs': 2," in out
+    assert "total_exs:1 epochs:0.17 ]" in out
+    assert "[labels: zero]" in out
     assert (tmp_path / "m" / "file.checkpoint").exists()
 
 
@@ -121,7 +126,9 @@ def test_earlier_form_of_run_eval(tmp_path):
     run = loop(tmp_path)
     report, world = train_model.run_eval(run.agent, run.opt, "valid")
     again, same = train_model.run_eval(run.agent, run.opt, "valid", valid_world=world)
-    assert report == again and same is world and report["exs"] == 6
+    assert report == again
+    assert same is world
+    assert report["exs"] == 6
     assert train_model.run_eval(world, run.opt, "valid", max_exs=2)["exs"] == 2
     run.world.shutdown()
 
@@ -132,8 +139,11 @@ def test_evaluation_prints_and_returns_the_metrics(capsys):
     report = eval_model.eval_model(parser.parse_args(["-ne", "4"], print_args=False), print_parser=parser)
     assert report == {"exs": 4, "total": 4, "accuracy": 1.0, "f1": 1.0}
     out = capsys.readouterr().out
-    assert out.count("\n~~\n") == 4 and "using datatype valid\n{'exs': 4," in out
-    assert "[ returnOneRandomAnswer" not in out and "[ num_examples: 4 ]" in out and "'%done': 25.0" in out
+    assert out.count("\n~~\n") == 4
+    assert "using datatype valid\n{'exs': 4," in out
+    assert "[ returnOneRandomAnswer" not in out
+    assert "[ num_examples: 4 ]" in out
+    assert "'%done': 25.0" in out
     assert "EPOCH DONE" in eval_and_read(capsys, ["-ne", "-1"])
 
 
@@ -148,7 +158,8 @@ def test_display_leaves_out_fields(capsys):
     opt = {"task": "docs", "datatype": "valid", "num_examples": 1}
     display_data.display_data({**opt, "display_ignore_fields": "label_candidates", "max_display_len": 9})
     out = capsys.readouterr().out
-    assert "label_candidates" not in out and "\n which fun...\n" in out
+    assert "label_candidates" not in out
+    assert "\n which fun...\n" in out
     display_data.display_data({**opt, "batchsize": 2})
     assert "label_candidates" in capsys.readouterr().out
 
@@ -185,7 +196,8 @@ def test_a_person_offers_candidates(tmp_path, capsys, monkeypatch):
 def test_dictionary_is_built_once(tmp_path, capsys):
     opt = {"task": BASE["task"], "dict_file": str(tmp_path / "new" / "words"), "dict_include_valid": True}
     words = build_dict.build_dict({**opt, "dict_class": "dpmodule.agents:DictionaryAgent"})
-    assert words.freqs()["0"] == 2 and words.freqs()["zero"] == 1  # evaluation has no labels
+    assert words.freqs()["0"] == 2
+    assert words.freqs()["zero"] == 1
     assert build_dict.build_dict(opt, skip_if_built=True) is None
     assert len(build_dict.build_dict(opt)) == len(words)
     assert build_dict.build_dict({**opt, "dict_file": None}) is None

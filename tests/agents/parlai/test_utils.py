@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpmodule.agents import DictionaryAgent, DialogTeacher
+from dpmodule.agents import DialogTeacher, DictionaryAgent
 from dpmodule.agents.parlai import utils
 
 
@@ -19,7 +19,7 @@ class Pairs(DialogTeacher):
 @pytest.fixture
 def words():
     made = DictionaryAgent({})
-    made.add_to_dict("a b c d e".split())
+    made.add_to_dict(["a", "b", "c", "d", "e"])
     return made
 
 
@@ -38,7 +38,9 @@ def test_time_logger_tells_what_is_left():
     time.sleep(0.001)
     text, found = log.log(25, 100, {"accuracy": 0.5, "exs": 3})
     assert (found["exs"], found["%done"], found["accuracy"]) == (25, 25.0, 0.5)
-    assert found["time_left"] == "0s" and "25" in text and log.total_time() > log.time()
+    assert found["time_left"] == "0s"
+    assert "25" in text
+    assert log.total_time() > log.time()
 
 
 @pytest.mark.parametrize(
@@ -63,17 +65,20 @@ def test_small_helpers():
     assert opt == {"a": 1, "b": 2}
     with utils.no_lock(), pytest.warns(UserWarning, match="once and"):
         utils.warn_once("once and")
-        utils.warn_once("once and")
+    utils.warn_once("once and")  # a second warning would be an error
 
 
 def test_padded_tensor_and_argsort():
     rows, lengths = utils.padded_tensor([[1, 2], torch.tensor([3, 4, 5])], pad_idx=9)
-    assert rows.tolist() == [[1, 2, 9], [3, 4, 5]] and rows.dtype == torch.int64 and lengths == [2, 3]
+    assert rows.tolist() == [[1, 2, 9], [3, 4, 5]]
+    assert rows.dtype == torch.int64
+    assert lengths == [2, 3]
     assert utils.padded_tensor([[1, 2], [3, 4, 5]], left_padded=True)[0].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert utils.padded_tensor([[]])[0].tolist() == [[0]]
     keys = torch.tensor([2.0, 3.0, 1.0])
-    names, numbers = utils.argsort(keys, "b c a".split(), keys)
-    assert names == ["a", "b", "c"] and numbers.tolist() == [1, 2, 3]
+    names, numbers = utils.argsort(keys, ["b", "c", "a"], keys)
+    assert names == ["a", "b", "c"]
+    assert numbers.tolist() == [1, 2, 3]
     assert utils.argsort([2, 3, 1], [2, 3, 1], descending=True) == [[3, 2, 1]]
 
 
@@ -111,7 +116,8 @@ def test_padded_batches_and_their_replies(words):
     assert ys == [[*words.txt2vec("d e"), end], [*words.txt2vec("b"), end, 0]]
     replies, answers = [{"id": "x"} for _ in batch], [None] * 3
     utils.PaddingUtils.map_predictions(np.array(ys), rows, replies, batch, words, end, 0, labels, answers)
-    assert [reply.get("text") for reply in replies] == ["b", None, "d e"] and answers == ["b", None, "d e"]
+    assert [reply.get("text") for reply in replies] == ["b", None, "d e"]
+    assert answers == ["b", None, "d e"]
     assert utils.PaddingUtils.pad_text([{}], words, end) == (None,) * 6
 
 

@@ -7,14 +7,13 @@ import pickle
 from collections import Counter, deque
 
 import torch
-from torch import nn
-
 from parlai.core.agents import Agent
 from parlai.core.dict import DictionaryAgent
 from parlai.core.metrics import _f1_score
 from parlai.core.params import class2str
 from parlai.core.thread_utils import SharedTable
 from parlai.core.utils import AttrDict, PaddingUtils, argsort, maintain_dialog_history, no_lock, padded_tensor
+from torch import nn
 
 
 class MajorityAgent(Agent):
