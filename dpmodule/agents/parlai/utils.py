@@ -318,7 +318,7 @@ def padded_tensor(
 
     Args:
         items: lists or tensors of indices.
-        pad_idx: value behind the end of shorter rows.
+        pad_idx: value that shorter rows are padded with.
         use_cuda: whether to move the tensor to the GPU.
         left_padded: whether to pad before the rows.
         max_len: number of columns (default: the longest row, at least 1).
