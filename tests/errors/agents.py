@@ -195,7 +195,11 @@ ROWS_OF_AGENTS = [
     *rows(
         ArgumentError,
         lambda name, value: agents.DictionaryAgent({name: value}),
-        ("dict_tokenizer", "bpe", "dict_tokenizer is 'bpe', expected one of nltk, re, space, spacy, split; a sub"),
+        (
+            "dict_tokenizer",
+            "bpe",
+            "dict_tokenizer is 'bpe', expected one of nltk, re, space, spacy, split; a sub",
+        ),
         ("dict_minfreq", True, "dict_minfreq is True"),
     ),
     *[
@@ -244,7 +248,11 @@ ROWS_OF_TABLES = [
         ({"name": b"x"}, "'name' is b'x' of type bytes, expected an int, a float, a bool, a str or a torch"),
         ({"text": 3}, "'text' is a str, which cannot change, got 3 of type int"),
     ),
-    (lambda: SharedTable({"a": "é" * 509}), ArgumentError, "'a' is a text of 1018 bytes, expected at most 1016"),
+    (
+        lambda: SharedTable({"a": "é" * 509}),
+        ArgumentError,
+        "'a' is a text of 1018 bytes, expected at most 1016",
+    ),
     (lambda: SharedTable({"a": 1})["other"], KeyError, "no key 'other'.*'a'"),
     (lambda: SharedTable({"a": 1}).__delitem__("other"), KeyError, "no key 'other'.*'a'"),
 ]
