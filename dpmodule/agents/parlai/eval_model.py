@@ -11,6 +11,7 @@ from ..create import create_task
 from ..parser import ParlaiParser
 from . import core
 from .build_dict import options_of
+from .logs import TensorboardLogger
 from .utils import TimeLogger
 
 __all__ = ["eval_model", "main", "setup_args"]
@@ -30,17 +31,9 @@ def setup_args(parser: ParlaiParser | None = None) -> ParlaiParser:
     parser.add_argument(
         "-ltim", "--log-every-n-secs", type=float, default=2, help="seconds between two lines (default: 2)"
     )
-    add_log_flags(parser)
+    TensorboardLogger.add_cmdline_args(parser)
     parser.set_defaults(datatype="valid")
     return parser
-
-
-def add_log_flags(parser: ParlaiParser) -> None:
-    """Add the flags of TensorBoard, whose files are not written."""
-    group = parser.add_argument_group("TensorBoard (accepted for compatibility; no files are written)")
-    group.add_argument("-tblog", "--tensorboard-log", type="bool", default=False, help="no effect")
-    for short, name in (("-tbtag", "tag"), ("-tbmetrics", "metrics"), ("-tbcomment", "comment")):
-        group.add_argument(short, f"--tensorboard-{name}", default="", help="no effect")
 
 
 def with_count(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,6 +78,8 @@ def eval_model(
         if world.epoch_done():
             print("EPOCH DONE")
         report = with_count(world.report())
+    if opt.get("tensorboard_log"):
+        TensorboardLogger(opt).add_metrics(str(opt.get("datatype")), count, report)
     print(f"finished evaluating task {opt['task']} using datatype {opt.get('datatype')}\n{report}")
     return report
 

@@ -17,7 +17,8 @@ from ..worlds import World
 from .build_data import make_dir
 from .build_dict import build_dict, options_of
 from .build_dict import setup_args as dictionary_args
-from .eval_model import add_log_flags, with_count
+from .eval_model import with_count
+from .logs import TensorboardLogger
 from .utils import Timer
 
 __all__ = ["TrainLoop", "load_eval_world", "main", "run_eval", "save_best_valid", "setup_args"]
@@ -56,7 +57,7 @@ def setup_args(parser: ParlaiParser | None = None) -> ParlaiParser:
     group = parser.add_argument_group("training loop")
     for names, (kind, default, about) in _FLAGS.items():
         group.add_argument(*names.split(), type=kind, default=default, help=about)
-    add_log_flags(parser)
+    TensorboardLogger.add_cmdline_args(parser)
     return parser
 
 
@@ -178,6 +179,7 @@ class TrainLoop:
         self.impatience = 0
         self.saved = False
         self.valid_world: World | None = None
+        self.writer = TensorboardLogger(opt) if opt.get("tensorboard_log") else None
 
     def save_model(self, suffix: str | None = None) -> None:
         """Save the agent as ``model_file``, if that is set.
@@ -196,6 +198,8 @@ class TrainLoop:
         if self.valid_world is None:
             self.valid_world = load_eval_world(self.agent, opt, "valid")
         report = run_eval(self.valid_world, opt, "valid", opt.get("validation_max_exs", -1))
+        if self.writer is not None:
+            self.writer.add_metrics("valid", self.world.get_total_exs(), report)
         if opt.get("save_after_valid"):
             self.save_model(".checkpoint")
         if hasattr(self.agent, "receive_metrics"):
@@ -228,6 +232,8 @@ class TrainLoop:
             print(f"{self.world.display()}\n~~")
         report = with_count(self.world.report())
         self.world.reset_metrics()
+        if self.writer is not None:
+            self.writer.add_metrics("train", self.world.get_total_exs(), report)
         done = f"time:{math.floor(self.train_time.time())}s total_exs:{self.world.get_total_exs()}"
         print(f"[ {done} epochs:{self.world.get_total_epochs():.2f} ] {report}")
         self.log_time.reset()

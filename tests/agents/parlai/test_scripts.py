@@ -215,3 +215,34 @@ def test_only_plain_values_are_read_from_pickled_options(tmp_path):
     Path(f"{path}.opt").write_bytes(pickle.dumps({"model": Path("x")}))
     with pytest.raises(FileFormatError, match="contains a pathlib"):
         create_agent({"model_file": str(path)})
+
+
+def scalars(folder):
+    """Return the values of the event files below a folder by name."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = {}
+    for file in folder.rglob("events*"):
+        events = EventAccumulator(str(file)).Reload()
+        for name in events.Tags()["scalars"]:
+            found[name] = [(each.step, round(each.value, 4)) for each in events.Scalars(name)]
+    return found
+
+
+def test_metrics_are_written_for_tensorboard(tmp_path):
+    board = {
+        "tensorboard_log": True,
+        "tensorboard_tag": "num_epochs",
+        "tensorboard_metrics": "accuracy,total",
+    }
+    options = {"datapath": str(tmp_path / "data"), "num_epochs": 3, "known": [2, 5, 6]}
+    loop(tmp_path, **options, **board, tensorboard_comment="first").train()
+    found = scalars(tmp_path / "data" / "tensorboard" / "num_epochs-3_first")
+    assert found["valid/accuracy"] == [(6, 0.3333), (12, 0.8333)]
+    assert sorted(found) == ["train/accuracy", "train/total", "valid/accuracy", "valid/total"]
+    parser = eval_model.setup_args()
+    parser.set_defaults(**options, task=BASE["task"], model="repeat_label", tensorboard_log=True)
+    eval_model.eval_model(parser.parse_args(["-ne", "4"], print_args=False))
+    assert scalars(tmp_path / "data" / "tensorboard" / f"model-repeat_label_task-{BASE['task']}")[
+        "valid/exs"
+    ] == [(4, 4)]

@@ -119,7 +119,7 @@ class LinesTeacher(ParlAIDialogTeacher):
                     write.write(
                         "text:say %s\tlabels:%s|%s!%s\n" % (THINGS[n % 4], THINGS[n % 4], THINGS[n % 4], end)
                     )
-        opt["parlaidialogteacher_datafile"] = opt["datafile"] = path
+        opt["parlaidialogteacher_datafile"] = path
         super().__init__(opt, shared)
 
 
