@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import repeat
@@ -75,7 +76,7 @@ class DictionaryAgent(Agent):
             including special ones (default -1: all); ``dict_lower``: whether to convert texts to lower case (default
             False); ``dict_tokenizer``: ``"re"``, words and punctuation marks (default), ``"split"``, at whitespace and
             around ``. , ; : ! ?``, ``"space"``, at single spaces, ``"nltk"``, sentences by Punkt and words as in the
-            Penn Treebank, or ``"spacy"``, where these packages are installed; ``dict_language``: their language
+            Penn Treebank, or ``"spacy"``, where these packages are installed, in the language ``dict_language``
             (default "english"); ``dict_initpath``: file whose tokens and counts a new dictionary begins with, if
             ``dict_file`` does not exist; ``dict_max_ngram_size``: largest number of tokens that are joined if the
             n-gram is in the dictionary (default -1: none);
@@ -120,7 +121,8 @@ class DictionaryAgent(Agent):
         self.max_ngram_size = _int_option(self.opt, "dict_max_ngram_size", -1)
         self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
-        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}, "revision": [0]}
+        # subclasses of ParlAI's users count tokens that are new to `freq`
+        tables = shared or {"freq": defaultdict(int), "tok2ind": {}, "ind2tok": {}, "revision": [0]}
         # incremented whenever tokens get new indices; shared by all copies, None if the original does not share it
         self._revision: list[int] | None = tables.get("revision")
         self.freq: dict[str, int] = tables["freq"]

@@ -140,6 +140,22 @@ def test_tokens_are_removed_by_count_and_by_number(words):
     assert [words[number] for number in (4, 5, 6)] == ["the", "saw", "__UNK__"]
 
 
+def test_a_subclass_counts_tokens_by_hand():
+    class Known(DictionaryAgent):
+        def add_to_dict(self, tokens):
+            for token in tokens:
+                if token != "the":
+                    self.freq[token] += 1
+                    if token not in self.tok2ind:
+                        index = len(self.tok2ind)
+                        self.tok2ind[token], self.ind2tok[index] = index, token
+
+    words = Known({})
+    words.observe(TALK[0])
+    words.act()
+    assert words.sort()[4:] == [("dog", 2), ("saw", 2), ("cat", 1)]
+
+
 def test_spans_of_tokens():
     words = DictionaryAgent({"dict_lower": True})
     tokens, spans = words.span_tokenize("It is, it is.")
