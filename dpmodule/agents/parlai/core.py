@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ... import agents
-from .. import agent, parser
+from .. import agent, metrics, parser
 from ..agent import create_teacher, task_class
 from ..create import create_task_agent_from_taskname
 from ..metrics import bleu as _bleu
@@ -21,12 +21,13 @@ from .utils import display_messages
 
 __all__ = [
     "ParlaiParser",
+    "aggregate_metrics",
     "display_messages",
     "get_agent_module",
     "get_task_module",
     "print_announcements",
     "str2bool",
-    *(name for name in agents.__all__ if name != "ParlaiParser"),
+    *(name for name in agents.__all__ if name not in ("ParlaiParser", "aggregate_metrics")),
 ]
 
 _COMPATIBLE = (_bleu, _exact_match, _f1_score, _normalize_answer)
@@ -124,6 +125,17 @@ class ParlaiParser(parser.ParlaiParser):
         if nohelp:
             words = [word for word in words if word not in ("-h", "--help")]
         return super().parse_known_args(words, namespace)
+
+
+def aggregate_metrics(reporters: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
+    """Return the report over several tasks; see `dpmodule.agents.aggregate_metrics`.
+
+    Args:
+        reporters: the teachers or worlds of the tasks, or the report of each task by its name.
+    """
+    if not isinstance(reporters, Mapping):
+        reporters = metrics.reports_by_name((each.getID(), each.report()) for each in reporters)
+    return metrics.aggregate_metrics(reporters)
 
 
 def get_agent_module(dir_name: str) -> Any:

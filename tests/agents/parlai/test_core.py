@@ -49,6 +49,15 @@ def test_names_of_agents_and_tasks():
         core.nothing  # noqa: B018
 
 
+def test_reports_of_teachers_and_worlds_are_put_together():
+    teachers = [core.get_task_module("reverse")({"task": "reverse", "datatype": "valid"}) for _ in range(2)]
+    teachers[1].act()
+    teachers[1].observe({"text": "?"})
+    report = core.aggregate_metrics(teachers)
+    assert (report["total"], list(report["tasks"])) == (1, ["reverse", "reverse#2"])
+    assert core.aggregate_metrics(report["tasks"]) == report
+
+
 def test_unknown_flags_are_one_error():
     with pytest.raises(ArgumentError, match="no flag --image_moed; did you mean"):
         parse("--image_moed", "x")
