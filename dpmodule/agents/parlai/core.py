@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import agents
@@ -127,15 +127,17 @@ class ParlaiParser(parser.ParlaiParser):
         return super().parse_known_args(words, namespace)
 
 
-def aggregate_metrics(reporters: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
+def aggregate_metrics(reporters: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     """Return the report over several tasks; see `dpmodule.agents.aggregate_metrics`.
 
     Args:
         reporters: the teachers or worlds of the tasks, or the report of each task by its name.
     """
-    if not isinstance(reporters, Mapping):
-        reporters = metrics.reports_by_name((each.getID(), each.report()) for each in reporters)
-    return metrics.aggregate_metrics(reporters)
+    if isinstance(reporters, Mapping):
+        return metrics.aggregate_metrics(reporters)
+    return metrics.aggregate_metrics(
+        metrics.reports_by_name((each.getID(), each.report()) for each in reporters)
+    )
 
 
 def get_agent_module(dir_name: str) -> Any:
