@@ -10,6 +10,7 @@ reads the lists of names in ``tests/data`` and the package, and writes the pages
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import textwrap
 import types
@@ -307,15 +308,26 @@ def parlai_names() -> str:
     moved = [
         (f"`{old}`", f"`{new}`") for old, new in sorted(data["moved"].items()) if old.startswith("parlai")
     ]
+    others = {"parlai.core": "dpmodule.agents.parlai.core"} | {
+        old: new for old, new in sorted(data["moved"].items()) if new.startswith("dpmodule.agents.parlai.")
+    }
+    owners = {old: importlib.import_module(new) for old, new in others.items()}
+    further = [
+        (f"`{old}`", code(part))
+        for old, owner in owners.items()
+        for part in cut([name for name in public(owner) if name not in dpmodule.agents.__all__])
+    ]
     absent = [(f"`{old}`", what) for old, what in data["instead"].items() if old.startswith("parlai.")]
     return page(
         "ParlAI: names",
-        "The names of many modules of ParlAI of 2018 are in one module, `dpmodule.agents`. [Moving from "
-        "ParlAI](parlai.md) lists differences in behaviour.",
+        "The names of many modules of ParlAI of 2018 are in one module, `dpmodule.agents`; `python -m dpmodule --as "
+        "parlai` answers all these paths. [Moving from ParlAI](parlai.md) lists differences in behaviour.",
         ["## Modules"],
         table(("ParlAI", "dpmodule"), moved),
         ["## Names of `dpmodule.agents`"],
         table(("names",), [(code(part),) for part in cut(public(dpmodule.agents))]),
+        ["## Further names"],
+        table(("ParlAI", "names"), further),
         ["## Left out"],
         table(("ParlAI", "what to do"), absent),
     )

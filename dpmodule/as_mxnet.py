@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from opcode import opmap
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,18 @@ SYSTEMS: dict[str, dict[str, str]] = {
         "dynet_viz": "",
     },
     "paddle": {"paddle": "dpmodule"},
+    "parlai": {"parlai": "dpmodule.agents"},
 }
 """Top-level modules of each system, and the packages that answer them; "" for modules that are left out."""
 
-_MOVED = {"paddle.reader": "dpmodule.fluid.readers"}
-"""Modules that answer paths of other names."""
+_CORE = (
+    "agents dialog dialog_teacher dict fbdialog fbdialog_teacher metrics params teachers thread_utils worlds"
+)
+_MOVED = {
+    "paddle.reader": "dpmodule.fluid.readers",
+    **{f"parlai.core.{name}": "dpmodule.agents.parlai.core" for name in _CORE.split()},
+}
+"""Modules that answer paths of other names, in addition to those of ``moving.json`` for ParlAI."""
 
 _VERSIONS = {
     "mxnet": "1.9.1",
@@ -48,6 +55,7 @@ _VERSIONS = {
     "dynet": "2.1",
     "_dynet": "2.1",
     "paddle": "1.8.5",
+    "parlai": "0.1.0",
 }
 """Versions that programs read; these modules are objects of their own, all others are this package's."""
 
@@ -60,7 +68,7 @@ class _OldModule(ModuleType):
     def __init__(self, name: str, target: ModuleType) -> None:
         super().__init__(name, target.__doc__)
         self.__dict__["_target"] = target
-        self.__version__ = _VERSIONS[name]
+        self.__version__ = _VERSIONS[name.partition(".")[0]]
         self.__file__ = getattr(target, "__file__", None)
 
     def __getattr__(self, name: str) -> Any:
@@ -72,7 +80,7 @@ class _OldModule(ModuleType):
         try:
             return getattr(self._target, name)
         except AttributeError:
-            _explain_missing(self._target, name)
+            _explain_missing(self._target, name, path)
             raise
 
     def __dir__(self) -> list[str]:
@@ -93,6 +101,8 @@ class _OldImports(MetaPathFinder, Loader):
             return None
         if not self.roots[root]:
             raise ModuleNotFoundError(f"No module named {fullname!r}: {_advice(fullname)}", name=fullname)
+        if root == "parlai":
+            return self._parlai_spec(fullname, path)
         new = _MOVED.get(fullname, f"{self.roots[root]}{dot}{rest}")
         if fullname in _VERSIONS:
             answer: ModuleType = _OldModule(fullname, import_module(new))
@@ -102,6 +112,30 @@ class _OldImports(MetaPathFinder, Loader):
         if hasattr(answer, "__path__"):
             spec.submodule_search_locations = []
         return spec
+
+    def _parlai_spec(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec:
+        """Return the spec of a module of ParlAI, or of a program's own module in a folder of agents or tasks."""
+        from .cli.check_program import moving_table
+
+        moved = {**moving_table()["moved"], **_MOVED}
+        is_package = any(each.startswith(f"{fullname}.") for each in moved)
+        if not is_package and fullname not in moved:
+            own = PathFinder.find_spec(fullname, path)
+            if own is None:
+                raise ModuleNotFoundError(f"No module named {fullname!r}: {_advice(fullname)}", name=fullname)
+            return own
+        answer = _OldModule(fullname, ModuleType(fullname) if is_package else import_module(moved[fullname]))
+        spec = ModuleSpec(fullname, self, origin=answer.__file__, loader_state=answer, is_package=is_package)
+        if fullname in ("parlai.agents", "parlai.tasks"):
+            folders = [os.path.join(base or os.curdir, *fullname.split(".")) for base in sys.path]
+            spec.submodule_search_locations = [*filter(os.path.isdir, folders)]
+        return spec
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of ``-m parlai.scripts.NAME``, which calls the function ``main`` of the module."""
+        if not hasattr(import_module(fullname), "main"):
+            return None
+        return compile(f"from {fullname} import main\nmain()", f"<{fullname}>", "exec")
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         # the module of this package must keep its own __spec__, which Python would replace
@@ -134,13 +168,17 @@ def _advice(path: str) -> str:
     return advice(path)
 
 
-def _explain_missing(module: ModuleType, name: str) -> None:
-    """Raise an error that says why a module lacks a name, if that is known; called by its ``__getattr__``."""
+def _explain_missing(module: ModuleType, name: str, path: str = "") -> None:
+    """Raise an error that says why a module lacks a name, if that is known; called by its ``__getattr__``.
+
+    Args:
+        path: the old path of the name, if it is known.
+    """
     if name.startswith("__"):
         return
     from .cli.check_program import advice, missing_name
 
-    old, text = missing_name(module, name)
+    old, text = (path, advice(path)) if path.startswith("parlai") else missing_name(module, name)
     frame = sys._getframe(2)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
@@ -175,7 +213,7 @@ def install(system: str, *, cpu: bool = False, old_numpy: bool = False, replace:
     """Answer the imports of a system by this package; see `install_as_mxnet`.
 
     Args:
-        system: "mxnet", "dynet" or "paddle".
+        system: "mxnet", "dynet", "paddle" or "parlai".
         cpu: as in `install_as_mxnet`.
         old_numpy: as in `install_as_mxnet`.
         replace: as in `install_as_mxnet`.

@@ -49,6 +49,7 @@ CHANGES = {
         read_twice,
         {
             "dict_file": "words.dict",
+            "dict_initpath": "first.dict",
             "dict_minfreq": 2,
             "dict_maxtokens": 6,
             "dict_lower": True,
@@ -78,7 +79,7 @@ CHANGES = {
 def test_every_option_of_an_agent_changes_what_it_does(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {"talk.txt": NUMBERED, "other.txt": "1 a\tb\n", "cands.txt": CANDIDATES, "talks.jsonl": TALKS}
-    for file, text in {**files, "words.dict": "old\t3\n"}.items():
+    for file, text in {**files, "words.dict": "old\t3\n", "first.dict": "first\t3\n"}.items():
         (tmp_path / file).write_text(text)
     kind, (look, options) = getattr(agents, name), CHANGES[name]
     documented = set(

@@ -1,4 +1,4 @@
-"""Programs that import mxnet, dynet or paddle, run as they are."""
+"""Programs that import mxnet, dynet or paddle, run as they are; those of ParlAI are in `tests/agents/parlai`."""
 
 import py_compile
 import re

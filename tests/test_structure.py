@@ -35,6 +35,7 @@ SHARED_NAMES = {
     "Loss": "MXNet's, of `mx.metric` and of `gluon.loss`",
     "Optimizer": "MXNet's and Paddle's",
     "Parameter": "MXNet's and Paddle's",
+    "ParlaiParser": "ParlAI's with all its methods, and the one of the command line",
     "Program": "Paddle's, and the generated function of an executor",
     "Trainer": "DyNet's and MXNet's",
     "ThreadPool": "the extension's and the public class that holds it",

@@ -8,16 +8,18 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import io
 import json
 import math
 import os
+import pickle
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from .._files import read_committed
 from ..base import ArgumentError, FileError, FileFormatError
@@ -152,16 +154,24 @@ def _is_json(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
+class _PlainUnpickler(pickle.Unpickler):
+    """Unpickler of numbers, strings, lists and dicts, as agents of 2018 save their options."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise ValueError(f"it contains a {module}.{name}, expected numbers, strings, lists and dicts")
+
+
 def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the options of a file."""
+    """Return the options of a file: JSON, or a pickle of plain values."""
     data = read_committed(path)
     try:
-        options = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        is_pickle = data.startswith(pickle.PROTO)
+        options = _PlainUnpickler(io.BytesIO(data)).load() if is_pickle else json.loads(data)
+    except (ValueError, RecursionError, EOFError, LookupError, pickle.UnpicklingError) as error:
         raise FileFormatError(f"{os.fspath(path)}: not a JSON file of options: {error}") from error
     if not isinstance(options, dict):
         raise FileFormatError(
-            f"{os.fspath(path)}: the JSON value is a {type(options).__name__}, expected an object with options"
+            f"{os.fspath(path)}: the value is a {type(options).__name__}, expected an object with options"
         )
     return options
 
@@ -169,6 +179,7 @@ def load_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 AGENTS: Mapping[str, str] = MappingProxyType(
     {
         "ir_baseline": "dpmodule.agents.baselines:IrBaselineAgent",
+        "local_human": "dpmodule.agents.parlai.local_human:LocalHumanAgent",
         "random_candidate": "dpmodule.agents.baselines:RandomCandidateAgent",
         "repeat_label": "dpmodule.agents.baselines:RepeatLabelAgent",
         "repeat_query": "dpmodule.agents.baselines:RepeatQueryAgent",
@@ -244,7 +255,10 @@ def class2str(value: type) -> str:
 def module_of(spec: str | None) -> str | None:
     """Return the module of a name such as ``package.module:Class``, None for a built-in name."""
     head = (spec or "").partition(":")[0].strip()
-    return None if not head or head in AGENTS or head in TASKS else head
+    if not head or head in AGENTS or head in TASKS:
+        return None
+    found = _in_parlai_folder("model", head, "")
+    return found[0] if found else head
 
 
 def _resolve(
@@ -257,7 +271,9 @@ def _resolve(
         path, arguments = ready[head], rest
     else:
         name, _, arguments = rest.partition(":")
-        if not name and option == "task" and _is_module(head):
+        if found := _in_parlai_folder(option, head, name):
+            head, name = found
+        elif not name and option == "task" and _is_module(head):
             name = _DEFAULT
         path = f"{head}:{name}"
         if not name:
@@ -292,6 +308,26 @@ def _is_module(name: str) -> bool:
     with suppress(ImportError, ValueError):  # a parent package is missing, or the name is not valid
         return name in sys.modules or importlib.util.find_spec(name) is not None
     return False
+
+
+def _in_parlai_folder(option: str, head: str, name: str) -> tuple[str, str] | None:
+    """Return the module and the class of a name that ParlAI looks up in its folders of agents and tasks.
+
+    Programs run by ``--as parlai`` may have such folders of their own.
+    """
+    if "parlai" not in sys.modules or "." in head:
+        return None
+    if option == "model":
+        module = f"parlai.agents.{head.replace('/', '.') if '/' in head else f'{head}.{head}'}"
+        name = name or "".join(map(_capital, head.rpartition("/")[2].split("_"))) + "Agent"
+    else:
+        module = f"parlai.tasks.{head.lower()}.agents"
+        name = _capital(name) if "Teacher" in name else f"{_capital(name) or 'Default'}Teacher"
+    return (module, name) if _is_module(module) else None
+
+
+def _capital(word: str) -> str:
+    return word[:1].upper() + word[1:]
 
 
 def _unknown_name_error(option: str, spec: str, ready: Mapping[str, str]) -> ArgumentError:

@@ -174,12 +174,16 @@ class ParlAIDialogTeacher(DialogTeacher):
     See `DialogFile.fields`.
 
     Args:
-        opt: options; see `FbDialogTeacher`.
+        opt: options; see `FbDialogTeacher`; ``parlaidialogteacher_datafile``: the file, in place of ``datafile``.
 
     Raises:
         FileError: the file cannot be read.
         FileFormatError: a line is malformed; the text names the file, the line and the field.
     """
+
+    def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
+        path = opt.get("parlaidialogteacher_datafile") or opt.get("datafile")
+        super().__init__({**opt, "datafile": path}, shared)
 
     def setup_data(self, path: Any) -> Iterable[tuple[Any, bool]]:
         return self.file(path).fields()

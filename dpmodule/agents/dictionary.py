@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from .._files import read_committed, write_atomically
-from ..base import ArgumentError, FileFormatError
+from ..base import ArgumentError, FileFormatError, MissingPackageError
 from .agent import Agent
 
 _WORDS = re.compile(r"\w+|[^\w\s]|\n")
@@ -73,8 +75,11 @@ class DictionaryAgent(Agent):
             count of tokens that `sort` keeps (default 0); ``dict_maxtokens``: number of tokens that `sort` keeps,
             including special ones (default -1: all); ``dict_lower``: whether to convert texts to lower case (default
             False); ``dict_tokenizer``: ``"re"``, words and punctuation marks (default), ``"split"``, at whitespace and
-            around ``. , ; : ! ?``, or ``"space"``, at single spaces; ``dict_max_ngram_size``: largest number of tokens
-            that are joined if the n-gram is in the dictionary (default -1: none);
+            around ``. , ; : ! ?``, ``"space"``, at single spaces, ``"nltk"``, sentences by Punkt and words as in the
+            Penn Treebank, or ``"spacy"``, where these packages are installed, in the language ``dict_language``
+            (default "english"); ``dict_initpath``: file whose tokens and counts a new dictionary begins with, if
+            ``dict_file`` does not exist; ``dict_max_ngram_size``: largest number of tokens that are joined if the
+            n-gram is in the dictionary (default -1: none);
             ``dict_nulltoken``, ``dict_starttoken``, ``dict_endtoken``, ``dict_unktoken``: special tokens, "" for none
             (default: ``"__NULL__"``, ``"__START__"``, ``"__END__"``, ``"__UNK__"``); ``dict_textfields``: fields of a
             message that are counted, separated by commas (default ``"text,labels"``).
@@ -89,6 +94,7 @@ class DictionaryAgent(Agent):
         ArgumentError: an option has an invalid value.
         FileError: the file cannot be read.
         FileFormatError: the file is not a dictionary.
+        MissingPackageError: the tokenizer needs a package, or its data, that is not installed.
 
     Example:
         >>> words = DictionaryAgent({"dict_lower": True})
@@ -115,7 +121,8 @@ class DictionaryAgent(Agent):
         self.max_ngram_size = _int_option(self.opt, "dict_max_ngram_size", -1)
         self._tokenize = self._tokenizer()
         self._has_changed, self._is_copy = False, shared is not None
-        tables = shared or {"freq": {}, "tok2ind": {}, "ind2tok": {}, "revision": [0]}
+        # subclasses of ParlAI's users count tokens that are new to `freq`
+        tables = shared or {"freq": defaultdict(int), "tok2ind": {}, "ind2tok": {}, "revision": [0]}
         # incremented whenever tokens get new indices; shared by all copies, None if the original does not share it
         self._revision: list[int] | None = tables.get("revision")
         self.freq: dict[str, int] = tables["freq"]
@@ -128,9 +135,11 @@ class DictionaryAgent(Agent):
                 self.add_token(token)
                 self.freq[token] = _SPECIAL_COUNT - index
         path = self.opt.get("dict_file")
-        if path and os.path.isfile(path):
-            self.load(path)
-        self._has_changed = False
+        is_saved = path and os.path.isfile(path)
+        first = path if is_saved else self.opt.get("dict_initpath")
+        if first:
+            self.load(first)
+        self._has_changed = not is_saved and bool(first)
 
     @staticmethod
     def add_cmdline_args(argparser: Any) -> Any:
@@ -153,8 +162,15 @@ class DictionaryAgent(Agent):
             "--dict-tokenizer",
             default="re",
             metavar="NAME",
-            help="tokenizer of texts: re, split, space (default: re)",
+            help="tokenizer of texts: re, split, space, nltk, spacy (default: re)",
         )
+        group.add_argument(
+            "--dict-language",
+            default="english",
+            metavar="NAME",
+            help="language for nltk and spacy (default: english)",
+        )
+        group.add_argument("--dict-initpath", metavar="PATH", help="file that a new dictionary begins with")
         group.add_argument(
             "--dict-max-ngram-size",
             type=int,
@@ -257,17 +273,52 @@ class DictionaryAgent(Agent):
 
     @staticmethod
     def space_tokenize(text: str) -> list[str]:
-        """Return the parts of a text between single spaces."""
-        return text.split(" ")
+        """Return the parts of a text between single spaces, without those at its ends."""
+        return text.strip().split(" ")
+
+    def nltk_tokenize(self, text: str) -> list[str]:
+        """Return the words and the punctuation marks of a text: sentences by Punkt, words as in the Penn Treebank."""
+        sentences, words = self._packages("nltk")
+        return [word for sentence in sentences.tokenize(text) for word in words.tokenize(sentence)]
+
+    def spacy_tokenize(self, text: str) -> list[str]:
+        """Return spaCy's tokens of a text."""
+        return [token.text for token in self._packages("spacy")[0](text)]
+
+    def _packages(self, name: str) -> Sequence[Any]:
+        """Return the tokenizers of a package for the language."""
+        language = str(_or_default(self.opt.get("dict_language"), "english"))
+        return _nltk(language) if name == "nltk" else _spacy(language)
+
+    def span_tokenize(self, text: str) -> tuple[list[str], list[tuple[int, int]]]:
+        """Return the tokens of a text, and where each of them begins and ends.
+
+        Args:
+            text: the text; ``dict_lower`` converts it to lower case first.
+
+        Raises:
+            ArgumentError: the tokenizer changes the characters of the text.
+        """
+        text = text.lower() if self.lower else text
+        tokens, spans, end = self._tokenize(text), [], 0
+        for token in tokens:
+            start = text.find(token, end)
+            if start < 0:
+                raise ArgumentError(f"span_tokenize: the token {token!r} is not in {text[end:][:80]!r}")
+            end = start + len(token)
+            spans.append((start, end))
+        return tokens, spans
 
     def _tokenizer(self) -> Callable[[str], list[str]]:
         name = _or_default(self.opt.get("dict_tokenizer"), "re")
+        if name in ("nltk", "spacy"):
+            self._packages(name)  # raises now if the package is missing
         tokenizer: Callable[[str], list[str]] | None = getattr(self, f"{name}_tokenize", None)
-        if tokenizer is None:
-            names = [method.removesuffix("_tokenize") for method in dir(self) if method.endswith("_tokenize")]
+        if tokenizer is None or name == "span":
+            names = {method.removesuffix("_tokenize") for method in dir(self) if method.endswith("_tokenize")}
             raise ArgumentError(
-                f"dict_tokenizer is {name!r}, expected one of {', '.join(filter(None, names))}; a subclass adds others "
-                "as methods NAME_tokenize(text)"
+                f"dict_tokenizer is {name!r}, expected one of {', '.join(sorted(names - {'', 'span'}))}; a subclass "
+                "adds others as methods NAME_tokenize(text)"
             )
         return tokenizer
 
@@ -344,6 +395,27 @@ class DictionaryAgent(Agent):
 
     # order and files
 
+    def remove_tail(self, min_freq: int) -> None:
+        """Drop tokens with a smaller count; the others keep their order.
+
+        Args:
+            min_freq: smallest count of a token that is kept.
+        """
+        self._set_tokens(
+            (token, self.freq[token]) for token in list(self.tok2ind) if self.freq[token] >= min_freq
+        )
+        self._has_changed = True
+
+    def resize_to_max(self, maxtokens: int) -> None:
+        """Keep the tokens with the first indices.
+
+        Args:
+            maxtokens: number of tokens, including special ones; negative: all.
+        """
+        if 0 <= maxtokens < len(self.tok2ind):
+            self._set_tokens([(token, self.freq[token]) for token in self.tok2ind][:maxtokens])
+            self._has_changed = True
+
     def sort(self, trim: bool = True) -> list[tuple[str, int]]:
         """Assign indices by falling count, ties in alphabetical order; return the tokens with their counts.
 
@@ -416,6 +488,40 @@ class DictionaryAgent(Agent):
         for token, count in _read(os.fspath(filename)):
             self.add_token(token)
             self.freq[token] = count
+
+
+@cache
+def _nltk(language: str) -> Sequence[Any]:
+    """Return the tokenizers of sentences and of words of a language."""
+    try:
+        from nltk.tokenize import PunktTokenizer, TreebankWordTokenizer
+    except ImportError as error:
+        raise MissingPackageError(
+            "dict_tokenizer 'nltk' needs the package nltk, from 3.9: pip install nltk"
+        ) from error
+    try:
+        return PunktTokenizer(language), TreebankWordTokenizer()
+    except LookupError as error:
+        raise MissingPackageError(
+            f"dict_tokenizer 'nltk' needs nltk's data for {language!r}: python -m nltk.downloader punkt_tab"
+        ) from error
+
+
+@cache
+def _spacy(language: str) -> Sequence[Any]:
+    """Return the tokenizer of a language, which needs no model."""
+    try:
+        import spacy
+    except ImportError as error:
+        raise MissingPackageError(
+            "dict_tokenizer 'spacy' needs the package spacy: pip install spacy"
+        ) from error
+    try:
+        return (spacy.blank({"english": "en"}.get(language, language)).tokenizer,)
+    except ImportError as error:
+        raise ArgumentError(
+            f"dict_language is {language!r}, expected a language of spaCy, such as 'english' or 'de'"
+        ) from error
 
 
 def _replace(table: dict[Any, Any], content: Mapping[Any, Any]) -> None:

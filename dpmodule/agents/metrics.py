@@ -114,8 +114,8 @@ class Metrics:
     the columns exactly, so that the result equals that of one process to the last digit.
 
     Args:
-        opt: ``numthreads``: number of workers; ``metrics``: metrics in addition to accuracy and ranks: ``f1``, the
-            default, and ``bleu``, separated by commas.
+        opt: ``numthreads``: number of workers; ``metrics``: metrics in addition to accuracy, ranks, and those of
+            replies: ``f1``, the default, ``bleu``, or ``all``, separated by commas.
 
     Raises:
         ArgumentError: a metric is unknown.
@@ -132,13 +132,13 @@ class Metrics:
     def __init__(self, opt: Mapping[str, Any]) -> None:
         workers = int(opt.get("numthreads") or 1)
         wanted = {name.strip() for name in str(opt.get("metrics") or "default").split(",")}
-        if unknown := wanted - {"default", "accuracy", _F1, _BLEU}:
+        if unknown := wanted - _RESERVED - {"default", "all", "loss", "ppl", "lr"}:
             raise ArgumentError(
-                f"metrics names {', '.join(sorted(unknown))}, expected default (f1), accuracy, f1 or bleu, separated "
-                "by commas"
+                f"metrics names {', '.join(sorted(unknown))}, expected default (f1), accuracy, f1, bleu or all, "
+                "separated by commas"
             )
-        self._with_f1 = not wanted.isdisjoint({"default", _F1})
-        self._with_bleu = _BLEU in wanted
+        self._with_f1 = not wanted.isdisjoint({"default", "all", _F1})
+        self._with_bleu = not wanted.isdisjoint({"all", _BLEU})
         self._sums = SumColumns(workers + 1 if workers > 1 else 1)
         self._index = 0
         self._column = self._sums.column(0)

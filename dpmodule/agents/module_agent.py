@@ -363,13 +363,14 @@ _MAX_UNCOUNTED = 100_000
 """Number of examples that are taken from a task of unknown size."""
 
 
-def training_examples(opt: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def training_examples(opt: Mapping[str, Any], datatype: str = "train:ordered") -> Iterator[dict[str, Any]]:
     """Yield each training example of the tasks in the options once; without a task there are none.
 
     Args:
         opt: options; ``task`` and the options of its teacher.
+        datatype: the examples, if not those of training.
     """
-    plain = {**opt, "datatype": "train:ordered", "batchsize": 1, "numthreads": 1, "batch_sort": False}
+    plain = {**opt, "datatype": datatype, "batchsize": 1, "numthreads": 1, "batch_sort": False}
     for name in task_names(opt.get("task") or ""):
         yield from _examples_of(create_teacher(plain, name))
 

@@ -228,8 +228,8 @@ class Network:
         logging.warning("%s; training continues, and the parameters may become useless", text)
 
     def optimizer_states(self) -> bytes | None:
-        """Return the optimizer's states and counts; None before the first batch, and with several workers."""
-        if self._module is None or self._settings.workers > 1:
+        """Return the optimizer's states and counts; None before the first batch."""
+        if self._module is None:
             return None
         return optimizer_bytes(self._module.all_updates()[0])
 

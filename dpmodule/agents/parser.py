@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..base import ArgumentError, did_you_mean
@@ -60,7 +60,7 @@ class ParlaiParser(argparse.ArgumentParser):
     ) -> None:
         settings = {"allow_abbrev": False, "conflict_handler": "resolve", **options}
         super().__init__(description=description or "Agents and worlds.", **settings)
-        self.register("type", "bool", _bool)
+        self.register("type", "bool", read_bool)
         self.register("type", "class", str2class)
         self.add_arg = self.add_argument
         self.parlai_home = os.environ.get("PARLAI_HOME") or os.getcwd()
@@ -121,7 +121,11 @@ class ParlaiParser(argparse.ArgumentParser):
             help="number of epochs to train (default: -1, no limit)",
         )
         group.add_argument(
-            "--metrics", default="default", metavar="NAMES", help="metrics to compute: f1, bleu (default: f1)"
+            "-mcs",
+            "--metrics",
+            default="default",
+            metavar="NAMES",
+            help="metrics to compute: f1, bleu, all (default: f1)",
         )
         group.add_argument("--seed", type=int, help="seed of all random numbers")
         group.add_argument("--hide-labels", type="bool", default=False, help="hide labels outside training")
@@ -193,8 +197,9 @@ class ParlaiParser(argparse.ArgumentParser):
         Raises:
             ArgumentError: a flag, agent or task is unknown, or a value is invalid.
         """
-        words = list(sys.argv[1:] if args is None else args)
+        words = self._spelled(sys.argv[1:] if args is None else args)
         self.add_extra_args(words)
+        words = self._spelled(words)
         self._check_flags(words)
         given = vars(super().parse_args(words, self._unset()))
         self.opt = opt = dict(vars(super().parse_args(words, namespace)))
@@ -266,6 +271,17 @@ class ParlaiParser(argparse.ArgumentParser):
                 result = value if equals else next(iter(words[index + 1 : index + 2]), "")
         return result
 
+    def _spelled(self, words: Iterable[str]) -> list[str]:
+        """Return words with known flags in their own spelling, which may have ``_`` where they have ``-``, or ``-``."""
+        known = self._option_string_actions
+        own = {flag.replace("_", "-"): flag for flag in known if flag.startswith("--")}
+        spelled = []
+        for word in words:
+            flag, equals, value = word.partition("=")
+            is_other = flag.startswith("--") and flag not in known
+            spelled.append(own.get(flag.replace("_", "-"), flag) + equals + value if is_other else word)
+        return spelled
+
     def _check_flags(self, words: Sequence[str]) -> None:
         """Refuse unknown flags; argparse takes ``-mx`` for ``-m x``."""
         known = self._option_string_actions
@@ -296,7 +312,8 @@ class ParlaiParser(argparse.ArgumentParser):
         raise ArgumentError(f"{message} (--help lists all flags)")
 
 
-def _bool(text: str) -> bool:
+def read_bool(text: str) -> bool:
+    """Return the boolean of a text such as "true", "no" or "1"."""
     try:
         return _BOOLS[text.strip().lower()]
     except KeyError:

@@ -65,24 +65,27 @@ def counter_for(workers: int) -> LocalCounter | SharedCounter:
 
 
 _BYTES = 8
+_TEXT_BYTES = 1024
+"""Bytes of a text in a `SharedTable`: its length, and the text in UTF-8."""
 _FORMATS = {int: "q", bool: "q", float: "d"}
 
 
 class SharedTable(MutableMapping[Any, Any]):
-    """A table of numbers and tensors in shared memory, for all processes that have it, for example from `share`.
+    """A table of numbers, texts and tensors in shared memory, for all processes that have it, for example from `share`.
 
     Reading and writing a value takes no lock. To compute a new value from the old one, as in ``table["count"] += 1``,
     hold `get_lock` if another worker may do the same.
 
     The value of a key keeps its type; a tensor moves to shared memory, keeps its shape and element type, and is written
-    in place. Keys that are added or deleted later change in this process and in later copies of the table.
+    in place. A text has at most 1016 bytes of UTF-8. Keys that are added or deleted later change in this process and in
+    later copies of the table.
 
     Args:
-        init_dict: initial values by key: ints of 64 bits, floats, bools or torch tensors.
+        init_dict: initial values by key: ints of 64 bits, floats, bools, strings or torch tensors.
 
     Raises:
         DTypeError: a value is of another type.
-        ArgumentError: a number has more than 64 bits.
+        ArgumentError: a number has more than 64 bits, or a text more than 1016 bytes.
         MemoryError: there is no shared memory left.
 
     Example:
@@ -96,11 +99,12 @@ class SharedTable(MutableMapping[Any, Any]):
     def __init__(self, init_dict: Mapping[Any, Any] | None = None) -> None:
         self._numbers: dict[Any, tuple[int, int, type]] = {}
         self._tensors: dict[Any, torch.Tensor] = {}
+        self._texts: dict[Any, torch.Tensor] = {}
         self._memories: list[torch.Tensor] = []
         self._views: list[dict[type, Any]] = []
         self._lock = ProcessLock()
         values = dict(init_dict or {})
-        self._add({key: value for key, value in values.items() if not isinstance(value, torch.Tensor)})
+        self._add({key: value for key, value in values.items() if not isinstance(value, (torch.Tensor, str))})
         self.update(values)
 
     def _add(self, numbers: Mapping[Any, Any]) -> None:
@@ -109,7 +113,7 @@ class SharedTable(MutableMapping[Any, Any]):
             if type(value) not in _FORMATS:
                 raise DTypeError(
                     f"SharedTable: {key!r} is {value!r} of type {type(value).__name__}, expected an int, a float, a "
-                    "bool or a torch tensor"
+                    "bool, a str or a torch tensor"
                 )
         if numbers:
             block = len(self._memories)
@@ -127,7 +131,7 @@ class SharedTable(MutableMapping[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         number = self._numbers.get(key)
         if number is None:
-            return self._tensor(key)
+            return _read_text(self._texts[key]) if key in self._texts else self._tensor(key)
         block, index, kind = number
         return kind(self._views[block][kind][index])
 
@@ -140,6 +144,9 @@ class SharedTable(MutableMapping[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if key in self._tensors or isinstance(value, torch.Tensor) and key not in self._numbers:
             self._set_tensor(key, value)
+            return
+        if key in self._texts or isinstance(value, str) and key not in self._numbers:
+            self._set_text(key, value)
             return
         is_new = key not in self._numbers
         if is_new:
@@ -157,6 +164,24 @@ class SharedTable(MutableMapping[Any, Any]):
                 del self._numbers[key]
             raise ArgumentError(f"SharedTable: {key!r} is {value!r}, expected at most 64 bits") from error
 
+    def _set_text(self, key: Any, value: Any) -> None:
+        if not isinstance(value, str):
+            raise DTypeError(
+                f"SharedTable: {key!r} is a str, which cannot change, got {value!r} of type {type(value).__name__}; "
+                "delete the key first to change the type"
+            )
+        data = value.encode("utf-8", "surrogatepass")
+        if len(data) > _TEXT_BYTES - _BYTES:
+            raise ArgumentError(
+                f"SharedTable: {key!r} is a text of {len(data)} bytes, expected at most {_TEXT_BYTES - _BYTES}"
+            )
+        if key not in self._texts:
+            self._texts[key] = shared_bytes("a SharedTable", _TEXT_BYTES)
+        memory: Any = self._texts[key].numpy()
+        # the length comes last, so that a reader finds at worst a part of a text
+        memory[_BYTES : _BYTES + len(data)] = bytearray(data)
+        memory[:_BYTES].view("int64")[0] = len(data)
+
     def _set_tensor(self, key: Any, value: Any) -> None:
         own = self._tensors.get(key)
         if own is None:
@@ -172,18 +197,18 @@ class SharedTable(MutableMapping[Any, Any]):
                 own.copy_(value)
 
     def __delitem__(self, key: Any) -> None:
-        if self._numbers.pop(key, None) is None:
+        if self._numbers.pop(key, None) is None and self._texts.pop(key, None) is None:
             self._tensor(key)
             del self._tensors[key]
 
     def __iter__(self) -> Iterator[Any]:
-        return chain(self._numbers, self._tensors)
+        return chain(self._numbers, self._texts, self._tensors)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._numbers or key in self._tensors
+        return key in self._numbers or key in self._texts or key in self._tensors
 
     def __len__(self) -> int:
-        return len(self._numbers) + len(self._tensors)
+        return len(self._numbers) + len(self._texts) + len(self._tensors)
 
     def __repr__(self) -> str:
         return f"SharedTable({dict(self)!r})"
@@ -199,13 +224,19 @@ class SharedTable(MutableMapping[Any, Any]):
         return self  # all copies are the same table
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._numbers, self._tensors, self._memories, self._lock
+        return self._numbers, self._tensors, self._texts, self._memories, self._lock
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._numbers, self._tensors, memories, self._lock = state
+        self._numbers, self._tensors, self._texts, memories, self._lock = state
         self._memories, self._views = [], []
         for memory in memories:
             self._map(memory)
+
+
+def _read_text(memory: torch.Tensor) -> str:
+    numbers: Any = memory.numpy()
+    length = int(numbers[:_BYTES].view("int64")[0])
+    return bytes(numbers[_BYTES : _BYTES + length]).decode("utf-8", "surrogatepass")
 
 
 def _describe(value: Any) -> str:

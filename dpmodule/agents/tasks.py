@@ -142,9 +142,9 @@ class FromFileTeacher(FbDialogTeacher):
     `ParlAIDialogTeacher`, `FbDialogTeacher` and `ConversationTeacher`.
 
     Args:
-        opt: options; the argument of the task is the path of a file for all splits, or of a folder with ``train.txt``,
-            ``valid.txt`` and ``test.txt``, or the same names with another extension; ``cands_datafile``, ``cloze``,
-            ``on_bad_line`` and ``label_turns`` of those teachers.
+        opt: options; the argument of the task, or ``fromfile_datapath``, is the path of a file for all splits, or of a
+            folder with ``train.txt``, ``valid.txt`` and ``test.txt``, or the same names with another extension;
+            ``cands_datafile``, ``cloze``, ``on_bad_line`` and ``label_turns`` of those teachers.
 
     Raises:
         ArgumentError: no path is given, or the folder has no file for the split.
@@ -152,10 +152,21 @@ class FromFileTeacher(FbDialogTeacher):
         FileFormatError: a line is malformed; the text names the file, the line and the field.
     """
 
-    add_cmdline_args = staticmethod(ConversationTeacher.add_cmdline_args)
+    @staticmethod
+    def add_cmdline_args(parser: Any) -> Any:
+        """Add the options of files to a parser, and return their group.
+
+        Args:
+            parser: the `ParlaiParser`.
+        """
+        group = ConversationTeacher.add_cmdline_args(parser)
+        group.add_argument(
+            "--fromfile-datapath", metavar="PATH", help="file of the task fromfile, in place of fromfile:PATH"
+        )
+        return group
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
-        path = opt.get("datafile") or opt.get("task_arguments")
+        path = opt.get("datafile") or opt.get("fromfile_datapath") or opt.get("task_arguments")
         split = str(opt.get("datatype") or "train").partition(":")[0]
         super().__init__({**opt, "datafile": _split_file(str(path), split) if path else None}, shared)
 

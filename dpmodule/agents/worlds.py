@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -98,7 +98,7 @@ class World:
 
     def display(self) -> str:
         """Return the last messages as text."""
-        return "\n".join(_shown(act) for act in self.get_acts() if act)
+        return shown_messages(self.get_acts())
 
     def episode_done(self) -> bool:
         """Return True if the episode is done."""
@@ -214,14 +214,25 @@ class World:
         return kind is KeyboardInterrupt
 
 
-def _shown(act: Mapping[str, Any]) -> str:
+def shown_messages(acts: Iterable[Any], ignored: Collection[str] = (), most: int = _MAX_SHOWN) -> str:
+    """Return messages as text.
+
+    Args:
+        acts: the messages; None is left out.
+        ignored: fields that are left out.
+        most: largest number of characters of a field.
+    """
+    return "\n".join(_shown(act, ignored, most) for act in acts if act)
+
+
+def _shown(act: Mapping[str, Any], ignored: Collection[str], most: int) -> str:
     lines = [f"[{act.get('id', 'agent')}]:"]
     for key in _SHOWN_FIELDS:
         value = act.get(key)
-        if value is None or value == "" or key == "reward" and not value:
+        if key in ignored or value is None or value == "" or key == "reward" and not value:
             continue
         text = value if isinstance(value, str) else _join(value)
-        text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+        text = text if len(text) <= most else f"{text[:most]}..."
         lines.append(f" {text}" if key == "text" else f" [{key}: {text}]")
     return "\n".join(lines)
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dpmodule.agents import DictionaryAgent, find_ngrams
-from dpmodule.base import FileError
+from dpmodule.base import ArgumentError, FileError, MissingPackageError
 
 TALK = [{"text": "the cat saw the dog", "labels": ["the dog saw"]}, {"text": "a bird", "labels": ["the end"]}]
 
@@ -118,3 +118,64 @@ def test_a_dictionary_writes_its_file_when_it_is_shut_down(tmp_path):
     words.act()
     words.shutdown()
     assert b"the\t3\n" in path.read_bytes()
+
+
+def test_a_new_dictionary_begins_with_the_tokens_of_a_file(words, tmp_path):
+    first, own = str(tmp_path / "first"), str(tmp_path / "own")
+    words.save(first)
+    made = DictionaryAgent({"dict_initpath": first, "dict_file": own})
+    assert made.freqs() == words.freqs()
+    made.shutdown()  # also saves what was not added here
+    made["new"] = 3
+    made.save()
+    assert "new" in DictionaryAgent({"dict_initpath": first, "dict_file": own})
+
+
+def test_tokens_are_removed_by_count_and_by_number(words):
+    words.remove_tail(2)
+    assert list(words)[4:] == ["the", "saw", "dog"]
+    words.resize_to_max(-1)
+    words.resize_to_max(6)
+    assert list(words)[4:] == ["the", "saw"]
+    assert [words[number] for number in (4, 5, 6)] == ["the", "saw", "__UNK__"]
+
+
+def test_a_subclass_counts_tokens_by_hand():
+    class Known(DictionaryAgent):
+        def add_to_dict(self, tokens):
+            for token in tokens:
+                if token != "the":
+                    self.freq[token] += 1
+                    if token not in self.tok2ind:
+                        index = len(self.tok2ind)
+                        self.tok2ind[token], self.ind2tok[index] = index, token
+
+    words = Known({})
+    words.observe(TALK[0])
+    words.act()
+    assert words.sort()[4:] == [("dog", 2), ("saw", 2), ("cat", 1)]
+
+
+def test_spans_of_tokens():
+    words = DictionaryAgent({"dict_lower": True})
+    tokens, spans = words.span_tokenize("It is, it is.")
+    assert tokens == ["it", "is", ",", "it", "is", "."]
+    assert spans == [(0, 2), (3, 5), (5, 6), (7, 9), (10, 12), (12, 13)]
+
+    class Stems(DictionaryAgent):
+        def stem_tokenize(self, text):
+            return [word + "~" for word in text.split()]
+
+    with pytest.raises(ArgumentError, match="the token 'a~' is not in 'a b'"):
+        Stems({"dict_tokenizer": "stem"}).span_tokenize("a b")
+
+
+@pytest.mark.parametrize("name", ["nltk", "spacy"])
+def test_tokenizers_of_packages(name):
+    text = "Don't go. It's here."
+    try:
+        words = DictionaryAgent({"dict_tokenizer": name})
+    except MissingPackageError as error:
+        assert f"dict_tokenizer '{name}' needs" in str(error)  # noqa: PT017  # the package may be there
+        return
+    assert words.tokenize(text) == ["Do", "n't", "go", ".", "It", "'s", "here", "."]

@@ -61,6 +61,10 @@ NAMES = [f"c{n}" for n in range(1, 201)]
          {"accuracy": 1.0, "f1": 0.0, "loss": 3.0, "my own": 1.0}),
         ({"metrics": "bleu, accuracy"}, [({"text": "one two three four"}, ["one two three four"])],
          {"accuracy": 1.0, "bleu": 1.0}),
+        ({"metrics": "all"}, [({"text": "one two three four"}, ["one two three four"])],
+         {"accuracy": 1.0, "f1": 1.0, "bleu": 1.0}),
+        ({"metrics": "hits@1,loss"}, [({"text": "a", "metrics": {"loss": 2.0}}, ["a"])],
+         {"accuracy": 1.0, "loss": 2.0}),
     ],
 )  # fmt: skip
 def test_reports_by_hand(opt, replies, report):

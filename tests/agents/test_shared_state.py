@@ -43,6 +43,7 @@ def count_up(channel, table, times):
 def write(channel, table):
     table["w"] = torch.tensor([5.0, 6.0])
     table["late"] += 2
+    table["name"] += " from a worker"
     count_up(channel, table, 10)
     return list(table)
 
@@ -75,6 +76,18 @@ def test_keys_are_deleted_and_come_again_with_another_type():
     assert (table["key"], table["a"], table["ctr"], table.pop("start"), len(table)) == (True, 7, 1.5, 2.5, 4)
 
 
+def test_texts_are_written_in_place():
+    table = SharedTable({"name": "hello", 1: "", "count": 2})
+    table["name"] += " wörld"
+    table["late"] = "x" * 1016
+    assert dict(table) == {"count": 2, "name": "hello wörld", 1: "", "late": "x" * 1016}
+    table["name"] = "h"
+    assert (table["name"], len(table), "name" in table) == ("h", 4, True)
+    del table["name"]
+    table["name"] = 3
+    assert table["name"] == 3
+
+
 def test_tensors_are_moved_to_shared_memory_and_written_in_place():
     weight = torch.nn.Parameter(torch.ones(2))
     table = SharedTable({"count": 0, "w": weight, "i": torch.arange(3)})
@@ -87,11 +100,12 @@ def test_tensors_are_moved_to_shared_memory_and_written_in_place():
 
 @pytest.mark.parametrize("mode", ["fork", "spawn"])
 def test_other_processes_write_tensors_and_added_keys(mode):
-    table = SharedTable({"count": 0, "w": torch.zeros(2)})
+    table = SharedTable({"count": 0, "w": torch.zeros(2), "name": "a"})
     table["late"] = 0.5
     del table["count"]
     table["count"] = 1
-    assert in_processes(write, [(table,)], mode) == [["late", "count", "w"]]
+    assert in_processes(write, [(table,)], mode) == [["late", "count", "name", "w"]]
+    assert table["name"] == "a from a worker"
     assert (table["w"].tolist(), table["late"], table["count"]) == ([5.0, 6.0], 2.5, 11)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpmodule.agents import RepeatLabelAgent, create_task
+from dpmodule.agents import ParlaiParser, RepeatLabelAgent, create_task
 
 SPLITS = ("train", "valid", "test")
 MADE_UP = ("reverse", "nocandidate", "docs")
@@ -72,6 +72,15 @@ def test_fromfile_knows_a_format_by_the_first_line(form, start, tmp_path):
     second = (1, 0) if form == "conversations" else (0, 1)
     assert [teacher.get(*place)["text"] for place in ((0, 0), second)] == ["hi", "so"]
     assert teacher.get(0)["labels"] == (("ho",) if form == "conversations" else ("ho", "hum"))
+
+
+def test_fromfile_takes_the_file_of_an_option(tmp_path):
+    (tmp_path / "talk.txt").write_text("text:a\tlabels:b\n")
+    opt = ParlaiParser().parse_args(
+        ["-t", "fromfile", "--fromfile_datapath", f"{tmp_path}/talk.txt"], print_args=False
+    )
+    assert texts(**opt) == ["a"]
+    assert texts("fromfile:parlaiformat", fromfile_datapath=f"{tmp_path}/talk.txt") == ["a"]
 
 
 def test_fromfile_takes_the_file_of_the_split_from_a_folder(tmp_path):

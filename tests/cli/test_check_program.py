@@ -69,7 +69,7 @@ def test_imports_are_told_and_new_ones_need_nothing(old, new, check):
         ("dy.cg().forward_vec(3)", ".forward_vec: use expression.vec_value()"),
         ("fluid.layers.nobody()", "fluid.layers.nobody: write the network with mx.sym"),
         ("paddle.batch(3)", "paddle.batch: use dpmodule.fluid.readers.batch"),
-        ("Timer()", "Timer: use Python's time"),
+        ("TorchAgent()", "TorchAgent: put a torch.nn.Module into an agent"),
     ],
 )
 def test_names_that_are_not_here_are_told(line, found, check):
@@ -78,7 +78,7 @@ def test_names_that_are_not_here_are_told(line, found, check):
         import dynet as dy
         import paddle
         import paddle.fluid as fluid
-        from parlai.core.utils import Timer
+        from parlai.core.torch_agent import TorchAgent
         sym = mx.sym
         x = [mx.nd.zeros(3), mx.nd.zeros(3).asnumpy(), mx.mod.Module, mx.gluon, dy.cg(), fluid.layers.fc]
         """

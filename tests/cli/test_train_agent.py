@@ -9,7 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import dpmodule as mx
+from dpmodule.agents import BatchWorld, HogwildWorld, ModuleAgent, vectors
 from dpmodule.checkpoint import run_format
+from dpmodule.cli.train_agent import AgentCheckpoint
+from dpmodule.optimizer.states import load_states
 from helpers.programs import Program
 
 EPISODES = 60
@@ -64,3 +68,76 @@ def test_a_checkpoint_of_another_training_is_one_error(run, tmp_path):
     assert "m.trainstats" in run(*TRAIN, "--resume").error
     assert run(*TRAIN, "--overwrite", "--resume").code == 0
     assert (np.load("m") == 1).all()
+
+
+LEARNING = {
+    "seq2seq": ("-t", "reverse:size=200:length=3", "-m", "seq2seq", "-opt", "adam", "-esz", 8, "-hs", 8),
+    "starspace": ("-t", "docs:candidates=3", "-m", "starspace", "-esz", 8),
+    "module": ("-t", "nocandidate:size=200", "-m", f"{__name__}:Momentum", "--momentum", 0.9),
+}
+
+
+class Momentum(ModuleAgent):
+    """Replies with the first number of a text."""
+
+    default_learningrate = 0.3
+
+    def sym_gen(self, opt, dict):
+        words = mx.sym.Variable("words", shape=(0, 4))
+        rows = mx.sym.Embedding(words, input_dim=len(dict), output_dim=8, name="table")
+        return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(rows, num_hidden=len(dict)), name="softmax")
+
+    def vectorize(self, observations):
+        texts = [self.dict.txt2vec(each["text"]) for each in observations]
+        first = vectors.dense([text[0] for text in texts])
+        return vectors.batch_of({"words": vectors.padded(texts, 4)}, {"softmax_label": first})
+
+
+def stop(patch, kind, number):
+    """Interrupt the training before a parley."""
+    parley, calls = kind.parley, []
+
+    def interrupted(self):
+        calls.append(1)
+        if len(calls) == number:
+            signal.raise_signal(signal.SIGINT)
+        parley(self)
+
+    patch.setattr(kind, "parley", interrupted)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("module", 1), ("module", 25), ("seq2seq", 13), ("starspace", 13)]
+)
+def test_a_resumed_agent_ends_with_the_same_parameters(name, number, run, monkeypatch):
+    words = ("train-agent", *LEARNING[name], "-bs", 10, "-eps", 0.2 if name == "starspace" else 2, "-ve", 0)
+    run(*words, "-mf", "whole")
+    with monkeypatch.context() as patch:
+        stop(patch, BatchWorld, number)
+        assert run(*words, "-mf", "m").code == 130
+    assert number == 1 or run_format.read(STATS)["optimizer"].size > 1000
+    assert run(*words, "-mf", "m", "--resume").code == 0
+    assert Path("m-0000.params").read_bytes() == Path("whole-0000.params").read_bytes()
+
+
+def test_the_optimizer_of_several_workers_continues(run, monkeypatch):
+    words = ("train-agent", *LEARNING["module"], "-mf", "m", "-nt", 2, "-bs", 5, "-eps", 3, "-ve", 0)
+    with monkeypatch.context() as patch:
+        stop(patch, HogwildWorld, 20)
+        assert run(*words).code == 130
+    found = [run_format.read(STATS)["optimizer"].tobytes()]
+    load = AgentCheckpoint.load_states
+
+    def load_states_and_note(self, agent, world):
+        load(self, agent, world)
+        found.append(agent.network.optimizer_states())
+
+    monkeypatch.setattr(AgentCheckpoint, "load_states", load_states_and_note)
+    assert run(*words, "--resume").code == 0
+    (states, optimizer), (loaded, same) = map(load_states, found)
+    for key, state in states.items():
+        assert abs(state.asnumpy()).max() > 0
+        np.testing.assert_array_equal(loaded[key].asnumpy(), state.asnumpy())
+    counts = [{key: each.count_of(key) for key in states} for each in (optimizer, same)]
+    assert counts[0] == counts[1]
+    assert min(counts[0].values()) == 20

@@ -195,7 +195,11 @@ ROWS_OF_AGENTS = [
     *rows(
         ArgumentError,
         lambda name, value: agents.DictionaryAgent({name: value}),
-        ("dict_tokenizer", "spacy", "dict_tokenizer is 'spacy'"),
+        (
+            "dict_tokenizer",
+            "bpe",
+            "dict_tokenizer is 'bpe', expected one of nltk, re, space, spacy, split; a sub",
+        ),
         ("dict_minfreq", True, "dict_minfreq is True"),
     ),
     *[
@@ -220,7 +224,7 @@ ROWS_OF_AGENTS = [
 
 
 def table(**change):
-    SharedTable({"count": 0, "done": False, "w": torch.zeros(2)}).update(change)
+    SharedTable({"count": 0, "done": False, "text": "x", "w": torch.zeros(2)}).update(change)
 
 
 def add(*names):
@@ -241,7 +245,13 @@ ROWS_OF_TABLES = [
         ({"w": torch.zeros(3)}, r"'w' is a tensor of shape \(2,\) and torch.float32, .* got .*shape .3,"),
         ({"w": torch.zeros(2).int()}, "got .*int32"),
         ({"w": 1.5}, "'w' is a tensor .* got .*1.5 of type"),
-        ({"name": "x"}, "'name' is 'x' of type str, expected an int, a float, a bool or a torch"),
+        ({"name": b"x"}, "'name' is b'x' of type bytes, expected an int, a float, a bool, a str or a torch"),
+        ({"text": 3}, "'text' is a str, which cannot change, got 3 of type int"),
+    ),
+    (
+        lambda: SharedTable({"a": "é" * 509}),
+        ArgumentError,
+        "'a' is a text of 1018 bytes, expected at most 1016",
     ),
     (lambda: SharedTable({"a": 1})["other"], KeyError, "no key 'other'.*'a'"),
     (lambda: SharedTable({"a": 1}).__delitem__("other"), KeyError, "no key 'other'.*'a'"),

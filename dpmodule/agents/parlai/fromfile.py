@@ -1,0 +1,5 @@
+"""`parlai.tasks.fromfile.agents`: the task "fromfile"."""
+
+from ..tasks import FromFileTeacher as DefaultTeacher
+
+__all__ = ["DefaultTeacher"]
