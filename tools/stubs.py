@@ -143,6 +143,7 @@ LATER = (
     "math.triangle",
     "math.unary",
     "nn.activation",
+    "nn.auc",
     "nn.batchnorm",
     "nn.conv",
     "nn.dense",

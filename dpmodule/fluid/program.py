@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,11 +29,13 @@ class ParameterInit:
 
     Args:
         shape: its shape.
+        is_state: whether a layer updates it.
     """
 
     shape: Shape
     dtype: str
     initializer: Initializer
+    is_state: bool
 
 
 class TrainingSetup:
@@ -250,7 +252,14 @@ class Program:
                 return name
 
     def create_parameter(
-        self, startup: Program, name: str, shape: Shape, dtype: str, attr: ParamAttr, initializer: Initializer
+        self,
+        startup: Program,
+        name: str,
+        shape: Shape,
+        dtype: str,
+        attr: ParamAttr,
+        initializer: Initializer,
+        kind: type[Parameter] = Parameter,
     ) -> Parameter:
         """Return a parameter, which is created unless it exists.
 
@@ -260,9 +269,11 @@ class Program:
             shape: length of each axis.
             attr: its attributes from the layer.
             initializer: its initializer, if `attr` has none.
+            kind: `State` for a variable that a layer updates.
 
         Raises:
             ShapeError: it exists with another shape.
+            ArgumentError: it exists, and is no parameter, or no state.
         """
         self.join(startup)
         name = attr.name or name
@@ -272,14 +283,17 @@ class Program:
             if other is not None and other.shape != shape:
                 raise ShapeError(f"parameter {name!r} has shape {other.shape}, but this layer needs {shape}")
         if known is not None:
-            if not isinstance(known, Parameter):
-                raise ArgumentError(f"param_attr: {name!r} is a computed variable or data, not a parameter")
+            if type(known) is not kind:
+                raise ArgumentError(
+                    f"param_attr: {name!r} is of type {type(known).__name__}, expected a {kind.__name__}; choose "
+                    "another name"
+                )
             return known
         chosen = attr.initializer or initializer
         if first is None:
-            startup.initial_values[name] = ParameterInit(shape, dtype, chosen)
+            startup.initial_values[name] = ParameterInit(shape, dtype, chosen, kind.is_state)
         symbol = symbol_variable(name, shape=shape, dtype=dtype, init=chosen)
-        return self.add(Parameter(self, symbol, name, shape, dtype, attr))
+        return self.add(kind(self, symbol, name, shape, dtype, attr))
 
     def find(self, name: str) -> Variable | None:
         """Return a variable by name, None if there is none.
@@ -328,6 +342,24 @@ class Program:
             other._training = self._training
             other.initial_values, other._startup_group = dict(self.initial_values), self._startup_group
         return other
+
+
+def load_values(
+    store: ParamStore, declared: Mapping[str, ParameterInit | Parameter], values: Mapping[str, Any]
+) -> None:
+    """Copy values of parameters and states to a store, which allocates them if needed.
+
+    Args:
+        declared: shapes, types and kinds by name.
+    """
+    for name in values:
+        each = declared[name]
+        if each.is_state:
+            store.declare_aux(name, each.shape, each.dtype)
+        else:
+            store.declare(name, each.shape, each.dtype, needs_grad=False)
+    states = {name: value for name, value in values.items() if declared[name].is_state}
+    store.load({name: value for name, value in values.items() if name not in states}, states)
 
 
 class _CurrentPrograms(threading.local):

@@ -209,11 +209,16 @@ class Data(Variable):
 class Parameter(Variable):
     """A variable that is trained.
 
+    Attributes:
+        is_state: whether a layer updates it, in place of an optimizer.
+
     Args:
         name: its name in scope and program.
         shape: length of each axis.
         attr: its attributes from the layer.
     """
+
+    is_state = False
 
     def __init__(
         self, program: Any, symbol: Symbol, name: str, shape: Shape, dtype: str, attr: ParamAttr
@@ -225,6 +230,22 @@ class Parameter(Variable):
     def trainable(self) -> bool:
         """True if it is trained."""
         return self.attr.trainable
+
+
+class State(Parameter):
+    """A variable that a layer updates in every batch, and that is not trained."""
+
+    is_state = True
+
+
+class RunningValue(Variable):
+    """A computed variable that is about all batches so far, in place of one.
+
+    Attributes:
+        latest: function that returns its present value, from states.
+    """
+
+    latest: Callable[[], float]
 
 
 def declared_shape(attributes: Mapping[str, str]) -> Shape:

@@ -71,6 +71,7 @@ from .losses import sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_w
 from .losses import smooth_l1 as smooth_l1
 from .losses import softmax_with_cross_entropy as softmax_with_cross_entropy
 from .losses import square_error_cost as square_error_cost
+from .metric_op import auc as auc
 from .normalization import layer_norm as layer_norm
 from .sequence import dynamic_lstm as dynamic_lstm
 from .sequence import sequence_conv as sequence_conv
@@ -89,6 +90,7 @@ from .shapes import slice as slice
 from .shapes import split as split
 from .shapes import squeeze as squeeze
 from .shapes import stack as stack
+from .shapes import topk as topk
 from .shapes import transpose as transpose
 from .shapes import unsqueeze as unsqueeze
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Real
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, cast
 
 from ... import initializer as init
 from ... import symbol as sym
@@ -13,7 +13,7 @@ from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
 from ..program import Program, default_main_program, default_startup_program
-from ..variable import ParamAttr, Shape, Variable
+from ..variable import ParamAttr, Shape, State, Variable
 
 ACTIVATIONS = {
     "exp": sym.exp,
@@ -86,6 +86,18 @@ def parameter(
     return made.symbol if made.trainable else sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
 
 
+def state(program: Program, name: str, shape: Shape, dtype: str = "float32", start: float = 0.0) -> State:
+    """Return a variable that a layer updates.
+
+    Args:
+        name: its name.
+        start: its first value.
+    """
+    attr, first = ParamAttr(), init.Constant(start)
+    made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, first, State)
+    return cast("State", made)
+
+
 def biases(program: Program, owner: str, size: int, attr: Any) -> list[Symbol]:
     """Return a list with the bias of a layer, empty if `attr` is False."""
     if attr is False:
@@ -115,6 +127,13 @@ def check_number(layer: str, argument: str, given: Any) -> None:
     """Raise ArgumentError for anything but a number."""
     if isinstance(given, bool) or not isinstance(given, Real):
         raise ArgumentError(f"{layer}: {argument} is {given!r}, expected a number")
+
+
+def check_integer(layer: str, argument: str, given: Any, least: int) -> int:
+    """Return an integer; raise ArgumentError for anything else, or a smaller number."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise ArgumentError(f"{layer}: {argument} is {given!r}, expected an integer from {least}")
+    return int(given)
 
 
 def add_layer(

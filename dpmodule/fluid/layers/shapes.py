@@ -10,7 +10,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
 from ..variable import Variable
-from .layer_helper import add_layer, as_variable, as_variables
+from .layer_helper import add_layer, as_variable, as_variables, check_integer, width_of
 
 _OPEN_END = 2**31 - 1
 """Ends of slices from here on mean the end of the axis, as in Paddle."""
@@ -193,6 +193,36 @@ def gather(input: Any, index: Any, overwrite: bool = True) -> Variable:
         return sym.take(table.symbol, numbers, axis=0, name=name)
 
     return add_layer("gather", [table, rows], made, shape=(-1, *table.shape[1:]), dtype=table.dtype)
+
+
+def topk(input: Any, k: int, name: str | None = None) -> tuple[Variable, Variable]:
+    """Return the k largest elements of the last axis, descending, and their indices.
+
+    Shape:
+        input: (..., D).
+        output: (..., k), and the same as int64.
+
+    Args:
+        k: number of elements.
+
+    Raises:
+        ArgumentError: `k` is not a number of elements.
+    """
+    variable = as_variable("topk", input)
+    size = width_of("topk", variable)
+    if check_integer("topk", "k", k, 1) > size:
+        raise ArgumentError(f"topk: k is {k!r}, expected at most {size}, the last axis of {variable.name!r}")
+    own = variable.program.unique("topk") if name is None else name
+    both = sym.topk(variable.symbol, axis=-1, k=int(k), ret_typ="both", dtype="int64", name=f"{own}_both")
+    shape = (*variable.shape[:-1], int(k))
+    values, indices = (
+        add_layer("topk", [variable], lambda name, part=part: sym.identity(part, name=name), each, **known)
+        for part, each, known in (
+            (both[0], own, {"shape": shape}),
+            (both[1], f"{own}_indices", {"shape": shape, "dtype": "int64"}),
+        )
+    )
+    return values, indices
 
 
 def one_hot(input: Any, depth: int) -> Variable:
