@@ -72,7 +72,9 @@ from .losses import smooth_l1 as smooth_l1
 from .losses import softmax_with_cross_entropy as softmax_with_cross_entropy
 from .losses import square_error_cost as square_error_cost
 from .metric_op import auc as auc
+from .normalization import batch_norm as batch_norm
 from .normalization import layer_norm as layer_norm
+from .normalization import prelu as prelu
 from .sequence import dynamic_lstm as dynamic_lstm
 from .sequence import sequence_conv as sequence_conv
 from .sequence import sequence_conv_pool as sequence_conv_pool

@@ -279,21 +279,32 @@ def matmul(
     """Multiply matrices.
 
     Args:
-        x: (N, K), a variable.
-        y: (K, M), a variable or parameter.
+        x: (..., N, K), a variable.
+        y: (..., K, M), a variable or parameter; the axes before are broadcast.
         transpose_x: whether to transpose x first.
         transpose_y: whether to transpose y first.
         alpha: factor of the product.
     """
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
     check_number("matmul", "alpha", alpha)
-    product = sym.dot if len(left.shape) == 2 else sym.batch_dot
+    ranks = len(left.shape), len(right.shape)
 
     def made(name: str) -> Any:
         turned = {"transpose_a": transpose_x, "transpose_b": transpose_y}
+        own = name if alpha == 1 else f"{name}_product"
+        if max(ranks) <= 3 and ranks[0] == ranks[1]:
+            product = sym.dot if ranks[0] == 2 else sym.batch_dot
+            whole = product(left.symbol, right.symbol, name=own, **turned)
+        else:
+            whole = sym._internal._npi_matmul(
+                *(
+                    sym.SwapAxis(each.symbol, dim1=rank - 2, dim2=rank - 1) if turn else each.symbol
+                    for each, rank, turn in zip((left, right), ranks, turned.values())
+                ),
+                name=own,
+            )
         if alpha == 1:
-            return product(left.symbol, right.symbol, name=name, **turned)
-        whole = product(left.symbol, right.symbol, name=f"{name}_product", **turned)
+            return whole
         return sym._internal._mul_scalar(whole, scalar=float(alpha), name=name)
 
     return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)

@@ -77,6 +77,7 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     },
     mutates=("positive", "negative"),
     commit_in_forward=("positive", "negative"),
+    stateful=True,  # so that a repeated forward restores the states
     infer=_infer,
     infer_type=_infer_type,
     batch=NEVER,

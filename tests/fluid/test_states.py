@@ -1,0 +1,154 @@
+"""States that layers update: the area under the ROC curve over batches, and moving means of batch normalization."""
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule.fluid as fluid
+
+layers = fluid.layers
+
+
+def area(scores, labels, bins):
+    """Share of pairs of a positive and a negative that are in order; pairs in one interval count half."""
+    places = (scores * bins).astype(int)
+    above, below = places[labels > 0][:, None], places[labels <= 0]
+    return ((above > below) + 0.5 * (above == below)).mean()
+
+
+def click_net(bins=300, slide_steps=1):
+    x, y = layers.data("x", [3]), layers.data("y", [1], dtype="int64")
+    prediction = layers.fc(x, 2, act="softmax")
+    loss = layers.mean(layers.cross_entropy(prediction, y))
+    areas = layers.auc(prediction, y, num_thresholds=bins, slide_steps=slide_steps)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    return executor, (x, y), loss, prediction, *areas
+
+
+def clicks(count=16, seed=0):
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(count, 3)).astype("float32")
+    return x, (x.sum(1, keepdims=True) > draw.normal(size=(count, 1))).astype("int64")
+
+
+@pytest.mark.parametrize("slide_steps", [0, 1, 2])
+def test_auc_counts_all_batches_and_the_last_ones(slide_steps):
+    executor, _, _, prediction, whole, last, _ = click_net(slide_steps=slide_steps)
+    scores, labels = [], []
+    for seed in range(5):
+        x, y = clicks(seed=seed)
+        found, a, b = executor.run(feed={"x": x, "y": y}, fetch_list=[prediction, whole, last])
+        scores.append(found[:, 1])
+        labels.append(y[:, 0])
+        assert a == pytest.approx([area(np.concatenate(scores), np.concatenate(labels), 300)])
+        window = slice(-slide_steps if slide_steps else None, None)
+        assert b == pytest.approx([area(np.concatenate(scores[window]), np.concatenate(labels[window]), 300)])
+
+
+def test_auc_of_a_test_program_starts_again_after_the_states_are_zeros():
+    executor, _, _, prediction, whole, _, states = click_net()
+    test = fluid.default_main_program().clone(for_test=True)
+    feed = dict(zip("xy", clicks()))
+    executor.run(feed=feed, fetch_list=[whole])
+    for state in states:
+        tensor = fluid.global_scope().find_var(state.name).get_tensor()
+        assert np.array(tensor).any()
+        tensor.set(np.zeros(tensor._get_dims(), "int64"), fluid.CPUPlace())
+    found, value = executor.run(test, feed, [prediction, whole])
+    assert value == pytest.approx([area(found[:, 1], feed["y"][:, 0], 300)])
+    ones = {**feed, "y": np.ones_like(feed["y"])}
+    for state in states:
+        fluid.global_scope().find_var(state.name).get_tensor().set(np.zeros(state.shape))
+    assert executor.run(test, ones, [whole])[0] == [0.0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_auc_of_files_is_that_after_the_last_line(workers, tmp_path, capsys):
+    executor, inputs, loss, prediction, whole, last, states = click_net()
+    x, y = clicks(80)
+    rows = [f"3 {' '.join(map(str, row))} 1 {label}\n" for row, (label,) in zip(x, y)]
+    files = [tmp_path / "a", tmp_path / "b"]
+    for i, file in enumerate(files):
+        file.write_text("".join(rows[i::2]))
+    dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
+    dataset.set_batch_size(10)
+    dataset.set_use_var(list(inputs))
+    dataset.set_filelist([str(file) for file in files])
+    dataset.set_thread(workers)
+    result = executor.train_from_dataset(dataset=dataset, fetch_list=[loss, whole, last], print_period=8)
+    counts = [np.array(fluid.global_scope().find_var(each.name).get_tensor()) for each in states[2:]]
+    if workers == 1:
+        assert [each.sum() for each in counts] == [(y > 0).sum(), (y == 0).sum()]
+    places = [np.repeat(np.arange(301), each[0]) for each in counts]
+    labels = np.repeat([1, 0], [len(each) for each in places])
+    assert result[1] == pytest.approx(area(np.concatenate(places) / 300 + 1e-6, labels, 300))
+    assert f"auc_0: {result[1]:.6g}" in capsys.readouterr().out
+    for state in states:
+        fluid.global_scope().find_var(state.name).get_tensor().set(np.zeros(state.shape))
+    test = fluid.default_main_program().clone(for_test=True)
+    dataset.set_thread(1)
+    inferred = executor.infer_from_dataset(test, dataset, fetch_list=[whole])
+    (found,) = executor.run(test, {"x": x, "y": y}, [prediction])
+    assert inferred == pytest.approx([area(found[:, 1], y[:, 0], 300)])
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"), [((4,), "NCHW"), ((4, 3, 2), "NCHW"), ((3, 2, 4), "NHWC"), ((4, 3, 2), "stats")]
+)
+def test_batch_norm_and_its_moving_statistics(shape, layout):
+    axis = 1 if layout != "NHWC" else 3
+    more = {"use_global_stats": True} if layout == "stats" else {"data_layout": layout}
+    x = layers.data("x", list(shape))
+    out = layers.batch_norm(x, "relu", momentum=0.7, name="bn", moving_mean_name="average", **more)
+    test = fluid.default_main_program().clone(for_test=True)
+    fluid.optimizer.SGD(0.0).minimize(layers.mean(layers.square(out)))
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    torch_norm = torch.nn.BatchNorm2d(4, momentum=0.3)
+    torch_norm.train(layout != "stats")
+    scope = fluid.global_scope()
+    for seed in range(3):
+        given = np.random.default_rng(seed).normal(1.0, 2.0, size=(6, *shape)).astype("float32")
+        channels = torch.tensor(given).movedim(axis, 1).reshape(6, 4, -1, 1)
+        wanted = torch_norm(channels).relu().detach().numpy()
+        (found,) = executor.run(feed={"x": given}, fetch_list=[out])
+        np.testing.assert_allclose(np.moveaxis(found, axis, 1).reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4)
+    mean = np.array(scope.find_var("average").get_tensor())
+    variance = np.array(scope.find_var("bn_variance").get_tensor())
+    np.testing.assert_allclose(mean, torch_norm.running_mean, rtol=1e-4, atol=1e-5)
+    # torch moves its variance to the unbiased one
+    count = channels.numel() // 4
+    kept = 1.0 if layout == "stats" else 0.7**3
+    unbiased = (torch_norm.running_var.numpy() - kept) * (count - 1) / count + kept
+    np.testing.assert_allclose(variance, unbiased, rtol=1e-4)
+    (found,) = executor.run(test, {"x": given}, [out])
+    places = tuple(4 if i == axis else 1 for i in range(1, found.ndim))
+    expected = (given - mean.reshape(places)) / np.sqrt(variance.reshape(places) + 1e-5)
+    np.testing.assert_allclose(found, expected.clip(0), rtol=1e-4, atol=1e-5)
+
+
+def test_states_are_saved_and_loaded(tmp_path):
+    x = layers.data("x", [3])
+    out = layers.batch_norm(layers.fc(x, 2), name="bn")
+    test = fluid.default_main_program().clone(for_test=True)
+    fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.square(out)))
+    executor, scope = fluid.Executor(), fluid.global_scope()
+    executor.run(fluid.default_startup_program())
+    given = clicks()[0]
+    executor.run(feed={"x": given})
+    mean = scope.find_var("bn_mean").get_tensor()
+    trained, wanted = np.array(mean), executor.run(test, {"x": given}, [out])
+    assert trained.any()
+    fluid.io.save_persistables(executor, tmp_path / "all")
+    fluid.io.save_inference_model(tmp_path / "net", ["x"], [out], executor, test)
+    mean.set(np.zeros(2))
+    fluid.io.load_persistables(executor, tmp_path / "all")
+    np.testing.assert_array_equal(scope.find_var("bn_mean").get_tensor(), trained)
+    with fluid.scope_guard(fluid.Scope()):
+        program, names, fetches = fluid.io.load_inference_model(tmp_path / "net", executor)
+        found = executor.run(program, {names[0]: given}, fetches)
+        np.testing.assert_array_equal(fluid.global_scope().find_var("bn_mean").get_tensor(), trained)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert [each.name for each in test.all_parameters() if each.is_state] == ["bn_mean", "bn_variance"]
