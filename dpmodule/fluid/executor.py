@@ -575,7 +575,9 @@ class _Printer:
         """Print values, if enough batches have passed."""
         if batches // self._period > self._printed:
             self._printed = batches // self._period
-            shown = ", ".join(f"{text}: {value:.6g}" for text, value in zip(self._texts, self._latest(list(values))))
+            shown = ", ".join(
+                f"{text}: {value:.6g}" for text, value in zip(self._texts, self._latest(list(values)))
+            )
             sys.stdout.write(f"batch {batches}, {shown}\n")
 
 

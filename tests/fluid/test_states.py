@@ -114,7 +114,9 @@ def test_batch_norm_and_its_moving_statistics(shape, layout):
         channels = torch.tensor(given).movedim(axis, 1).reshape(6, 4, -1, 1)
         wanted = torch_norm(channels).relu().detach().numpy()
         (found,) = executor.run(feed={"x": given}, fetch_list=[out])
-        np.testing.assert_allclose(np.moveaxis(found, axis, 1).reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            np.moveaxis(found, axis, 1).reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4
+        )
     mean = np.array(scope.find_var("average").get_tensor())
     variance = np.array(scope.find_var("bn_variance").get_tensor())
     np.testing.assert_allclose(mean, torch_norm.running_mean, rtol=1e-4, atol=1e-5)

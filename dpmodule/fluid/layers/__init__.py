@@ -75,7 +75,10 @@ from .metric_op import auc as auc
 from .normalization import batch_norm as batch_norm
 from .normalization import layer_norm as layer_norm
 from .normalization import prelu as prelu
-from .sequence import dynamic_lstm as dynamic_lstm
+from .recurrent import dynamic_gru as dynamic_gru
+from .recurrent import dynamic_lstm as dynamic_lstm
+from .recurrent import gru_unit as gru_unit
+from .recurrent import lstm_unit as lstm_unit
 from .sequence import sequence_conv as sequence_conv
 from .sequence import sequence_conv_pool as sequence_conv_pool
 from .sequence import sequence_expand as sequence_expand
@@ -84,6 +87,15 @@ from .sequence import sequence_last_step as sequence_last_step
 from .sequence import sequence_pool as sequence_pool
 from .sequence import sequence_reverse as sequence_reverse
 from .sequence import sequence_softmax as sequence_softmax
+from .sequence_parts import sequence_concat as sequence_concat
+from .sequence_parts import sequence_enumerate as sequence_enumerate
+from .sequence_parts import sequence_erase as sequence_erase
+from .sequence_parts import sequence_expand_as as sequence_expand_as
+from .sequence_parts import sequence_mask as sequence_mask
+from .sequence_parts import sequence_pad as sequence_pad
+from .sequence_parts import sequence_reshape as sequence_reshape
+from .sequence_parts import sequence_slice as sequence_slice
+from .sequence_parts import sequence_unpad as sequence_unpad
 from .shapes import expand as expand
 from .shapes import flatten as flatten
 from .shapes import gather as gather
@@ -95,6 +107,19 @@ from .shapes import stack as stack
 from .shapes import topk as topk
 from .shapes import transpose as transpose
 from .shapes import unsqueeze as unsqueeze
+from .tensor import assign as assign
+from .tensor import create_global_var as create_global_var
+from .tensor import fill_constant as fill_constant
+from .tensor import fill_constant_batch_size_like as fill_constant_batch_size_like
+from .tensor import gaussian_random as gaussian_random
+from .tensor import gaussian_random_batch_size_like as gaussian_random_batch_size_like
+from .tensor import hash as hash
+from .tensor import ones as ones
+from .tensor import ones_like as ones_like
+from .tensor import uniform_random as uniform_random
+from .tensor import uniform_random_batch_size_like as uniform_random_batch_size_like
+from .tensor import zeros as zeros
+from .tensor import zeros_like as zeros_like
 
 __all__ = lazy.public_names(vars())
 

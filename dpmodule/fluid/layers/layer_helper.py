@@ -45,6 +45,16 @@ def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
     return given
 
 
+def as_sequences(layer: str, given: Any, argument: str = "input") -> Variable:
+    """Return a layer's input after checking that it holds sequences."""
+    variable = as_variable(layer, given, argument)
+    if not variable.lod_level:
+        raise ArgumentError(
+            f"{layer}: {argument} {variable.name!r} does not hold sequences; declare its data with lod_level=1"
+        )
+    return variable
+
+
 def as_variables(layer: str, given: Any) -> list[Variable]:
     """Return one or several inputs as a list."""
     several = list(given) if isinstance(given, (list, tuple)) else [given]

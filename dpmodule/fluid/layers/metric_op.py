@@ -8,7 +8,7 @@ from ... import symbol as sym
 from ...base import ArgumentError
 from ...ops.nn.auc import area, num_counts, window
 from ...symbol import Symbol
-from ..variable import RunningValue, State, Variable
+from ..variable import RunningValue, State
 from .layer_helper import as_variable, check_integer, program_of, state, width_of
 
 

@@ -131,7 +131,9 @@ def batch_norm(
     if data_layout not in ("NCHW", "NHWC"):
         raise ArgumentError(f'batch_norm: data_layout is {data_layout!r}, expected "NCHW" or "NHWC"')
     if variable.lod_level:
-        raise ArgumentError(f"batch_norm: {variable.name!r} holds sequences; pool them first, or use layer_norm")
+        raise ArgumentError(
+            f"batch_norm: {variable.name!r} holds sequences; pool them first, or use layer_norm"
+        )
     axis = 1 if data_layout == "NCHW" else len(variable.shape) - 1
     if not 1 <= axis < len(variable.shape) or variable.shape[axis] < 1:
         raise ShapeError(
@@ -179,7 +181,9 @@ def prelu(x: Any, mode: str, param_attr: Any = None, name: str | None = None) ->
     if shape is None:
         raise ArgumentError(f"prelu: mode is {mode!r}, expected one of {', '.join(shapes)}")
     if min(shape) < 1:
-        raise ShapeError(f"prelu: {variable.name!r} has the shape {variable.shape}, of which {mode!r} needs more")
+        raise ShapeError(
+            f"prelu: {variable.name!r} has the shape {variable.shape}, of which {mode!r} needs more"
+        )
     program = program_of("prelu", variable)
     own = program.unique("prelu") if name is None else name
     start = init.Constant(0.25)

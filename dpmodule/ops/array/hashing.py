@@ -50,7 +50,9 @@ def xxh64(rows: Any, seed: int) -> Any:
     with np.errstate(over="ignore"):
         total = np.full(len(rows), start + five)
         if len(lanes) >= 4:
-            parts = [np.full(len(rows), each) for each in (start + one + two, start + two, start, start - one)]
+            parts = [
+                np.full(len(rows), each) for each in (start + one + two, start + two, start, start - one)
+            ]
             while len(lanes) >= 4:
                 parts = [_mixed(part, lane) for part, lane in zip(parts, lanes)]
                 lanes = lanes[4:]

@@ -201,7 +201,13 @@ def _ctc(a: Any, env: Env, data: Ragged, label: Ragged) -> Tensor:
         0, steps * data.shape[0] + rows, logits
     )
     losses = F.ctc_loss(
-        padded.view(longest, data.shape[0], classes), numbers, lengths, counts, a.blank, "none", zero_infinity=True
+        padded.view(longest, data.shape[0], classes),
+        numbers,
+        lengths,
+        counts,
+        a.blank,
+        "none",
+        zero_infinity=True,
     )
     if a.norm_by_times:  # of the gradient only
         scaled = losses / lengths.clamp(min=1)

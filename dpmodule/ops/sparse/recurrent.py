@@ -288,7 +288,9 @@ def sequence_gru(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor, *
 
 def _gru_storage(a: Any, stypes: Stypes) -> Stypes:
     if stypes[0] != "ragged" or any(stype != "default" for stype in stypes[1:]):
-        raise OpError(f"sequence_gru takes ragged data with dense parameters and states, got {', '.join(stypes)}")
+        raise OpError(
+            f"sequence_gru takes ragged data with dense parameters and states, got {', '.join(stypes)}"
+        )
     return ("ragged",)
 
 

@@ -81,7 +81,11 @@ def _all_ragged(a: Any, stypes: Stypes) -> Stypes:
 add_ragged_rule(
     "sequence_concat",
     SparseRule(
-        _all_ragged, _concat, None, lambda a, stypes: ("ragged",) * len(stypes), differentiated_by_torch(_concat)
+        _all_ragged,
+        _concat,
+        None,
+        lambda a, stypes: ("ragged",) * len(stypes),
+        differentiated_by_torch(_concat),
     ),
     alone=lambda a: True,
 )
@@ -197,8 +201,11 @@ def _pad(a: Any, env: Env, data: Ragged, pad_value: Tensor) -> tuple[Tensor, Ten
     longest = int(lengths.max()) if lengths.numel() else 0
     if longest > a.maxlen:
         raise ShapeError(f"sequence_pad: maxlen is {a.maxlen}, but a row has {longest} elements")
-    padded = pad_value.detach().to(data.values.dtype).reshape(-1)[0].expand(
-        data.shape[0] * a.maxlen, *data.values.shape[1:]
+    padded = (
+        pad_value.detach()
+        .to(data.values.dtype)
+        .reshape(-1)[0]
+        .expand(data.shape[0] * a.maxlen, *data.values.shape[1:])
     )
     starts = torch.arange(data.shape[0], device=lengths.device) * a.maxlen
     whole = padded.index_copy(0, _positions(starts, lengths), data.values)
