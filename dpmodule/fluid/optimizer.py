@@ -124,7 +124,7 @@ class Optimizer:
             raise ArgumentError(f"minimize: {loss.name!r} does not depend on a parameter to train")
         clip = program.gradient_clip if self._clip is None else self._clip
         norm = clip.clip_norm if isinstance(clip, GradientClipByGlobalNorm) else None
-        still = sorted({each.name for each in reached} - {each.name for each in trained})
+        still = sorted({each.name for each in reached if each.trainable} - {each.name for each in trained})
         if norm is not None and still:
             raise ArgumentError(
                 f"minimize: {still[0]!r} is not trained, but would count in the global norm of gradients; use "

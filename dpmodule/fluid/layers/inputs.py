@@ -18,6 +18,7 @@ from .layer_helper import (
     check_act,
     main_program,
     parameter,
+    parameter_variable,
     program_of,
 )
 
@@ -243,6 +244,6 @@ def create_parameter(
     """
     program = main_program()
     own = program.unique("create_parameter") if name is None else name
-    chosen = ParamAttr.of(attr)
-    parameter(program, own, tuple(map(int, shape)), chosen, dtype_name(dtype), default_initializer)
-    return program.var(chosen.name or own)
+    return parameter_variable(
+        program, own, tuple(map(int, shape)), ParamAttr.of(attr), dtype_name(dtype), default_initializer
+    )

@@ -13,7 +13,7 @@ from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
 from ..program import Program, default_main_program, default_startup_program
-from ..variable import ParamAttr, Shape, State, Variable
+from ..variable import ParamAttr, Parameter, Shape, State, Variable
 
 ACTIVATIONS = {
     "exp": sym.exp,
@@ -91,9 +91,24 @@ def parameter(
         shape: its shape.
         initializer: its initializer, if `attr` has none; None: Xavier's.
     """
+    return parameter_variable(program, name, shape, attr, dtype, initializer).symbol
+
+
+def parameter_variable(
+    program: Program,
+    name: str,
+    shape: Shape,
+    attr: ParamAttr,
+    dtype: str = "float32",
+    initializer: Initializer | None = None,
+) -> Parameter:
+    """Return a parameter, whose symbol blocks the gradient if it is not trained; see `parameter`."""
     default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
     made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, default)
-    return made.symbol if made.trainable else sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
+    if made.trainable:
+        return made
+    fixed = sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
+    return Parameter(program, fixed, made.name, made.shape, dtype, made.attr)
 
 
 def state(program: Program, name: str, shape: Shape, dtype: str = "float32", start: float = 0.0) -> State:

@@ -11,8 +11,16 @@ from ... import initializer as init
 from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
 from ...symbol import Symbol
-from ..variable import ParamAttr, Parameter, Variable
-from .layer_helper import add_layer, apply, as_variable, check_integer, check_number, main_program, parameter
+from ..variable import ParamAttr, Variable
+from .layer_helper import (
+    add_layer,
+    apply,
+    as_variable,
+    check_integer,
+    check_number,
+    main_program,
+    parameter_variable,
+)
 
 
 def _sizes(layer: str, shape: Any) -> tuple[int, ...]:
@@ -107,9 +115,7 @@ def _untrained(hint: str, name: str | None, shape: Any, dtype: str, start: Any) 
     """Return a parameter that is not trained, which blocks the gradient."""
     program = main_program()
     own = program.unique(hint) if name is None else name
-    fixed = parameter(program, own, tuple(shape), ParamAttr(trainable=False), dtype, start)
-    found = program.var(own)
-    return Parameter(program, fixed, own, found.shape, dtype, ParamAttr(trainable=False))
+    return parameter_variable(program, own, tuple(shape), ParamAttr(trainable=False), dtype, start)
 
 
 def create_global_var(

@@ -38,7 +38,9 @@ def test_crf_sums_over_all_paths(lengths):
     (out,) = bound(net, args, grads=False).forward()
     (best,) = bound(S.sequence_crf_decode(X, S.Variable("w")), args, grads=False).forward()
     assert out.shape == (len(lengths), 1)
-    for got, path, row, right in zip(out.asnumpy()[:, 0], best.tolist(), x.tolist(), label.tolist(), strict=True):
+    for got, path, row, right in zip(
+        out.asnumpy()[:, 0], best.tolist(), x.tolist(), label.tolist(), strict=True
+    ):
         if not row:
             assert (got, path) == (0.0, [])
             continue
@@ -66,7 +68,10 @@ def test_ctc_is_torchs(blank):
     (out,) = bound(net, {"x": x, "label": label}, grads=False).forward()
     for got, row, right in zip(out.asnumpy()[:, 0], x.tolist(), label.tolist(), strict=True):
         logs = torch.tensor(row).log_softmax(1)[:, None]
-        target, size = torch.tensor([int(n) for n in right]), (torch.tensor([len(row)]), torch.tensor([len(right)]))
+        target, size = (
+            torch.tensor([int(n) for n in right]),
+            (torch.tensor([len(row)]), torch.tensor([len(right)])),
+        )
         wanted = torch.nn.functional.ctc_loss(logs, target, *size, blank, "sum", zero_infinity=True)
         assert got == pytest.approx(float(wanted), rel=1e-6)
 
@@ -92,8 +97,16 @@ def test_gradients_of_ctc(norm_by_times):
 
 N, W = mx.nd, f8(5, 3)
 WRONG = [
-    (lambda x: N.sequence_crf(x, labels([3, 0, 2, 1], 3), W), ShapeError, "data and label have different lengths"),
-    (lambda x: N.sequence_crf(x, labels(LENGTHS, 9, low=8), W), OpError, "labels are from 8 to 8, expected 0 to 2"),
+    (
+        lambda x: N.sequence_crf(x, labels([3, 0, 2, 1], 3), W),
+        ShapeError,
+        "data and label have different lengths",
+    ),
+    (
+        lambda x: N.sequence_crf(x, labels(LENGTHS, 9, low=8), W),
+        OpError,
+        "labels are from 8 to 8, expected 0 to 2",
+    ),
     (lambda x: N.sequence_crf(x, N.ones((4,)), W), OpError, "sequence_crf takes ragged data and label"),
     (lambda x: N.sequence_crf_decode(N.ones((4, 3)), W), OpError, "sequence_crf_decode takes ragged data"),
     (lambda x: N.sequence_ctc(x, labels([1, 1], 3)), ShapeError, "4 rows of data and 2 of labels"),

@@ -72,10 +72,26 @@ X2 = ragged([2, 1])
 WRONG = [
     (lambda: N.sequence_concat(X2, ragged([2])), ShapeError, "numbers of rows are 2, 1"),
     (lambda: N.sequence_concat(X2, N.ones((2,))), OpError, "sequence_concat takes ragged data"),
-    (lambda: N.sequence_slice(X2, N.array([1, 1]), N.array([1, 1])), OpError, "row 1 has 1 elements, but offset 1"),
-    (lambda: N.sequence_slice(X2, N.array([1]), N.array([1])), ShapeError, "1 offsets and 1 lengths for 2 rows"),
-    (lambda: N.sequence_pad(X2, N.zeros((1,)), maxlen=1), ShapeError, "maxlen is 1, but a row has 2 elements"),
-    (lambda: N.sequence_unpad(N.ones((2, 3)), N.array([1, 4])), OpError, "lengths are from 1 to 4, expected 0 to 3"),
+    (
+        lambda: N.sequence_slice(X2, N.array([1, 1]), N.array([1, 1])),
+        OpError,
+        "row 1 has 1 elements, but offset 1",
+    ),
+    (
+        lambda: N.sequence_slice(X2, N.array([1]), N.array([1])),
+        ShapeError,
+        "1 offsets and 1 lengths for 2 rows",
+    ),
+    (
+        lambda: N.sequence_pad(X2, N.zeros((1,)), maxlen=1),
+        ShapeError,
+        "maxlen is 1, but a row has 2 elements",
+    ),
+    (
+        lambda: N.sequence_unpad(N.ones((2, 3)), N.array([1, 4])),
+        OpError,
+        "lengths are from 1 to 4, expected 0 to 3",
+    ),
     (lambda: N.sequence_unpad(N.ones((2, 3)), N.array([1])), ShapeError, "1 lengths for 2 rows"),
     (lambda: N.sequence_unpad(X2, N.array([1, 1])), OpError, "sequence_unpad takes dense data"),
 ]
