@@ -53,6 +53,9 @@ from .inputs import create_parameter as create_parameter
 from .inputs import data as data
 from .inputs import embedding as embedding
 from .inputs import fc as fc
+from .labeling import crf_decoding as crf_decoding
+from .labeling import linear_chain_crf as linear_chain_crf
+from .labeling import warpctc as warpctc
 from .learning_rate_scheduler import cosine_decay as cosine_decay
 from .learning_rate_scheduler import exponential_decay as exponential_decay
 from .learning_rate_scheduler import inverse_time_decay as inverse_time_decay
@@ -79,6 +82,9 @@ from .recurrent import dynamic_gru as dynamic_gru
 from .recurrent import dynamic_lstm as dynamic_lstm
 from .recurrent import gru_unit as gru_unit
 from .recurrent import lstm_unit as lstm_unit
+from .sampled import hsigmoid as hsigmoid
+from .sampled import nce as nce
+from .sampled import sampled_softmax_with_cross_entropy as sampled_softmax_with_cross_entropy
 from .sequence import sequence_conv as sequence_conv
 from .sequence import sequence_conv_pool as sequence_conv_pool
 from .sequence import sequence_expand as sequence_expand
