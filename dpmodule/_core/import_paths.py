@@ -39,7 +39,7 @@ contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNe
 contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
     _AssignmentOptimizer _SVRGOptimizer
 fluid.regularizer from fluid.variable: Weight decay of parameters.
-    L2Decay L2DecayRegularizer
+    L1Decay L1DecayRegularizer L2Decay L2DecayRegularizer
 image.detection from image: Detection under MXNet's module path, `mx.image.detection`.
     CreateDetAugmenter CreateMultiRandCropAugmenter DetAugmenter DetBorrowAug DetHorizontalFlipAug
     DetRandomCropAug DetRandomPadAug DetRandomSelectAug ImageDetIter

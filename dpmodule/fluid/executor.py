@@ -261,9 +261,9 @@ class AsyncExecutor(Closing):
 
     def _trainer(self, program: Program, feed: DataFeedDesc, fetch: Any) -> tuple[Module, list[str]]:
         """Return the module that trains a program on lines, and the names of fetches."""
-        if program.clip_norm is not None:
+        if program.norm_limit is not None:
             raise ArgumentError(
-                "workers do not clip gradients by their global norm; use fluid.clip.GradientClipByValue, or "
+                "workers do not clip gradients by their norm; use fluid.clip.GradientClipByValue, or "
                 "feed batches to Executor.run"
             )
         descs = data_descs(program, _shapes(program, program.symbol, feed))
@@ -397,8 +397,8 @@ class Executor(Closing):
             module.forward(batch, not program.is_test)
         else:
             module.forward_backward(batch)
-            if program.clip_norm is not None:
-                module.clip_by_global_norm(program.clip_norm)
+            if program.norm_limit is not None:
+                program.norm_limit.scale(module)
             module.update()
         arrays = module.get_outputs()[-len(outputs) :] if outputs else []
         computed = dict(zip((output.name for output in outputs), arrays))

@@ -41,9 +41,12 @@ class ParameterInit:
 class TrainingSetup:
     """Loss and optimizer of a program; each scope has an optimizer of its own, which counts updates."""
 
-    def __init__(self, loss: Variable, make: Callable[[], Optimizer], clip_norm: float | None) -> None:
+    def __init__(
+        self, loss: Variable, make: Callable[[], Optimizer], norm_limit: Any, penalty: Symbol | None
+    ) -> None:
         self.loss = loss
-        self.clip_norm = clip_norm
+        self.norm_limit = norm_limit
+        self.penalty = penalty
         self._make = make
         self._optimizers: WeakKeyDictionary[Scope, Optimizer] = WeakKeyDictionary()
         self.restart()
@@ -103,19 +106,24 @@ class Program:
         return None if self._training is None else self._training.loss
 
     @property
-    def clip_norm(self) -> float | None:
-        """The largest global norm of gradients, or None."""
-        return None if self._training is None else self._training.clip_norm
+    def norm_limit(self) -> Any:
+        """A limit of norms of gradients, or None."""
+        return None if self._training is None else self._training.norm_limit
 
     def train_for(
-        self, loss: Variable, make: Callable[[], Optimizer], clip_norm: float | None = None
+        self,
+        loss: Variable,
+        make: Callable[[], Optimizer],
+        norm_limit: Any = None,
+        penalty: Symbol | None = None,
     ) -> None:
         """Set the loss and the optimizer.
 
         Args:
             loss: the loss to minimize.
             make: function that returns the optimizer.
-            clip_norm: the largest global norm of gradients; None: no limit.
+            norm_limit: a limit of norms of gradients, of `fluid.clip`; None: no limit.
+            penalty: what is minimized in addition, but not part of the loss.
 
         Raises:
             StateError: the program already has an optimizer.
@@ -124,7 +132,7 @@ class Program:
             raise StateError(
                 "minimize: the program already has an optimizer; add the losses, or create another program"
             )
-        self._training = TrainingSetup(loss, make, clip_norm)
+        self._training = TrainingSetup(loss, make, norm_limit, penalty)
 
     def restart_training(self) -> None:
         """Recreate the optimizer, if there is one."""
@@ -175,7 +183,10 @@ class Program:
         if self.loss is None:
             return Group([each.symbol for each in ends])
         kept = [block_gradient(each.symbol, name=f"{each.name}_end") for each in ends]
-        return Group([make_loss(self.loss.symbol, name=f"{self.loss.name}_loss"), *kept])
+        losses = [make_loss(self.loss.symbol, name=f"{self.loss.name}_loss")]
+        if self._training is not None and self._training.penalty is not None:
+            losses.append(make_loss(self._training.penalty, name=f"{self.loss.name}_penalty"))
+        return Group([*losses, *kept])
 
     def data_of(self, symbol: Symbol) -> list[Data]:
         """Return the data that a symbol depends on.

@@ -110,8 +110,10 @@ def image():
 
 
 def norm_of_some():
-    loss = layers.mean(layers.fc(dense(), 1, bias_attr=fluid.ParamAttr(trainable=False)))
-    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1)).minimize(loss)
+    loss = layers.mean(layers.fc(dense(), 1, bias_attr="b"))
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1)).minimize(
+        loss, no_grad_set=["b"]
+    )
 
 
 def decay(rate):
