@@ -72,7 +72,7 @@ class _OldModule(ModuleType):
         try:
             return getattr(self._target, name)
         except AttributeError:
-            _explain_missing(self._target, name)
+            explain_missing_name(self._target, name)
             raise
 
     def __dir__(self) -> list[str]:
@@ -134,14 +134,18 @@ def _advice(path: str) -> str:
     return advice(path)
 
 
-def _explain_missing(module: ModuleType, name: str) -> None:
-    """Raise an error that says why a module lacks a name, if that is known; called by its ``__getattr__``."""
+def explain_missing_name(module: ModuleType, name: str, depth: int = 2) -> None:
+    """Raise an error that says why a module lacks a name, if that is known; called by its ``__getattr__``.
+
+    Args:
+        depth: number of calls since the access.
+    """
     if name.startswith("__"):
         return
     from .cli.check_program import advice, missing_name
 
     old, text = missing_name(module, name)
-    frame = sys._getframe(2)
+    frame = sys._getframe(depth)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
         raise ImportError(
@@ -198,7 +202,7 @@ def install(system: str, *, cpu: bool = False, old_numpy: bool = False, replace:
             break
     else:
         sys.meta_path.insert(0, _OldImports(roots))
-    lazy.explain_missing(_explain_missing)
+    lazy.explain_missing(explain_missing_name)
     if cpu:
         Context.use_cpu_without_gpu()
     if old_numpy:
