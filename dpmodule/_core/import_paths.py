@@ -15,6 +15,8 @@ MOVED = {
     "contrib.symbol": "symbol.contrib",
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",
+    "fluid.layers.nn": "fluid.layers",
+    "fluid.layers.ops": "fluid.layers",
     "module.executor_group": "module.group.executor_group",
 }
 """New paths of moved modules by old path, both without the package's name."""

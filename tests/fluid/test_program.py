@@ -123,3 +123,22 @@ def trained():
         return [executor.run(feed=BATCH, fetch_list=[loss, *more]) for _ in range(steps)]
 
     return prediction, executor, losses
+
+
+@pytest.mark.parametrize("kind", ["Uniform", "Normal", "TruncatedNormal"])
+def test_initializers_by_random_numbers(kind):
+    make = getattr(fluid.initializer, kind)
+    mx.random.seed(4)
+    more = (1.0, 3.0) if kind == "Uniform" else (1.0, 0.5)
+    starts = [make(*more), make(*more), make(*more, 7), make(*more, 7)]
+    made = [fluid.layers.create_parameter([50, 40], default_initializer=start) for start in starts]
+    fluid.Executor().run(fluid.default_startup_program())
+    found = values(*(each.name for each in made))
+    assert (found[0] != found[1]).any()
+    assert (found[0] != found[2]).any()
+    np.testing.assert_array_equal(found[2], found[3])
+    deviation = {"Uniform": 2 / 12**0.5, "Normal": 0.5, "TruncatedNormal": 0.5 * 0.8796}[kind]
+    for one in found:
+        assert one.mean() == pytest.approx(2.0 if kind == "Uniform" else 1.0, abs=0.05)
+        assert one.std() == pytest.approx(deviation, rel=0.05)
+        assert kind == "Normal" or abs(one - one.mean()).max() < 1.1
