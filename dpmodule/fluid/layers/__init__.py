@@ -1,9 +1,23 @@
 """Layers: functions that add operators and parameters to the current program."""
 
 from ..._core import lazy
+from .comparison import argmax as argmax
+from .comparison import argmin as argmin
+from .comparison import argsort as argsort
+from .comparison import equal as equal
+from .comparison import greater_equal as greater_equal
+from .comparison import greater_than as greater_than
+from .comparison import less_equal as less_equal
+from .comparison import less_than as less_than
+from .comparison import logical_and as logical_and
+from .comparison import logical_not as logical_not
+from .comparison import logical_or as logical_or
+from .comparison import logical_xor as logical_xor
+from .comparison import not_equal as not_equal
 from .convolution import conv2d as conv2d
 from .convolution import pool2d as pool2d
 from .elementwise import abs as abs
+from .elementwise import brelu as brelu
 from .elementwise import cast as cast
 from .elementwise import ceil as ceil
 from .elementwise import clip as clip
@@ -20,9 +34,11 @@ from .elementwise import elementwise_sub as elementwise_sub
 from .elementwise import elu as elu
 from .elementwise import exp as exp
 from .elementwise import floor as floor
+from .elementwise import gelu as gelu
 from .elementwise import hard_sigmoid as hard_sigmoid
 from .elementwise import leaky_relu as leaky_relu
 from .elementwise import log as log
+from .elementwise import logsigmoid as logsigmoid
 from .elementwise import matmul as matmul
 from .elementwise import mean as mean
 from .elementwise import pow as pow
@@ -39,12 +55,15 @@ from .elementwise import round as round
 from .elementwise import rsqrt as rsqrt
 from .elementwise import scale as scale
 from .elementwise import sigmoid as sigmoid
+from .elementwise import sign as sign
 from .elementwise import sin as sin
+from .elementwise import soft_relu as soft_relu
 from .elementwise import softmax as softmax
 from .elementwise import softplus as softplus
 from .elementwise import softsign as softsign
 from .elementwise import sqrt as sqrt
 from .elementwise import square as square
+from .elementwise import stanh as stanh
 from .elementwise import sum as sum
 from .elementwise import sums as sums
 from .elementwise import swish as swish
@@ -69,13 +88,19 @@ from .losses import bpr_loss as bpr_loss
 from .losses import cos_sim as cos_sim
 from .losses import cross_entropy as cross_entropy
 from .losses import huber_loss as huber_loss
+from .losses import kldiv_loss as kldiv_loss
+from .losses import label_smooth as label_smooth
 from .losses import log_loss as log_loss
+from .losses import margin_rank_loss as margin_rank_loss
+from .losses import mse_loss as mse_loss
+from .losses import rank_loss as rank_loss
 from .losses import sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits
 from .losses import smooth_l1 as smooth_l1
 from .losses import softmax_with_cross_entropy as softmax_with_cross_entropy
 from .losses import square_error_cost as square_error_cost
 from .metric_op import auc as auc
 from .normalization import batch_norm as batch_norm
+from .normalization import l2_normalize as l2_normalize
 from .normalization import layer_norm as layer_norm
 from .normalization import prelu as prelu
 from .recurrent import dynamic_gru as dynamic_gru
@@ -102,10 +127,14 @@ from .sequence_parts import sequence_pad as sequence_pad
 from .sequence_parts import sequence_reshape as sequence_reshape
 from .sequence_parts import sequence_slice as sequence_slice
 from .sequence_parts import sequence_unpad as sequence_unpad
+from .shapes import cumsum as cumsum
 from .shapes import expand as expand
+from .shapes import expand_as as expand_as
 from .shapes import flatten as flatten
 from .shapes import gather as gather
 from .shapes import one_hot as one_hot
+from .shapes import pad as pad
+from .shapes import reverse as reverse
 from .shapes import slice as slice
 from .shapes import split as split
 from .shapes import squeeze as squeeze
@@ -113,6 +142,7 @@ from .shapes import stack as stack
 from .shapes import topk as topk
 from .shapes import transpose as transpose
 from .shapes import unsqueeze as unsqueeze
+from .shapes import unstack as unstack
 from .tensor import assign as assign
 from .tensor import create_global_var as create_global_var
 from .tensor import fill_constant as fill_constant

@@ -196,3 +196,21 @@ def prelu(x: Any, mode: str, param_attr: Any = None, name: str | None = None) ->
         )
 
     return add_layer("prelu", [variable], made, own)
+
+
+def l2_normalize(x: Any, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+    """Divide by the Euclidean norm along an axis, ``sqrt(max(sum(x ** 2), epsilon))``.
+
+    Args:
+        axis: the axis.
+        epsilon: smallest square of a norm.
+    """
+    variable = as_variable("l2_normalize", x, "x")
+    check_number("l2_normalize", "epsilon", epsilon)
+
+    def made(name: str) -> Any:
+        squares = sym.sum(sym.square(variable.symbol), axis=axis, keepdims=True)
+        floor = sym._internal._maximum_scalar(squares, scalar=float(epsilon))
+        return sym.broadcast_mul(variable.symbol, sym.rsqrt(floor, name=f"{name}_scale"), name=name)
+
+    return add_layer("l2_normalize", [variable], made, name)

@@ -22,16 +22,19 @@ from .layer_helper import (
 _POOLS = {"average": "mean", "sum": "sum", "sqrt": "sqrt", "max": "max", "last": "last", "first": "first"}
 
 
-def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable:
+def sequence_pool(input: Any, pool_type: str, is_test: bool = False, pad_value: float = 0.0) -> Variable:
     """Pool each sequence to one row; an empty sequence gives zeros.
 
     Args:
         pool_type: "sum", "average", "sqrt" (the sum over the root of the length), "max", "first" or "last".
+        pad_value: must be 0.
 
     Raises:
-        ArgumentError: `input` does not hold sequences, or the pooling is unknown.
+        ArgumentError: `input` does not hold sequences, the pooling is unknown, or `pad_value` is not 0.
     """
     sequences = as_sequences("sequence_pool", input)
+    if pad_value != 0:
+        raise ArgumentError(f"sequence_pool: pad_value is {pad_value!r}, expected 0")
     kind = _POOLS.get(str(pool_type).lower())
     if kind is None:
         raise ArgumentError(f"sequence_pool: pool_type is {pool_type!r}, expected one of {', '.join(_POOLS)}")
@@ -58,6 +61,7 @@ def sequence_conv(
     filter_size: int = 3,
     filter_stride: int = 1,
     padding: Any = None,
+    padding_start: int | None = None,
     bias_attr: Any = None,
     param_attr: Any = None,
     act: str | None = None,
@@ -73,6 +77,8 @@ def sequence_conv(
     Args:
         filter_size: number of elements in a window.
         filter_stride: must be 1.
+        padding: ignored; sequences are always padded.
+        padding_start: place of the first element of a window, seen from its element; None: ``-(filter_size // 2)``.
         bias_attr: attributes of the bias; False: no bias.
 
     Raises:
@@ -88,6 +94,7 @@ def sequence_conv(
     weight = parameter(program, f"{own}_weight", size, ParamAttr.of(param_attr))
     bias = biases(program, own, num_filters, bias_attr)
     attributes = {"num_filters": num_filters, "filter_size": filter_size, "no_bias": not bias}
+    attributes["padding_start"] = padding_start
 
     def linear(name: str) -> Any:
         return sym.sequence_conv(sequences.symbol, weight, *bias, name=name, **attributes)

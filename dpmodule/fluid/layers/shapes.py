@@ -244,3 +244,103 @@ def one_hot(input: Any, depth: int) -> Variable:
         return sym.one_hot(numbers, depth=depth, name=own)
 
     return _changed("one_hot", variable, made)
+
+
+def unstack(x: Any, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """Return the parts of a variable along an axis, without that axis.
+
+    Args:
+        axis: the axis.
+        num: its length, if known.
+
+    Raises:
+        ShapeError: the length of the axis is unknown, or not `num`.
+    """
+    variable = as_variable("unstack", x, "x")
+    size, place = variable.shape[axis], axis % len(variable.shape)
+    if size < 1 or num not in (None, size):
+        raise ShapeError(f"unstack: axis {axis} of {variable.name!r} has length {size}, num is {num!r}")
+    return [squeeze(slice(variable, [place], [i], [i + 1]), [place]) for i in range(size)]
+
+
+def reverse(x: Any, axis: int | Sequence[int]) -> Variable:
+    """Reverse the order of elements along axes.
+
+    Args:
+        axis: one or several axes.
+    """
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    return _changed(
+        "reverse", as_variable("reverse", x, "x"), lambda data, own: sym.reverse(data, axis=axes, name=own)
+    )
+
+
+def pad(x: Any, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """Add a number before and after the elements of each axis.
+
+    Args:
+        paddings: numbers of elements before and after those of the first axis, of the second, ...
+        pad_value: the number.
+
+    Raises:
+        ArgumentError: there are not two numbers for each axis, or the batch is padded.
+    """
+    variable = as_variable("pad", x, "x")
+    sizes, axes = tuple(int(n) for n in paddings), len(variable.shape)
+    if len(sizes) != 2 * axes or any(sizes[:2]) or min(sizes) < 0:
+        raise ArgumentError(
+            f"pad: paddings is {paddings!r} for {variable.name!r} of shape {variable.shape}, expected two numbers "
+            "from 0 for each axis, those of the batch 0"
+        )
+
+    def made(data: Symbol, own: str) -> Any:
+        for axis in range(1, axes):
+            first = sym.zeros_like(sym.slice_axis(data, axis=axis, begin=0, end=1))
+            edge = sym._internal._plus_scalar(first, scalar=float(pad_value))
+            before, after = (
+                [sym.tile(edge, reps=(*[1] * axis, size, *[1] * (axes - axis - 1)))] if size else []
+                for size in sizes[2 * axis : 2 * axis + 2]
+            )
+            data = sym.Concat(*before, data, *after, dim=axis) if before or after else data
+        return sym.identity(data, name=own)
+
+    return _changed("pad", variable, made, name)
+
+
+def cumsum(
+    x: Any, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
+) -> Variable:
+    """Return sums of elements up to each one along an axis.
+
+    Args:
+        axis: the axis; None: the last one.
+        exclusive: whether the element itself does not count.
+        reverse: whether to add from the end.
+    """
+    variable = as_variable("cumsum", x, "x")
+    place = len(variable.shape) - 1 if axis is None else axis
+
+    def made(data: Symbol, own: str) -> Any:
+        turned = sym.reverse(data, axis=(place,)) if reverse else data
+        total = sym.cumsum(turned, axis=place)
+        if exclusive:
+            total = sym.broadcast_sub(total, turned)
+        return sym.reverse(total, axis=(place,), name=own) if reverse else sym.identity(total, name=own)
+
+    return _changed("cumsum", variable, made)
+
+
+def expand_as(x: Any, target_tensor: Any, name: str | None = None) -> Variable:
+    """Repeat a variable along its axes to the shape of another one.
+
+    Args:
+        target_tensor: a variable, whose axes are multiples of those of `x`.
+    """
+    variable, like = (
+        as_variable("expand_as", x, "x"),
+        as_variable("expand_as", target_tensor, "target_tensor"),
+    )
+    ratios = [b // a if a > 0 < b and not b % a else 0 for a, b in zip(variable.shape[1:], like.shape[1:])]
+    if len(variable.shape) != len(like.shape) or variable.shape[0] != like.shape[0] or 0 in ratios:
+        raise ShapeError(f"expand_as: x has the shape {variable.shape}, which {like.shape} is no multiple of")
+    return expand(variable, [1, *ratios], name)
