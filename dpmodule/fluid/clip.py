@@ -81,7 +81,7 @@ class GradientClipByNorm:
     def scale(self, module: Module) -> None:
         """Scale the gradients of a module."""
         for name in module.store.names():
-            gradient = module.store.grad(name, 0)
+            gradient: Any = module.store.grad(name, 0)
             if gradient is None:
                 continue
             values = gradient.values if is_sparse(gradient) else gradient.raw

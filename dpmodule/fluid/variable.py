@@ -21,7 +21,7 @@ class Decay:
         ArgumentError: the coefficient is not a number from 0.
     """
 
-    def __init__(self, regularization_coeff: float = 0.0) -> None:
+    def __init__(self, regularization_coeff: Any = 0.0) -> None:
         is_number = isinstance(regularization_coeff, Real) and not isinstance(regularization_coeff, bool)
         if not is_number or not regularization_coeff >= 0:
             raise ArgumentError(

@@ -285,7 +285,7 @@ sum = sums
 def reshape(
     x: Any,
     shape: Sequence[int],
-    actual_shape: None = None,
+    actual_shape: Any = None,
     act: str | None = None,
     inplace: bool = False,
     name: str | None = None,

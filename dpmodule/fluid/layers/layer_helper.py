@@ -200,6 +200,11 @@ def apply(
     return add_layer(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
 
 
+def add_result(layer: str, variables: Sequence[Variable], result: Any, name: str, **known: Any) -> Variable:
+    """Add a symbol as one of several results of a layer; see `add_layer`."""
+    return add_layer(layer, variables, lambda own: sym.identity(result, name=own), name, **known)
+
+
 def main_program() -> Program:
     """Return the current program, joined with its startup program."""
     program = default_main_program()

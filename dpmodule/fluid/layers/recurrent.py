@@ -12,6 +12,7 @@ from .inputs import fc
 from .layer_helper import (
     ACTIVATIONS,
     add_layer,
+    add_result,
     as_sequences,
     as_variable,
     biases,
@@ -86,13 +87,11 @@ def dynamic_lstm(
         candidate_activation=candidate_activation,
         name=f"{own}_steps",
     )
-
-    def entered(part: Symbol, name: str) -> Variable:
-        return add_layer(
-            layer, [sequences], lambda name: sym.identity(part, name=name), name, shape=(-1, units)
-        )
-
-    return entered(states[0], own), entered(states[1], f"{own}_cell")
+    names = own, f"{own}_cell"
+    hidden, cell = (
+        add_result(layer, [sequences], part, name, shape=(-1, units)) for part, name in zip(states, names)
+    )
+    return hidden, cell
 
 
 def dynamic_gru(
@@ -213,13 +212,10 @@ def gru_unit(
         (kept, f"{own}_reset", units),
         (sym.Concat(gates, candidate, dim=1), f"{own}_gates", size),
     )
-    state, kept, gates = (
-        add_layer(
-            layer, [given], lambda name, each=each: sym.identity(each, name=name), name, shape=(-1, width)
-        )
-        for each, name, width in parts
+    after, reset_state, all_gates = (
+        add_result(layer, [given], each, name, shape=(-1, width)) for each, name, width in parts
     )
-    return state, kept, gates
+    return after, reset_state, all_gates
 
 
 def lstm_unit(
@@ -270,14 +266,6 @@ def lstm_unit(
     )
     kept = sym.sigmoid(sym._internal._plus_scalar(forget, scalar=float(forget_bias)))
     inner = kept * given[2].symbol + sym.sigmoid(enter) * sym.tanh(candidate)
-    cell = add_layer(
-        layer, given[2:], lambda name: sym.identity(inner, name=name), f"{own}_cell", shape=(-1, units)
-    )
-    hidden = add_layer(
-        layer,
-        given[2:],
-        lambda name: sym.elemwise_mul(sym.sigmoid(leave), sym.tanh(inner), name=name),
-        own,
-        shape=(-1, units),
-    )
-    return hidden, cell
+    cell = add_result(layer, given[2:], inner, f"{own}_cell", shape=(-1, units))
+    state = sym.sigmoid(leave) * sym.tanh(inner)
+    return add_result(layer, given[2:], state, own, shape=(-1, units)), cell

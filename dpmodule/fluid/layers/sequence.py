@@ -93,8 +93,12 @@ def sequence_conv(
     size = (num_filters, filter_size * width_of("sequence_conv", sequences))
     weight = parameter(program, f"{own}_weight", size, ParamAttr.of(param_attr))
     bias = biases(program, own, num_filters, bias_attr)
-    attributes = {"num_filters": num_filters, "filter_size": filter_size, "no_bias": not bias}
-    attributes["padding_start"] = padding_start
+    attributes = {
+        "num_filters": num_filters,
+        "filter_size": filter_size,
+        "padding_start": padding_start,
+        "no_bias": not bias,
+    }
 
     def linear(name: str) -> Any:
         return sym.sequence_conv(sequences.symbol, weight, *bias, name=name, **attributes)

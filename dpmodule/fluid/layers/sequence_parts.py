@@ -10,6 +10,7 @@ from ...base import ArgumentError, ShapeError
 from ..variable import Variable
 from .layer_helper import (
     add_layer,
+    add_result,
     apply,
     as_sequences,
     as_variable,
@@ -120,14 +121,9 @@ def sequence_pad(
     own = sequences.program.unique(layer) if name is None else name
     both = sym.sequence_pad(sequences.symbol, value, maxlen=size, name=f"{own}_both")
     whole = (-1, size, *sequences.shape[1:])
-    padded, lengths = (
-        add_layer(layer, [sequences], lambda name, part=part: sym.identity(part, name=name), each, **known)
-        for part, each, known in (
-            (both[0], own, {"shape": whole, "lod_level": 0}),
-            (both[1], f"{own}_length", {"shape": (-1,), "dtype": "int64", "lod_level": 0}),
-        )
-    )
-    return padded, lengths
+    padded = add_result(layer, [sequences], both[0], own, shape=whole, lod_level=0)
+    counted = {"shape": (-1,), "dtype": "int64", "lod_level": 0}
+    return padded, add_result(layer, [sequences], both[1], f"{own}_length", **counted)
 
 
 def sequence_unpad(x: Any, length: Any, name: str | None = None) -> Variable:

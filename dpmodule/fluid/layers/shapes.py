@@ -10,7 +10,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
 from ..variable import Variable
-from .layer_helper import add_layer, as_variable, as_variables, check_integer, width_of
+from .layer_helper import add_layer, add_result, as_variable, as_variables, check_integer, width_of
 
 _OPEN_END = 2**31 - 1
 """Ends of slices from here on mean the end of the axis, as in Paddle."""
@@ -215,14 +215,8 @@ def topk(input: Any, k: int, name: str | None = None) -> tuple[Variable, Variabl
     own = variable.program.unique("topk") if name is None else name
     both = sym.topk(variable.symbol, axis=-1, k=int(k), ret_typ="both", dtype="int64", name=f"{own}_both")
     shape = (*variable.shape[:-1], int(k))
-    values, indices = (
-        add_layer("topk", [variable], lambda name, part=part: sym.identity(part, name=name), each, **known)
-        for part, each, known in (
-            (both[0], own, {"shape": shape}),
-            (both[1], f"{own}_indices", {"shape": shape, "dtype": "int64"}),
-        )
-    )
-    return values, indices
+    values = add_result("topk", [variable], both[0], own, shape=shape)
+    return values, add_result("topk", [variable], both[1], f"{own}_indices", shape=shape, dtype="int64")
 
 
 def one_hot(input: Any, depth: int) -> Variable:

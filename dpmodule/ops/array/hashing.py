@@ -56,7 +56,7 @@ def xxh64(rows: Any, seed: int) -> Any:
             while len(lanes) >= 4:
                 parts = [_mixed(part, lane) for part, lane in zip(parts, lanes)]
                 lanes = lanes[4:]
-            total = sum((_turned(part, bits) for part, bits in zip(parts, (1, 7, 12, 18))), np.uint64(0))
+            total = sum(_turned(part, bits) for part, bits in zip(parts, (1, 7, 12, 18)))
             for part in parts:
                 total = (total ^ _mixed(np.uint64(0), part)) * one + four
         total = total + np.uint64(8 * rows.shape[1])
