@@ -17,7 +17,7 @@ from ..symbol import Group, Symbol
 from .executor import check_initialized, runner_of
 from .program import Program, default_main_program, load_values
 from .reader import DataLoader
-from .variable import Data, ParamAttr, Parameter, State, Variable, declared_shape
+from .variable import Data, LayerState, ParamAttr, Parameter, Variable, declared_shape
 
 _FEED = "__feed__"
 _RAGGED = "101"
@@ -142,7 +142,7 @@ def load_inference_model(
         node, own = internals[name], attributes.get(name, {})
         kind = variable_dtype(node.entries[0][0]) or "float32"
         if name in values:
-            made = State if name in states else Parameter
+            made = LayerState if name in states else Parameter
             program.add(made(program, node, name, values[name].shape, kind, ParamAttr(name)))
         else:
             program.add(_data(program, node, name, kind, own))

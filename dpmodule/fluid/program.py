@@ -280,7 +280,7 @@ class Program:
             shape: length of each axis.
             attr: its attributes from the layer.
             initializer: its initializer, if `attr` has none.
-            kind: `State` for a variable that a layer updates.
+            kind: `LayerState` for a variable that a layer updates.
 
         Raises:
             ShapeError: it exists with another shape.

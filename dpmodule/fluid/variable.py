@@ -261,7 +261,7 @@ class Parameter(Variable):
         return self.attr.trainable
 
 
-class State(Parameter):
+class LayerState(Parameter):
     """A variable that a layer updates in every batch, and that is not trained."""
 
     is_state = True

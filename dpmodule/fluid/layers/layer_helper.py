@@ -13,7 +13,7 @@ from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
 from ..program import Program, default_main_program, default_startup_program
-from ..variable import ParamAttr, Parameter, Shape, State, Variable
+from ..variable import LayerState, ParamAttr, Parameter, Shape, Variable
 
 ACTIVATIONS = {
     "exp": sym.exp,
@@ -111,7 +111,9 @@ def parameter_variable(
     return Parameter(program, fixed, made.name, made.shape, dtype, made.attr)
 
 
-def state(program: Program, name: str, shape: Shape, dtype: str = "float32", start: float = 0.0) -> State:
+def state(
+    program: Program, name: str, shape: Shape, dtype: str = "float32", start: float = 0.0
+) -> LayerState:
     """Return a variable that a layer updates.
 
     Args:
@@ -119,8 +121,8 @@ def state(program: Program, name: str, shape: Shape, dtype: str = "float32", sta
         start: its first value.
     """
     attr, first = ParamAttr(), init.Constant(start)
-    made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, first, State)
-    return cast("State", made)
+    made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, first, LayerState)
+    return cast("LayerState", made)
 
 
 def biases(program: Program, owner: str, size: int, attr: Any) -> list[Symbol]:

@@ -8,7 +8,7 @@ from ... import symbol as sym
 from ...base import ArgumentError
 from ...ops.nn.auc import area, num_counts, window
 from ...symbol import Symbol
-from ..variable import RunningValue, State
+from ..variable import LayerState, RunningValue
 from .layer_helper import as_variable, check_integer, program_of, state, width_of
 
 
@@ -19,7 +19,7 @@ def auc(
     num_thresholds: int = 2**12 - 1,
     topk: int = 1,
     slide_steps: int = 1,
-) -> tuple[RunningValue, RunningValue, list[State]]:
+) -> tuple[RunningValue, RunningValue, list[LayerState]]:
     """Return the area under the ROC curve over all batches so far, and that over the last batches.
 
     Each run of the program that computes it counts, also of a ``clone(for_test=True)``, which shares the states. To
@@ -65,7 +65,7 @@ def auc(
     ]
     still = sym.BlockGrad(scores.symbol)
 
-    def made(name: str, slide: int, pair: list[State]) -> RunningValue:
+    def made(name: str, slide: int, pair: list[LayerState]) -> RunningValue:
         def latest() -> float:
             counts = (window(program.store.value(each.name, 0).raw, bins, slide) for each in pair)
             return float(area(*counts))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.arrays import f4, f8
+from helpers.arrays import f4, f8, i8
 from helpers.op_case import OpCase
 
 X, Y = np.random.RandomState(1).uniform(-2, 2, (2, 3, 4))
@@ -26,7 +26,22 @@ def added(x, y, i):
     return x + y.sum() * np.outer(np.eye(3)[0], np.eye(4)[1])
 
 
+def area(scores, label, *counts):
+    """Share of pairs of a positive and a negative in order; pairs in one of four intervals count half."""
+    places = (scores[:, 1] * 4).astype(int)
+    above, below = places[label[:, 0] > 0][:, None], places[label[:, 0] == 0]
+    return np.array([((above > below) + (above == below) / 2).mean()])
+
+
+SCORES, HITS = f8([[0, 0.1], [0, 0.9], [0, 0.3], [0, 0.35], [0, 0.8]]), i8([[0], [1], [1], [0], [0]])
+STATES = np.zeros((1, 5), np.int64), np.zeros((1, 5), np.int64)
+XXH64 = i8([[[595905], [267482]], [[757017], [270296]]])  # of the Python package xxhash 3.6, for 1 and -5
+
 CASES = [
+    OpCase("_running_auc", (SCORES, HITS, *STATES), {"num_thresholds": 4}, area, no_grad=COUNTS),
+    OpCase(
+        "_xxhash", (i8([[1], [-5]]),), {"hash_size": 1000003, "num_hash": 2}, lambda x: XXH64, no_grad=COUNTS
+    ),
     OpCase("_copyto", (X,), {}, lambda x: x),
     OpCase("_CrossDeviceCopy", (X,), {}, lambda x: x),
     OpCase("_scale_gradient", (X, f8([3])), {}, lambda x, f: x, no_grad="scales it: contrib/test_arrays.py"),
