@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
@@ -290,16 +290,16 @@ class Program:
         name = attr.name or name
         known = self._variables.get(name)
         first = startup.initial_values.get(name)
+        if known is not None and type(known) is not kind:
+            raise ArgumentError(
+                f"param_attr: {name!r} is of type {type(known).__name__}, expected a {kind.__name__}; choose another "
+                "name"
+            )
         for other in (known, first):
             if other is not None and other.shape != shape:
                 raise ShapeError(f"parameter {name!r} has shape {other.shape}, but this layer needs {shape}")
         if known is not None:
-            if type(known) is not kind:
-                raise ArgumentError(
-                    f"param_attr: {name!r} is of type {type(known).__name__}, expected a {kind.__name__}; choose "
-                    "another name"
-                )
-            return known
+            return cast(Parameter, known)
         chosen = attr.initializer or initializer
         if first is None:
             startup.initial_values[name] = ParameterInit(shape, dtype, chosen, kind.is_state)
