@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..base import ArgumentError, ShapeError, StateError, did_you_mean
@@ -299,7 +299,7 @@ class Program:
             if other is not None and other.shape != shape:
                 raise ShapeError(f"parameter {name!r} has shape {other.shape}, but this layer needs {shape}")
         if known is not None:
-            return cast(Parameter, known)
+            return known
         chosen = attr.initializer or initializer
         if first is None:
             startup.initial_values[name] = ParameterInit(shape, dtype, chosen, kind.is_state)
