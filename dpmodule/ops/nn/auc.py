@@ -27,11 +27,10 @@ def area(positive: Tensor, negative: Tensor) -> Tensor:
         positive: number of positives for each interval of scores, ascending, (bins,).
         negative: number of negatives.
     """
-    above = positive.flip(0).cumsum(0).double()
-    before = above - positive.flip(0)
-    pairs = (negative.flip(0) * (above + before)).sum() / 2
-    total = above[-1] * negative.sum()
-    return torch.where(total > 0, pairs / total.clamp(min=1), 0.0)
+    up_to = positive.cumsum(0)
+    total = up_to[-1]
+    pairs = torch.dot((2 * (total - up_to) + positive).double(), negative.double()) / 2
+    return pairs / (total.double() * negative.sum()).clamp_(min=1)
 
 
 def window(counts: Tensor, num_thresholds: int, slide_steps: int) -> Tensor:
