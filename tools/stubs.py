@@ -148,6 +148,7 @@ LATER = (
     "nn.batchnorm",
     "nn.conv",
     "nn.dense",
+    "nn.tree",
     "nn.unfold",
     "nn.losses",
     "nn.norm",

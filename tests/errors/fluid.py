@@ -125,6 +125,10 @@ def decay(rate):
     return fluid.regularizer.L2Decay(rate)
 
 
+def of_unknown_class(build, label):
+    run({"x": np.ones((2, 3)), "ids": [[label], [0]]}, [build(dense(), numbers())])
+
+
 def numbers(width=1, name="ids"):
     return layers.data(name, [width], dtype="int64")
 
@@ -337,6 +341,25 @@ ROWS = [
         base.BoundsError,
         fed,
         ({**BATCH, "words": [[1], [40], []]}, "'words' has the value 40, but the table 'embedding_0_weight'"),
+    ),
+    *rows(
+        base.BoundsError,
+        of_unknown_class,
+        (
+            lambda x, y: layers.nce(x, y, 5),
+            5,
+            "'ids' has the value 5, but the table 'nce_0_weight' has 5 rows",
+        ),
+        (
+            lambda x, y: layers.hsigmoid(x, y, 5),
+            -1,
+            "the label -1 in 'ids', which is not one of the 5 classes",
+        ),
+        (
+            lambda x, y: layers.sampled_softmax_with_cross_entropy(x, y, 2),
+            3,
+            "the label 3 in 'ids', which is not one of the 3 classes",
+        ),
     ),
     *[
         row

@@ -122,9 +122,9 @@ def nce(
             others = sym.clip(sym.floor(level * classes), a_min=0, a_max=classes - 1)
         else:
             others = sym.clip(sym.floor(sym.exp(level * math.log(classes))) - 1, a_min=0, a_max=classes - 1)
-        chosen = sym.Concat(numbers, others, dim=1, name=f"{name}_classes")
-        noise = _noise(chosen, classes, sampler) * drawn
-        found = sym.sigmoid(scores.of(chosen))
+        noise = _noise(sym.Concat(numbers, others, dim=1), classes, sampler) * drawn
+        # two lookups, so that feeds are checked: labels are classes
+        found = sym.sigmoid(sym.Concat(scores.of(right.symbol), scores.of(others), dim=1))
         noise = sym.Cast(noise, dtype="float32")
         total = sym.log(found + noise)
         begin = {"axis": 1, "begin": 0, "end": known}
@@ -190,21 +190,15 @@ def hsigmoid(
         if given is not None:
             raise ArgumentError(f"{layer}: {argument} is not supported; the tree is that of num_classes")
     _refuse(layer, "the tree is that of num_classes", is_custom=is_custom)
-    program, levels = rows.program, (2 * classes - 1).bit_length() - 1
+    program = rows.program
     own = program.unique(layer) if name is None else name
     scores = _ClassScores(program, own, rows, classes - 1, (param_attr, bias_attr), is_sparse)
 
     def made(name: str) -> Any:
-        # a node of the tree has the number of its parent, then a bit: the code of a class is label + num_classes
-        code = sym.Cast(sym.BlockGrad(right.symbol), dtype="float64") + classes
-        powers = sym.Reshape(sym.arange(start=0, stop=levels, dtype="float64"), shape=(1, -1))
-        nodes = sym.floor(sym.broadcast_div(code, sym._internal._rpower_scalar(powers, scalar=2.0)))
-        parents = sym.floor(nodes * 0.5)
-        bits = sym.Cast(nodes - parents * 2, dtype="float32")
-        kept = sym.Cast(sym._internal._greater_equal_scalar(parents, scalar=1.0), dtype="float32")
-        found = sym.clip(
-            scores.of(sym._internal._maximum_scalar(parents - 1, scalar=0.0)), a_min=-40, a_max=40
+        nodes, bits, kept = sym._internal._tree_path(
+            sym.BlockGrad(rows.symbol), right.symbol, num_classes=classes, name=f"{name}_path"
         )
+        found = sym.clip(scores.of(nodes), a_min=-40, a_max=40)
         losses = sym.Activation(found, act_type="softrelu") - bits * found
         return sym.sum(losses * kept, axis=1, keepdims=True, name=name)
 

@@ -33,12 +33,26 @@ def area(scores, label, *counts):
     return np.array([((above > below) + (above == below) / 2).mean()])
 
 
+def paths(data, label):
+    """Walk from each leaf to the root, where the children of a node n are 2n and 2n + 1."""
+    found = np.zeros((3, len(label), 3))
+    for row, (number,) in enumerate(label):
+        node, level = number + 5, 0
+        while node > 1:
+            found[:, row, level] = node // 2 - 1, node % 2, 1
+            node, level = node // 2, level + 1
+    return i8(found[0]), found[1], found[2]
+
+
 SCORES, HITS = f8([[0, 0.1], [0, 0.9], [0, 0.3], [0, 0.35], [0, 0.8]]), i8([[0], [1], [1], [0], [0]])
 STATES = np.zeros((1, 5), np.int64), np.zeros((1, 5), np.int64)
 XXH64 = i8([[[595905], [267482]], [[757017], [270296]]])  # of the Python package xxhash 3.6, for 1 and -5
 
 CASES = [
     OpCase("_running_auc", (SCORES, HITS, *STATES), {"num_thresholds": 4}, area, no_grad=COUNTS),
+    OpCase(
+        "_tree_path", (np.zeros((5, 1)), i8(np.arange(5)[:, None])), {"num_classes": 5}, paths, no_grad=COUNTS
+    ),
     OpCase(
         "_xxhash", (i8([[1], [-5]]),), {"hash_size": 1000003, "num_hash": 2}, lambda x: XXH64, no_grad=COUNTS
     ),
