@@ -12,7 +12,7 @@ from .._core import lazy
 from .._devices import generators
 from ..base import ArgumentError
 from ..initializer import Constant as FillConstant
-from ..initializer import Initializer, MSRAPrelu, register
+from ..initializer import Initializer, register
 from ..initializer import Xavier as XavierByShape
 from ..ndarray import NDArray
 
@@ -66,7 +66,7 @@ def Xavier(uniform: bool = True, fan_in: None = None, fan_out: None = None, seed
         ArgumentError: an argument is not supported.
     """
     _check_defaults("Xavier", seed, fan_in=fan_in, fan_out=fan_out)
-    return XavierByShape("uniform" if uniform else "gaussian", "avg", 3)
+    return FluidXavier("uniform", "avg", 3) if uniform else FluidXavier("gaussian", "avg", 1)
 
 
 def MSRA(uniform: bool = True, fan_in: None = None, seed: int = 0) -> Initializer:
@@ -81,7 +81,22 @@ def MSRA(uniform: bool = True, fan_in: None = None, seed: int = 0) -> Initialize
         ArgumentError: an argument is not supported.
     """
     _check_defaults("MSRA", seed, fan_in=fan_in)
-    return XavierByShape("uniform", "in", 6) if uniform else MSRAPrelu("in", 0.0)
+    return FluidXavier("uniform", "in", 6) if uniform else FluidXavier("gaussian", "in", 2)
+
+
+@register
+class FluidXavier(XavierByShape):
+    """Xavier's initializer, which takes the length of a vector as its numbers of inputs and outputs."""
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        if arr.ndim != 1:
+            super()._init_weight(name, arr)
+            return
+        scale, generator = math.sqrt(self.magnitude / arr.size), generators.generator(arr.context)
+        if self.rnd_type == "uniform":
+            arr.raw.uniform_(-scale, scale, generator=generator)
+        else:
+            arr.raw.normal_(0.0, scale, generator=generator)
 
 
 def _check_defaults(kind: str, seed: Any, **fans: Any) -> None:

@@ -175,6 +175,22 @@ class Variable:
         self.lod_level = lod_level
         self._shape = shape
         self._dtype = dtype
+        self._flowing: Symbol | None = None
+
+    @property
+    def stop_gradient(self) -> bool:
+        """True if layers that are added from now on pass no gradient to it; data has none in any case."""
+        return self._flowing is not None or self.is_data
+
+    @stop_gradient.setter
+    def stop_gradient(self, stops: bool) -> None:
+        if self.is_data or bool(stops) == self.stop_gradient:
+            return
+        if stops:
+            self._flowing = self.symbol
+            self.symbol = call("BlockGrad", self.symbol, name=f"{self.name}_stopped")
+        elif self._flowing is not None:
+            self.symbol, self._flowing = self._flowing, None
 
     @property
     def shape(self) -> Shape:

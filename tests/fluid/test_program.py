@@ -142,3 +142,30 @@ def test_initializers_by_random_numbers(kind):
         assert one.mean() == pytest.approx(2.0 if kind == "Uniform" else 1.0, abs=0.05)
         assert one.std() == pytest.approx(deviation, rel=0.05)
         assert kind == "Normal" or abs(one - one.mean()).max() < 1.1
+
+
+def test_variables_that_stop_the_gradient():
+    x = layers.data("x", [3])
+    hidden = layers.fc(x, 2, name="first")
+    hidden.stop_gradient = True
+    loss = layers.mean(layers.fc(hidden, 1, name="second"))
+    weight = layers.create_parameter([1], name="third")
+    weight.stop_gradient = True
+    loss = loss + layers.reduce_sum(weight)
+    hidden.stop_gradient = False
+    loss = loss + layers.reduce_sum(hidden) * 0.0
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    gradients = [f"{name}@GRAD" for name in ("first_weight", "second_weight", "third")]
+    found = run({"x": np.ones((2, 3))}, [hidden, *gradients])
+    assert [each.any() for each in found] == [True, False, True, False]
+    assert [each.stop_gradient for each in (x, hidden, weight)] == [True, False, True]
+
+
+@pytest.mark.parametrize(("name", "limit"), [("Xavier", (3 / 400) ** 0.5), ("MSRA", (6 / 400) ** 0.5)])
+def test_vectors_have_their_length_as_numbers_of_inputs_and_outputs(name, limit):
+    make = getattr(fluid.initializer, name)
+    made = [layers.create_parameter([400], default_initializer=make(uniform)) for uniform in (True, False)]
+    fluid.Executor().run(fluid.default_startup_program())
+    even, normal = values(*(each.name for each in made))
+    assert 0.95 * limit < abs(even).max() <= limit
+    assert normal.std() == pytest.approx(limit / 3**0.5, rel=0.15)

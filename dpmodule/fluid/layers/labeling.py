@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import initializer as init
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
@@ -24,8 +23,8 @@ def _check_lengths(layer: str, **lengths: Any) -> None:
 def _transition(layer: str, scores: Variable, param_attr: Any) -> tuple[str, Symbol]:
     """Return the name of a layer, and the transition scores, which start as small random numbers."""
     labels, own = width_of(layer, scores), scores.program.unique(layer)
-    attr, start = ParamAttr.of(param_attr), init.Xavier("uniform", "avg", 3)
-    return own, parameter(scores.program, f"{own}_transition", (labels + 2, labels), attr, initializer=start)
+    shape = labels + 2, labels
+    return own, parameter(scores.program, f"{own}_transition", shape, ParamAttr.of(param_attr))
 
 
 def linear_chain_crf(input: Any, label: Any, param_attr: Any = None, length: None = None) -> Variable:

@@ -12,6 +12,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
+from ..initializer import Xavier
 from ..program import Program, default_main_program, default_startup_program
 from ..variable import LayerState, ParamAttr, Parameter, Shape, Variable
 
@@ -103,7 +104,7 @@ def parameter_variable(
     initializer: Initializer | None = None,
 ) -> Parameter:
     """Return a parameter, whose symbol blocks the gradient if it is not trained; see `parameter`."""
-    default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
+    default = Xavier() if initializer is None else initializer
     made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, default)
     if made.trainable:
         return made
