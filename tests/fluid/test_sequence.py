@@ -169,3 +169,53 @@ def test_a_batch_of_empty_sequences():
     states, _ = layers.dynamic_lstm(declared(8), 8)
     (found,) = run({"x": [np.zeros((0, 8))] * 2}, [layers.sequence_pool(states, "max")])
     np.testing.assert_array_equal(found, np.zeros((2, 2)))
+
+
+def test_elements_of_sequences_are_like_rows():
+    """A layer of sequences computes the same as that of a batch with all elements as rows."""
+    x, label = declared(4), layers.data("label", [1], dtype="int64", lod_level=1)
+    given, right = sequences(4), [np.arange(n)[:, None] % 4 for n in ROWS]
+    table = fluid.ParamAttr("w", fluid.initializer.Normal(0.0, 0.5))
+    cases = [
+        lambda x, label: layers.topk(x, 2)[0],
+        lambda x, label: layers.topk(x, 2)[1],
+        lambda x, label: layers.argsort(x, descending=True)[0],
+        lambda x, label: layers.cumsum(x, 1, reverse=True),
+        lambda x, label: layers.one_hot(label, 5),
+        lambda x, label: layers.split(x, 2, dim=1)[1],
+        lambda x, label: layers.slice(x, [1], [1], [3]),
+        lambda x, label: layers.unsqueeze(x, [1]),
+        lambda x, label: layers.matmul(x, layers.create_parameter([4, 3], attr=table)),
+        lambda x, label: layers.matmul(x, layers.create_parameter([4, 3], attr=table), alpha=2.0),
+        lambda x, label: fluid.nets.glu(x),
+        lambda x, label: layers.accuracy(x, label, 2),
+        lambda x, label: layers.accuracy(x, label),
+        lambda x, label: layers.hsigmoid(
+            x, label, 5, param_attr=fluid.ParamAttr("h", fluid.initializer.Normal())
+        ),
+        lambda x, label: layers.softmax_with_cross_entropy(x, label, return_softmax=True)[1],
+    ]
+    rows, numbers = layers.data("rows", [4]), layers.data("numbers", [1], dtype="int64")
+    outs = [build(x, label) for build in cases], [build(rows, numbers) for build in cases]
+    feed = {"x": given, "label": right}
+    found = run(feed, outs[0], return_numpy=False)
+    batch = {"rows": np.concatenate(given), "numbers": np.concatenate(right)}
+    expected = fluid.Executor().run(feed=batch, fetch_list=outs[1])
+    for variable, dense, one, other in zip(*outs, found, expected):
+        one = (one.values if variable.lod_level else one).asnumpy()
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=variable.name)
+        assert (variable.shape, variable.dtype) == (dense.shape, dense.dtype), variable
+
+
+def test_noise_contrast_of_sequences_trains():
+    words = layers.data("words", [1], dtype="int64", lod_level=1)
+    following = layers.data("following", [1], dtype="int64", lod_level=1)
+    hidden = layers.dynamic_gru(layers.fc(layers.embedding(words, [20, 8]), 24), 8)
+    loss = layers.mean(layers.nce(hidden, following, 20, num_neg_samples=4))
+    fluid.optimizer.Adam(0.03).minimize(loss)
+    rows = [[(start + i) % 20 for i in range(n)] for start, n in zip(range(20), [3, 5, 1, 4] * 5)]
+    feed = {"words": rows, "following": [[(word + 1) % 20 for word in row] for row in rows]}
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    losses = [executor.run(feed=feed, fetch_list=[loss])[0][0] for _ in range(80)]
+    assert losses[-1] < 0.5 * losses[0]

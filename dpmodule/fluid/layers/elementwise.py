@@ -353,7 +353,7 @@ def matmul(
     """Multiply matrices.
 
     Args:
-        x: (..., N, K), a variable.
+        x: (..., N, K), a variable, or sequences of K numbers.
         y: (..., K, M), a variable or parameter; the axes before are broadcast.
         transpose_x: whether to transpose x first.
         transpose_y: whether to transpose y first.
@@ -366,7 +366,13 @@ def matmul(
     def made(name: str) -> Any:
         turned = {"transpose_a": transpose_x, "transpose_b": transpose_y}
         own = name if alpha == 1 else f"{name}_product"
-        if max(ranks) <= 3 and ranks[0] == ranks[1]:
+        if left.lod_level and ranks == (2, 2) and not transpose_x:
+            rows = right.symbol if transpose_y else sym.transpose(right.symbol)
+            size = right.shape[0 if transpose_y else 1]
+            whole = sym.FullyConnected(
+                left.symbol, rows, num_hidden=size, no_bias=True, flatten=False, name=own
+            )
+        elif max(ranks) <= 3 and ranks[0] == ranks[1]:
             product = sym.dot if ranks[0] == 2 else sym.batch_dot
             whole = product(left.symbol, right.symbol, name=own, **turned)
         else:
@@ -381,7 +387,7 @@ def matmul(
             return whole
         return sym._internal._mul_scalar(whole, scalar=float(alpha), name=name)
 
-    return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)
+    return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=left.lod_level)
 
 
 def _reduction(kind: str) -> Callable[..., Variable]:
@@ -393,7 +399,7 @@ def _reduction(kind: str) -> Callable[..., Variable]:
 
         def made(name: str) -> Any:
             if variable.lod_level and axes is None:
-                return _over_sequences(kind, variable.symbol, name)
+                return over_sequences(kind, variable.symbol, name)
             return getattr(sym, kind)(variable.symbol, axis=axes, keepdims=keep_dim, name=name)
 
         level = variable.lod_level if axes is not None else 0
@@ -412,7 +418,7 @@ def _reduction(kind: str) -> Callable[..., Variable]:
     return layer
 
 
-def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
+def over_sequences(kind: str, data: Symbol, name: str) -> Any:
     """Return the sum or mean over all elements of all sequences."""
     if kind in ("sum", "mean"):
         total = sym.sum(
@@ -438,7 +444,7 @@ def mean(x: Any, name: str | None = None) -> Variable:
 
     def made(name: str) -> Any:
         if variable.lod_level:
-            return _over_sequences("mean", variable.symbol, name)
+            return over_sequences("mean", variable.symbol, name)
         return sym.mean(variable.symbol, name=name)
 
     return add_layer("mean", [variable], made, name, shape=(1,), lod_level=0)

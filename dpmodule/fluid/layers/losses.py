@@ -9,7 +9,7 @@ from ... import symbol as sym
 from ...base import ArgumentError
 from ...symbol import Symbol
 from ..variable import Variable
-from .elementwise import mean
+from .elementwise import mean, over_sequences
 from .layer_helper import add_layer, apply, as_variable, check_number, width_of
 
 _MIN_PROBABILITY = 1e-20
@@ -185,8 +185,8 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
     """Return the share of lines whose label is among the k largest scores.
 
     Shape:
-        input: (N, classes).
-        label: (N, 1), class numbers.
+        input: (N, classes), or sequences of scores.
+        label: (N, 1), class numbers, or sequences of them.
         output: (1,).
 
     Args:
@@ -201,10 +201,10 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
     scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
     if correct is not None or total is not None:
         raise ArgumentError("accuracy: correct and total are not supported")
+    if scores.lod_level != right.lod_level:
+        raise ArgumentError(f"accuracy: only one of {scores.name!r} and {right.name!r} holds sequences")
     if not 1 <= k <= width_of("accuracy", scores):
         raise ArgumentError(f"accuracy: k is {k!r}, expected 1 to {scores.shape[-1]}")
-    if scores.lod_level:
-        raise ArgumentError(f"accuracy: {scores.name!r} holds sequences; pool them first")
 
     def made(name: str) -> Any:
         if k == 1:
@@ -214,7 +214,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
         else:
             mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
             hits = _pick_label(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
-        return sym.mean(hits, name=name)
+        return over_sequences("mean", hits, name) if scores.lod_level else sym.mean(hits, name=name)
 
     return add_layer("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)
 

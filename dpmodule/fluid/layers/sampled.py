@@ -14,11 +14,11 @@ from ..variable import ParamAttr, Variable
 from .layer_helper import add_layer, as_variable, check_integer, parameter, program_of, width_of
 
 
-def _dense(layer: str, input: Any, label: Any) -> tuple[Variable, Variable]:
+def _inputs(layer: str, input: Any, label: Any) -> tuple[Variable, Variable]:
     rows, right = as_variable(layer, input), as_variable(layer, label, "label")
     program_of(layer, rows, right)
-    if rows.lod_level or right.lod_level:
-        raise ArgumentError(f"{layer}: {rows.name!r} or {right.name!r} holds sequences; pool them first")
+    if rows.lod_level != right.lod_level:
+        raise ArgumentError(f"{layer}: only one of {rows.name!r} and {right.name!r} holds sequences")
     width_of(layer, rows)
     width_of(layer, right)
     return rows, right
@@ -101,7 +101,7 @@ def nce(
     Source: Gutmann and Hyvärinen, "Noise-contrastive estimation", 2010; Paddle 1.8 `nce`.
     """
     layer = "nce"
-    rows, right = _dense(layer, input, label)
+    rows, right = _inputs(layer, input, label)
     classes = check_integer(layer, "num_total_classes", num_total_classes, 2)
     drawn = check_integer(layer, "num_neg_samples", 10 if num_neg_samples is None else num_neg_samples, 1)
     if sampler not in ("uniform", "log_uniform"):
@@ -116,7 +116,8 @@ def nce(
 
     def made(name: str) -> Any:
         numbers = sym.Cast(sym.BlockGrad(right.symbol), dtype="float64")
-        like = sym.tile(sym.slice_axis(numbers, axis=1, begin=0, end=1), reps=(1, drawn))
+        first = sym.zeros_like(sym.slice_axis(numbers, axis=1, begin=0, end=1))
+        like = sym.broadcast_add(first, sym.zeros(shape=(1, drawn), dtype="float64"))
         level = sym._internal._random_uniform_like(like, name=f"{name}_draw")
         if sampler == "uniform":
             others = sym.clip(sym.floor(level * classes), a_min=0, a_max=classes - 1)
@@ -184,7 +185,7 @@ def hsigmoid(
     Source: Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005; Paddle 1.8 `hsigmoid`.
     """
     layer = "hsigmoid"
-    rows, right = _dense(layer, input, label)
+    rows, right = _inputs(layer, input, label)
     classes = check_integer(layer, "num_classes", num_classes, 2)
     for argument, given in (("path_table", path_table), ("path_code", path_code)):
         if given is not None:
@@ -242,7 +243,9 @@ def sampled_softmax_with_cross_entropy(
     Source: Jean et al., "On using very large target vocabulary", 2015; Paddle 1.8.
     """
     layer = "sampled_softmax_with_cross_entropy"
-    scores, right = _dense(layer, logits, label)
+    scores, right = _inputs(layer, logits, label)
+    if scores.lod_level:
+        raise ArgumentError(f"{layer}: {scores.name!r} holds sequences; pool them first")
     classes = scores.shape[-1]
     count = check_integer(layer, "num_samples", num_samples, 1)
     known = check_integer(layer, "num_true", num_true, 1)

@@ -17,10 +17,18 @@ _OPEN_END = 2**31 - 1
 
 
 def _changed(
-    layer: str, variable: Variable, make: Callable[[Symbol, str], Any], name: str | None = None
+    layer: str,
+    variable: Variable,
+    make: Callable[[Symbol, str], Any],
+    name: str | None = None,
+    axes: Sequence[int] = (0,),
 ) -> Variable:
-    """Add a layer whose shape is inferred."""
-    if variable.lod_level:
+    """Add a layer whose shape is inferred.
+
+    Args:
+        axes: axes along which it works; sequences have no first one.
+    """
+    if variable.lod_level and any(axis % len(variable.shape) == 0 for axis in axes):
         raise ArgumentError(f"{layer}: {variable.name!r} holds sequences; pool them first")
     return add_layer(layer, [variable], lambda own: make(variable.symbol, own), name, shape=None, dtype=None)
 
@@ -45,7 +53,7 @@ def squeeze(input: Any, axes: Sequence[int], name: str | None = None) -> Variabl
     """
     return _changed(
         "squeeze", as_variable("squeeze", input),
-        lambda data, own: sym.squeeze(data, axis=tuple(axes), name=own), name,
+        lambda data, own: sym.squeeze(data, axis=tuple(axes), name=own), name, axes,
     )  # fmt: skip
 
 
@@ -64,7 +72,8 @@ def unsqueeze(input: Any, axes: int | Sequence[int], name: str | None = None) ->
             data = sym.expand_dims(data, axis=place, name=own if i == len(places) - 1 else f"{own}_{i}")
         return data
 
-    return _changed("unsqueeze", as_variable("unsqueeze", input), made, name)
+    variable = as_variable("unsqueeze", input)
+    return _changed("unsqueeze", variable, made, name, [0 if 0 in places else 1])
 
 
 def flatten(x: Any, axis: int = 1, name: str | None = None) -> Variable:
@@ -114,7 +123,7 @@ def slice(input: Any, axes: Sequence[int], starts: Sequence[int], ends: Sequence
             data = sym.slice_axis(data, axis=axis, begin=start, end=None if is_open else end, name=part)
         return data
 
-    return _changed("slice", variable, made)
+    return _changed("slice", variable, made, axes=axes)
 
 
 def split(
@@ -232,12 +241,10 @@ def one_hot(input: Any, depth: int) -> Variable:
     variable = as_variable("one_hot", input)
 
     def made(data: Symbol, own: str) -> Any:
-        numbers = (
-            sym.Reshape(data, shape=(-1,), name=f"{own}_numbers") if variable.shape[1:] == (1,) else data
-        )
+        numbers = sym.squeeze(data, axis=1, name=f"{own}_numbers") if variable.shape[1:] == (1,) else data
         return sym.one_hot(numbers, depth=depth, name=own)
 
-    return _changed("one_hot", variable, made)
+    return _changed("one_hot", variable, made, axes=())
 
 
 def unstack(x: Any, axis: int = 0, num: int | None = None) -> list[Variable]:
@@ -265,8 +272,9 @@ def reverse(x: Any, axis: int | Sequence[int]) -> Variable:
     """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     return _changed(
-        "reverse", as_variable("reverse", x, "x"), lambda data, own: sym.reverse(data, axis=axes, name=own)
-    )
+        "reverse", as_variable("reverse", x, "x"),
+        lambda data, own: sym.reverse(data, axis=axes, name=own), axes=axes,
+    )  # fmt: skip
 
 
 def pad(x: Any, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
@@ -321,7 +329,7 @@ def cumsum(
             total = sym.broadcast_sub(total, turned)
         return sym.reverse(total, axis=(place,), name=own) if reverse else sym.identity(total, name=own)
 
-    return _changed("cumsum", variable, made)
+    return _changed("cumsum", variable, made, axes=(place,))
 
 
 def expand_as(x: Any, target_tensor: Any, name: str | None = None) -> Variable:

@@ -9,7 +9,7 @@ import torch
 from ...base import Shape
 from ..attrs import integer
 from ..registry import op
-from ..spec import NEVER, Attr, ClassLabels, Env, Onnx, Shapes, Types, arg
+from ..spec import ROWS, Attr, ClassLabels, Env, Onnx, Shapes, Types, arg
 from .layer_shapes import unify_input
 
 
@@ -32,12 +32,11 @@ def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
 
 @op(
     "_tree_path",
-    [arg("data"), arg("label")],
+    [arg("data", ROWS), arg("label", ROWS)],
     {"num_classes": Attr(integer(low=2), "number of classes")},
     outputs=("nodes", "bits", "kept"),
     infer=_infer,
     infer_type=_infer_type,
-    batch=NEVER,
     classes=lambda a, *shapes: ClassLabels(a.num_classes),
     onnx=Onnx(missing="its result is for training only"),
 )
