@@ -309,7 +309,7 @@ ROWS = [
     *rows(
         base.ArgumentError,
         lstm,
-        (8, {"h_0": 1}, "initial states are zeros"),
+        (8, {"h_0": 1}, "only one of h_0 and c_0 is given, expected both or none"),
         (8, {"bias_attr": False}, "bias_attr"),
     ),
     (dense_lstm, base.OpError, "sequence_lstm takes ragged data"),

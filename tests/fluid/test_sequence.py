@@ -88,10 +88,9 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def plain_lstm(row, weight, bias, peepholes, is_reverse):
+def plain_lstm(row, weight, bias, peepholes, is_reverse, h, c):
     """Run one sequence step by step in float64; returns states, states of the cell."""
     units = weight.shape[1]
-    h = c = np.zeros(units)
     found = np.zeros((2, len(row), units))
     p_enter, p_forget, p_leave = np.split(bias[4 * units :], 3) if peepholes else np.zeros(3)
     for t in reversed(range(len(row))) if is_reverse else range(len(row)):
@@ -104,35 +103,42 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
 
 @pytest.mark.parametrize("peepholes", [True, False])
 @pytest.mark.parametrize("is_reverse", [True, False])
-def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
+@pytest.mark.parametrize("starts", [True, False])
+def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse, starts):
     x, given = declared(8), sequences(8)
+    first = np.random.default_rng(1).normal(size=(2, len(ROWS), 2)) * starts
+    states = {name: layers.data(name, [2]) for name in ("h_0", "c_0")} if starts else {}
     start = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.5))
     more = {"param_attr": start, "bias_attr": start}
-    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, **more)
-    found = run({"x": given}, list(outs), return_numpy=False)
+    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, **more, **states)
+    found = run({"x": given, **dict(zip(states, first))}, list(outs), return_numpy=False)
     weight, bias = values("lstm_0_weight", "lstm_0_bias")
     assert (weight.shape, bias.shape) == ((8, 2), (14 if peepholes else 8,))
     for i, row in enumerate(given):
-        for one, other in zip(found, plain_lstm(row.astype("float64"), weight, bias, peepholes, is_reverse)):
+        expected = plain_lstm(row.astype("float64"), weight, bias, peepholes, is_reverse, *first[:, i])
+        for one, other in zip(found, expected):
             np.testing.assert_allclose(one[i].asnumpy().reshape(-1, 2), other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "attributes", [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity"}]
+    "attributes",
+    [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity", "has_state": True}],
 )
 def test_lstms_gradients_are_the_slopes(attributes):
     draw, offsets = np.random.default_rng(5), [0, 3, 3, 4, 8]
     sizes = {"data": (8, 8), "weight": (8, 2), "bias": (8 if attributes else 14,)}
     arrays = {name: draw.normal(size=size) * 0.5 for name, size in sizes.items()}
     data = mx.sym.Variable("data", stype="ragged", dtype="float64")
-    inputs = data, mx.sym.Variable("weight"), mx.sym.Variable("bias")
+    if attributes:
+        arrays |= {name: draw.normal(size=(4, 2)) * 0.5 for name in ("state", "state_cell")}
+    inputs = data, *map(mx.sym.Variable, [name for name in arrays if name != "data"])
     states, cells = mx.sym.sequence_lstm(*inputs, **attributes)
     head = mx.sym.MakeLoss(mx.sym.sum(mx.sym.sequence_pool(states * states + cells, pool_type="sum")))
     types = {"type_dict": {"data": "float64"}, "stype_dict": {"data": "ragged"}}
     executor = head.simple_bind(mx.cpu(), data=(4, 8), grad_req="write", **types)
 
     def value(is_train=False):
-        for name in ("weight", "bias"):
+        for name in arrays.keys() - {"data"}:
             executor.arg_dict[name][:] = mx.nd.array(arrays[name], dtype="float64")
         given = mx.nd.ragged_array(arrays["data"], offsets, dtype="float64")
         return float(executor.forward(is_train, data=given)[0].asnumpy()[0])

@@ -45,12 +45,13 @@ def dynamic_lstm(
         input: sequences of 4H features, in the order candidate, input gate, forget gate, output gate.
         weight: (4H, H), the transpose of Paddle's.
         bias: (4H,), with peepholes (7H,): followed by their weights, of input, forget and output gate.
+        h_0, c_0: (N, H).
         output: two sequences of H features: hidden states and cell states.
 
     Args:
         size: 4H.
-        h_0: must be None.
-        c_0: must be None.
+        h_0: the hidden states before the first elements; None: zeros.
+        c_0: the cell states before the first elements; None: zeros.
         bias_attr: attributes of the bias; must not be False.
         use_peepholes: whether the gates read the cell state.
         is_reverse: whether to run sequences in reverse.
@@ -59,13 +60,16 @@ def dynamic_lstm(
         dtype: "float32".
 
     Raises:
-        ArgumentError: `input` does not hold sequences, an initial state is given, or `bias_attr` is False.
+        ArgumentError: `input` does not hold sequences, only one initial state is given, or `bias_attr` is False.
         ShapeError: `input` does not have `size` features, or `size` is not a multiple of 4.
     """
     layer = "dynamic_lstm"
     sequences = as_sequences(layer, input)
-    if h_0 is not None or c_0 is not None:
-        raise ArgumentError(f"{layer}: h_0 and c_0 are not supported; initial states are zeros")
+    if (h_0 is None) != (c_0 is None):
+        raise ArgumentError(f"{layer}: only one of h_0 and c_0 is given, expected both or none")
+    first = [
+        as_variable(layer, each, name) for name, each in (("h_0", h_0), ("c_0", c_0)) if each is not None
+    ]
     if size % 4 or width_of(layer, sequences) != size:
         raise ShapeError(
             f"{layer}: size is {size!r} and {sequences.name!r} has shape {sequences.shape}, expected 4H features "
@@ -73,13 +77,15 @@ def dynamic_lstm(
         )
     if bias_attr is False:
         raise ArgumentError(f"{layer}: bias_attr is False, expected None or a ParamAttr, as in Paddle")
-    units, program = size // 4, program_of(layer, sequences)
+    units, program = size // 4, program_of(layer, sequences, *first)
     own = program.unique("lstm") if name is None else name
     weight = parameter(program, f"{own}_weight", (size, units), ParamAttr.of(param_attr))
     states = sym.sequence_lstm(
         sequences.symbol,
         weight,
         *biases(program, own, units * (7 if use_peepholes else 4), bias_attr),
+        *(each.symbol for each in first),
+        has_state=bool(first),
         use_peepholes=use_peepholes,
         is_reverse=is_reverse,
         gate_activation=gate_activation,
