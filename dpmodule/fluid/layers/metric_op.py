@@ -26,8 +26,9 @@ def auc(
     start again, set the states to zeros by ``fluid.global_scope().find_var(state.name).get_tensor().set(...)``.
 
     `Executor.train_from_dataset`, `run_from_files` and `infer_from_dataset` return the area after the last batch, not
-    a mean. Several workers add to the same states without locks, as to parameters: counts of batches that end at the
-    same time may be lost, and the area is that of the other batches.
+    a mean. With several workers it is that of the batches of all. The native engine counts each batch once; worker
+    processes add to the same states without locks, as to parameters, and may lose a few lines of batches that end at
+    the same time.
 
     Shape:
         input: (N, 2), probabilities of both classes; or (N, 1), of class 1.

@@ -39,19 +39,24 @@ def window(counts: Tensor, num_thresholds: int, slide_steps: int) -> Tensor:
     return counts.reshape(-1)[slide_steps * bins : (slide_steps + 1) * bins]
 
 
-def _add(a: Any, counts: Tensor, places: Tensor) -> None:
+def intervals(scores: Tensor, num_thresholds: int) -> Tensor:
+    """Return the interval of each score."""
+    return (scores.clamp(0, 1) * num_thresholds).long()
+
+
+def add_batch(counts: Tensor, places: Tensor, num_thresholds: int, slide_steps: int) -> None:
     """Add a batch to a state in place: a new value would drop what another process adds until forward ends.
 
     Args:
         places: intervals of scores, (n,).
     """
-    if not a.slide_steps:
+    if not slide_steps:
         counts.view(-1).index_add_(0, places, torch.ones_like(places))
         return
-    bins = a.num_thresholds + 1
-    batches = counts[: a.slide_steps * bins].view(a.slide_steps, bins)
-    batches[int(counts[-1]) % a.slide_steps] = torch.bincount(places, minlength=bins)
-    counts[a.slide_steps * bins : -1] = batches.sum(0)
+    bins = num_thresholds + 1
+    batches = counts[: slide_steps * bins].view(slide_steps, bins)
+    batches[int(counts[-1]) % slide_steps] = torch.bincount(places, minlength=bins)
+    counts[slide_steps * bins : -1] = batches.sum(0)
     counts[-1] += 1
 
 
@@ -99,11 +104,10 @@ def running_auc(
 
     Source: Paddle 1.8 `auc`.
     """
-    scores = data.detach().reshape(data.shape[0], -1)[:, -1].clamp(0, 1)
-    bins = (scores * a.num_thresholds).long()
+    places = intervals(data.detach().reshape(data.shape[0], -1)[:, -1], a.num_thresholds)
     hit = label.detach().reshape(-1) > 0
     with torch.no_grad():
         for counts, chosen in ((positive, hit), (negative, ~hit)):
-            _add(a, counts, bins[chosen])
+            add_batch(counts, places[chosen], a.num_thresholds, a.slide_steps)
     whole = area(*(window(counts, a.num_thresholds, a.slide_steps) for counts in (positive, negative)))
     return whole.reshape(1), None, None

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dpmodule as mx
 import dpmodule.fluid as fluid
 
 layers = fluid.layers
@@ -63,12 +64,10 @@ def test_auc_of_a_test_program_starts_again_after_the_states_are_zeros():
     assert executor.run(test, ones, [whole])[0] == [0.0]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_auc_of_files_is_that_after_the_last_line(workers, tmp_path, capsys):
-    executor, inputs, loss, prediction, whole, last, states = click_net()
+def clicks_dataset(inputs, folder, workers):
     x, y = clicks(80)
     rows = [f"3 {' '.join(map(str, row))} 1 {label}\n" for row, (label,) in zip(x, y)]
-    files = [tmp_path / "a", tmp_path / "b"]
+    files = [folder / "a", folder / "b"]
     for i, file in enumerate(files):
         file.write_text("".join(rows[i::2]))
     dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
@@ -76,18 +75,59 @@ def test_auc_of_files_is_that_after_the_last_line(workers, tmp_path, capsys):
     dataset.set_use_var(list(inputs))
     dataset.set_filelist([str(file) for file in files])
     dataset.set_thread(workers)
-    result = executor.train_from_dataset(dataset=dataset, fetch_list=[loss, whole, last], print_period=8)
+    return dataset, x, y
+
+
+def zero(states):
+    for state in states:
+        fluid.global_scope().find_var(state.name).get_tensor().set(np.zeros(state.shape))
+
+
+@pytest.mark.parametrize(("mode", "workers"), [("auto", 1), ("auto", 2), ("serial", 1), ("process", 2)])
+def test_auc_of_files_is_that_after_the_last_line(mode, workers, tmp_path, capsys):
+    executor, inputs, loss, prediction, whole, last, states = click_net()
+    dataset, x, y = clicks_dataset(inputs, tmp_path, workers)
+    result = executor.train_from_dataset(
+        dataset=dataset, fetch_list=[loss, whole, last], print_period=8, mode=mode
+    )
     counts = [np.array(fluid.global_scope().find_var(each.name).get_tensor()) for each in states[2:]]
-    if workers == 1:
-        assert [each.sum() for each in counts] == [(y > 0).sum(), (y == 0).sum()]
+    found = [each.sum() for each in counts]
+    if mode == "process":
+        assert 40 < sum(found) <= 80
+    else:
+        assert found == [(y > 0).sum(), (y == 0).sum()]
     places = [np.repeat(np.arange(301), each[0]) for each in counts]
     labels = np.repeat([1, 0], [len(each) for each in places])
     assert result[1] == pytest.approx(area(np.concatenate(places) / 300 + 1e-6, labels, 300))
     assert f"auc_0: {result[1]:.6g}" in capsys.readouterr().out
-    for state in states:
-        fluid.global_scope().find_var(state.name).get_tensor().set(np.zeros(state.shape))
+    zero(states)
     test = fluid.default_main_program().clone(for_test=True)
     dataset.set_thread(1)
     inferred = executor.infer_from_dataset(test, dataset, fetch_list=[whole])
     (found,) = executor.run(test, {"x": x, "y": y}, [prediction])
     assert inferred == pytest.approx([area(found[:, 1], y[:, 0], 300)])
+    executor.close()
+
+
+@pytest.mark.parametrize("slide_steps", [1, 3, 20])
+def test_engines_count_the_same(slide_steps, tmp_path):
+    executor, inputs, loss, _, whole, last, states = click_net(slide_steps=slide_steps)
+    dataset, *_ = clicks_dataset(inputs, tmp_path, 1)
+    found = {}
+    for mode in ("serial", "native") if mx.native.core is not None else ("serial", "serial"):
+        executor.run(fluid.default_startup_program())
+        for name in ("fc_0_weight", "fc_0_bias"):
+            tensor = fluid.global_scope().find_var(name).get_tensor()
+            tensor.set(
+                np.linspace(-1, 1, tensor.shape()[0] * 3)[: np.prod(tensor.shape())].reshape(tensor.shape())
+            )
+        zero(states)
+        found[mode] = list(
+            executor.train_from_dataset(dataset=dataset, fetch_list=[loss, whole, last], mode=mode)
+        )
+        sums = [np.array(fluid.global_scope().find_var(each.name).get_tensor()) for each in states]
+        bins = slice(slide_steps * 301, -1)
+        assert sums[0][bins].sum() + sums[1][bins].sum() == min(slide_steps * 10, 80)
+    first, *others = found.values()
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=1e-4)
