@@ -69,3 +69,22 @@ def test_states_are_saved_and_loaded(tmp_path):
         np.testing.assert_array_equal(fluid.global_scope().find_var("bn_mean").get_tensor(), trained)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert [each.name for each in test.all_parameters() if each.is_state] == ["bn_mean", "bn_variance"]
+
+
+def test_moving_statistics_follow_the_lines_of_files(tmp_path):
+    x, y = layers.data("x", [2]), layers.data("y", [1])
+    out = layers.fc(layers.batch_norm(x, momentum=0.5, name="bn"), 1)
+    fluid.optimizer.SGD(0.01).minimize(layers.mean(layers.square_error_cost(out, y)))
+    given = np.random.default_rng(0).normal(3.0, 2.0, size=(12, 2)).astype("float32")
+    (tmp_path / "part").write_text("".join(f"2 {a} {b} 1 1\n" for a, b in given))
+    dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
+    dataset.set_batch_size(4)
+    dataset.set_use_var([x, y])
+    dataset.set_filelist([str(tmp_path / "part")])
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    executor.train_from_dataset(dataset=dataset)
+    mean = np.zeros(2)
+    for batch in np.split(given, 3):
+        mean = 0.5 * mean + 0.5 * batch.mean(0)
+    np.testing.assert_allclose(fluid.global_scope().find_var("bn_mean").get_tensor(), mean, rtol=1e-4)
