@@ -121,29 +121,79 @@ import dpmodule as mx
 
 data = mx.nd.ragged_array([[[1.0], [2.0], [3.0]], [[4.0]]])
 mx.nd.sequence_conv(data, mx.nd.array([[1, 1, 1]]), mx.nd.array([0]), num_filters=1, filter_size=3)""",
+    "sequence_concat": """\
+import dpmodule as mx
+
+mx.nd.sequence_concat(mx.nd.ragged_array([[1], [2, 3]]), mx.nd.ragged_array([[4, 5], []]))""",
+    "sequence_crf": """\
+import dpmodule as mx
+
+scores = mx.nd.ragged_array([[[1.0, 2.0], [0.5, 0.0]], [[0.0, 1.0]]])
+labels = mx.nd.ragged_array([[1, 0], [1]], dtype="int64")
+mx.nd.sequence_crf(scores, labels, mx.nd.zeros((4, 2)))""",
+    "sequence_crf_decode": """\
+import dpmodule as mx
+
+scores = mx.nd.ragged_array([[[1.0, 2.0], [0.5, 0.0]], [[0.0, 1.0]]])
+mx.nd.sequence_crf_decode(scores, mx.nd.zeros((4, 2)))""",
+    "sequence_ctc": """\
+import dpmodule as mx
+
+scores = mx.nd.ragged_array([[[1.0, 2.0], [0.5, 0.0], [3.0, 1.0]], [[0.0, 1.0]]])
+mx.nd.sequence_ctc(scores, mx.nd.ragged_array([[1], [1]], dtype="int64"))""",
+    "sequence_enumerate": """\
+import dpmodule as mx
+
+mx.nd.sequence_enumerate(mx.nd.ragged_array([[1, 2, 3], [4]]), win_size=2)""",
+    "sequence_erase": """\
+import dpmodule as mx
+
+mx.nd.sequence_erase(mx.nd.ragged_array([[1, 2, 3], [2]]), tokens=(2,))""",
     "sequence_expand": """\
 import dpmodule as mx
 
 x = mx.nd.array([7, 8])
 mx.nd.sequence_expand(x, mx.nd.ragged_array([[1, 2, 3], [4]]))""",
+    "sequence_gru": """\
+import dpmodule as mx
+
+data = mx.nd.ragged_array([[[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], [[1.0, 1.0, 1.0]]])
+mx.nd.sequence_gru(data, mx.nd.ones((3, 1)), mx.nd.zeros((3,)))""",
     "sequence_lstm": """\
 import dpmodule as mx
 
 data = mx.nd.ragged_array([[[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]], [[1.0, 1.0, 1.0, 1.0]]])
 h, cell = mx.nd.sequence_lstm(data, mx.nd.ones((4, 1)), mx.nd.zeros((4,)), use_peepholes=False)
 h""",
+    "sequence_pad": """\
+import dpmodule as mx
+
+padded, lengths = mx.nd.sequence_pad(mx.nd.ragged_array([[1, 2, 3], [4]]), mx.nd.array([9]), maxlen=3)
+padded""",
     "sequence_pool": """\
 import dpmodule as mx
 
 mx.nd.sequence_pool(mx.nd.ragged_array([[1.0, 2.0], [], [5.0]]), pool_type="mean")""",
+    "sequence_reshape": """\
+import dpmodule as mx
+
+mx.nd.sequence_reshape(mx.nd.ragged_array([[[1, 2], [3, 4]], [[5, 6]]]), new_dim=1)""",
     "sequence_reverse": """\
 import dpmodule as mx
 
 mx.nd.sequence_reverse(mx.nd.ragged_array([[1, 2, 3], [], [4, 5]]))""",
+    "sequence_slice": """\
+import dpmodule as mx
+
+mx.nd.sequence_slice(mx.nd.ragged_array([[1, 2, 3], [4, 5]]), mx.nd.array([1, 0]), mx.nd.array([2, 1]))""",
     "sequence_softmax": """\
 import dpmodule as mx
 
 mx.nd.sequence_softmax(mx.nd.ragged_array([[1.0, 1.0], [], [5.0]]))""",
+    "sequence_unpad": """\
+import dpmodule as mx
+
+mx.nd.sequence_unpad(mx.nd.array([[1, 2, 3], [4, 0, 0]]), mx.nd.array([3, 1]))""",
 }
 """Examples of operators without a suitable call in the tables."""
 

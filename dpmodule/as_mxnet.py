@@ -80,7 +80,7 @@ class _OldModule(ModuleType):
         try:
             return getattr(self._target, name)
         except AttributeError:
-            _explain_missing(self._target, name, path)
+            explain_missing_name(self._target, name, path=path)
             raise
 
     def __dir__(self) -> list[str]:
@@ -168,10 +168,11 @@ def _advice(path: str) -> str:
     return advice(path)
 
 
-def _explain_missing(module: ModuleType, name: str, path: str = "") -> None:
+def explain_missing_name(module: ModuleType, name: str, depth: int = 2, path: str = "") -> None:
     """Raise an error that says why a module lacks a name, if that is known; called by its ``__getattr__``.
 
     Args:
+        depth: number of calls since the access.
         path: the old path of the name, if it is known.
     """
     if name.startswith("__"):
@@ -179,7 +180,7 @@ def _explain_missing(module: ModuleType, name: str, path: str = "") -> None:
     from .cli.check_program import advice, missing_name
 
     old, text = (path, advice(path)) if path.startswith("parlai") else missing_name(module, name)
-    frame = sys._getframe(2)
+    frame = sys._getframe(depth)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
         raise ImportError(
@@ -236,7 +237,7 @@ def install(system: str, *, cpu: bool = False, old_numpy: bool = False, replace:
             break
     else:
         sys.meta_path.insert(0, _OldImports(roots))
-    lazy.explain_missing(_explain_missing)
+    lazy.explain_missing(explain_missing_name)
     if cpu:
         Context.use_cpu_without_gpu()
     if old_numpy:

@@ -221,6 +221,15 @@ class ParamStore:
         """Return the names of the parameters."""
         return list(self._arrays[0])
 
+    def value(self, name: str, i: int) -> NDArray:
+        """Return a parameter or an auxiliary state on context `i`.
+
+        Args:
+            name: name of the declared array.
+            i: index of the context in `contexts`.
+        """
+        return self.array(name, i) if name in self._arrays[i] else self.aux(name, i)
+
     def aux_names(self) -> list[str]:
         """Return the names of the auxiliary states."""
         return list(self._aux[0])

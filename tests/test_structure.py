@@ -28,6 +28,7 @@ CIRCLES: dict[str, tuple[str, ...]] = {}
 """Circles of imports that may be."""
 
 SHARED_NAMES = {
+    "Accuracy": "MXNet's and Paddle's",
     "AsyncExecutor": "Paddle's, as fluid has it, and the one it calls",
     "DataLoader": "torch's, as `streams` has it, ParlAI's and Paddle's",
     "DataParallelExecutorGroup": "MXNet has two: that of `mx.mod` and that of `mx.executor_manager`",

@@ -15,6 +15,8 @@ MOVED = {
     "contrib.symbol": "symbol.contrib",
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",
+    "fluid.layers.nn": "fluid.layers",
+    "fluid.layers.ops": "fluid.layers",
     "module.executor_group": "module.group.executor_group",
 }
 """New paths of moved modules by old path, both without the package's name."""
@@ -38,10 +40,8 @@ contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNe
     get_model_metadata import_model
 contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
     _AssignmentOptimizer _SVRGOptimizer
-fluid.nets from fluid.layers: Functions of several layers.
-    sequence_conv_pool
 fluid.regularizer from fluid.variable: Weight decay of parameters.
-    L2Decay L2DecayRegularizer
+    L1Decay L1DecayRegularizer L2Decay L2DecayRegularizer
 image.detection from image: Detection under MXNet's module path, `mx.image.detection`.
     CreateDetAugmenter CreateMultiRandCropAugmenter DetAugmenter DetBorrowAug DetHorizontalFlipAug
     DetRandomCropAug DetRandomPadAug DetRandomSelectAug ImageDetIter

@@ -16,6 +16,8 @@ from typing import Any
 
 from .import_paths import GATHERED, MOVED, OPERATORS, PATHS, find, paths
 
+_ROOT = __name__.partition(".")[0]
+
 
 def modules_of(table: Mapping[str, str]) -> dict[str, str]:
     """Return the module of every name in a table of modules and their space-separated names."""
@@ -118,8 +120,9 @@ def _explained(owner: str, found: Callable[[str], Any]) -> Callable[[str], Any]:
         try:
             return found(name)
         except AttributeError:
-            if _explain:
-                _explain[-1](sys.modules[owner], name)
+            explain = _explain[-1] if _explain else _explanation(owner)
+            if explain is not None:
+                explain(sys.modules[owner], name)
             raise
 
     return getattribute
@@ -137,10 +140,23 @@ def publish(owner: str, shown: list[str]) -> None:
     """
     getattribute, names = attributes(owner, shown)
     found: dict[str, Any] = {"__getattr__": getattribute} if paths(owner) else {"__all__": sorted({*shown})}
-    if not paths(owner):
+    if _explanation(owner) is not None:
+        found["__getattr__"] = getattribute
+    elif not paths(owner):
         _getattr_if_explained[owner] = getattribute
     vars(sys.modules[owner]).update(found, __dir__=names)
     _add_explained()
+
+
+def _explanation(owner: str) -> Callable[[ModuleType, str], None] | None:
+    """Return what explains missing names of a module without `explain_missing`, None for most modules."""
+    if not f"{owner}.".startswith(f"{_ROOT}.fluid."):
+        return None
+
+    def explain(module: ModuleType, name: str) -> None:
+        import_module(f"{_ROOT}.as_mxnet").explain_missing_name(module, name, depth=3)
+
+    return explain
 
 
 _explain: list[Callable[[ModuleType, str], None]] = []
@@ -174,9 +190,6 @@ class Method:
         function: Any = self._make()
         setattr(self._home, self._name, function)
         return function.__get__(instance, owner)
-
-
-_ROOT = __name__.partition(".")[0]
 
 
 class _Paths(MetaPathFinder, Loader):

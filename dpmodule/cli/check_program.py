@@ -282,8 +282,9 @@ def missing_name(owner: Any, name: str, path: str = "") -> tuple[str, str]:
     ):  # classes are listed under the package that exports them
         places = [f".{owner.__qualname__}"]
     paths = [f"{_OLD_PACKAGES[start]}{place}.{name}" for place in places]
+    near = difflib.get_close_matches(name, dir(owner), 1)
     for old in [*paths, *filter(None, [path])]:
         if text := advice(old):
-            return old, text
-    near = difflib.get_close_matches(name, dir(owner), 1)
+            is_general = start == "dpmodule.fluid" and old not in moving_table()["instead"]
+            return old, f"{text}; the nearest name is {near[0]}" if is_general and near else text
     return paths[0], f"{module_path} has no {name}" + (f", the nearest name is {near[0]}" if near else "")

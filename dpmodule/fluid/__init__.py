@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._core import lazy
 from ..hogwild import DataFeedDesc
-from . import clip, core, initializer, io, layers, optimizer, unique_name
+from . import clip, core, initializer, io, layers, metrics, nets, optimizer, unique_name
 from .dataset import DatasetFactory
 from .executor import AsyncExecutor, CPUPlace, Executor
 from .feeding import DataFeeder, create_lod_tensor
@@ -40,6 +40,7 @@ __all__ = [
     "initializer",
     "io",
     "layers",
+    "metrics",
     "nets",
     "optimizer",
     "program_guard",

@@ -9,6 +9,8 @@ from typing import Any
 
 from .._core import lazy
 from ..base import ArgumentError
+from ..executor.sparse_arrays import is_sparse
+from ..module import Module
 from .program import Program, default_main_program
 
 
@@ -56,9 +58,43 @@ class GradientClipByGlobalNorm:
                 f'GradientClipByGlobalNorm: group_name is {group_name!r}, expected "default_group"'
             )
 
+    def scale(self, module: Module) -> None:
+        """Scale the gradients of a module."""
+        module.clip_by_global_norm(self.clip_norm)
+
+
+class GradientClipByNorm:
+    """Scale the gradient of each parameter so that its norm is at most `clip_norm`.
+
+    It works with `Executor.run`, but not with workers that train from files.
+
+    Args:
+        clip_norm: the largest Euclidean norm.
+
+    Raises:
+        ArgumentError: `clip_norm` is not a number above 0.
+    """
+
+    def __init__(self, clip_norm: float) -> None:
+        self.clip_norm = _positive("GradientClipByNorm", "clip_norm", clip_norm)
+
+    def scale(self, module: Module) -> None:
+        """Scale the gradients of a module."""
+        for name in module.store.names():
+            gradient: Any = module.store.grad(name, 0)
+            if gradient is None:
+                continue
+            values = gradient.values if is_sparse(gradient) else gradient.raw
+            norm = float(values.norm())
+            if norm > self.clip_norm:
+                values.mul_(self.clip_norm / norm)
+
+
+Clip = GradientClipByValue | GradientClipByGlobalNorm | GradientClipByNorm
+
 
 def set_gradient_clip(
-    clip: GradientClipByValue | GradientClipByGlobalNorm,
+    clip: Clip,
     param_list: Sequence[Any] | None = None,
     program: Program | None = None,
 ) -> None:
@@ -82,9 +118,10 @@ def set_gradient_clip(
 
 def check_clip(name: str, clip: Any) -> None:
     """Raise an error if an argument is not a limit."""
-    if not isinstance(clip, (GradientClipByValue, GradientClipByGlobalNorm)):
+    if not isinstance(clip, Clip):
         raise ArgumentError(
-            f"{name} is {clip!r}, expected a GradientClipByValue or a GradientClipByGlobalNorm of fluid.clip"
+            f"{name} is {clip!r}, expected a GradientClipByValue, GradientClipByNorm or GradientClipByGlobalNorm of "
+            "fluid.clip"
         )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
 from .dataset import VariableDataset
 from .feeding import as_bound_shape, check_indices, feed_arrays
-from .program import Program, default_main_program
+from .program import Program, default_main_program, load_values
 from .scope import Scope, guard_of
-from .variable import Data, Variable
+from .variable import Data, RunningValue, Variable
 
 
 class CPUPlace:
@@ -146,7 +147,8 @@ def runner_of(program: Program) -> ProgramRunner:
 def check_initialized(program: Program, symbol: Symbol) -> None:
     """Raise StateError if parameters have no values."""
     filled = program.store.filled
-    empty = [name for name in symbol.list_arguments() if not program.var(name).is_data and name not in filled]
+    names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
+    empty = [name for name in names if not program.var(name).is_data and name not in filled]
     if empty:
         raise StateError(
             f"{', '.join(empty)}: these parameters have no values; run the startup program first, as in "
@@ -178,8 +180,7 @@ def initialize(program: Program) -> None:
         values[name] = zeros(first.shape, cpu(), first.dtype)
         attributes = {"__init__": first.initializer.dumps()}
         first.initializer(InitDesc(name, attributes), values[name])
-        group.store.declare(name, first.shape, first.dtype, needs_grad=False)
-    group.store.load(values, {})
+    load_values(group.store, program.initial_values, values)
     for other, runner in list(group.runners.items()):
         runner.restart(other)
 
@@ -253,15 +254,16 @@ class AsyncExecutor(Closing):
         if not isinstance(data_feed, DataFeedDesc):
             raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
         module, names = self._trainer(owner, data_feed, fetch)
-        return self._executor.run_from_files(module, data_feed, filelist, thread_num, names, debug, **more)
+        result = self._executor.run_from_files(module, data_feed, filelist, thread_num, names, debug, **more)
+        return _finished(owner, names, result)
 
     run = run_from_files
 
     def _trainer(self, program: Program, feed: DataFeedDesc, fetch: Any) -> tuple[Module, list[str]]:
         """Return the module that trains a program on lines, and the names of fetches."""
-        if program.clip_norm is not None:
+        if program.norm_limit is not None:
             raise ArgumentError(
-                "workers do not clip gradients by their global norm; use fluid.clip.GradientClipByValue, or "
+                "workers do not clip gradients by their norm; use fluid.clip.GradientClipByValue, or "
                 "feed batches to Executor.run"
             )
         descs = data_descs(program, _shapes(program, program.symbol, feed))
@@ -280,7 +282,8 @@ class AsyncExecutor(Closing):
         """Train a program on a dataset; see `Executor.train_from_dataset`."""
         lines = dataset.lines()
         module, names = self._trainer(program, lines.data_feed, fetch)
-        return self._executor.train_from_dataset(module, lines, thread_num, names, debug, **more)
+        result = self._executor.train_from_dataset(module, lines, thread_num, names, debug, **more)
+        return _finished(program, names, result)
 
     def infer_from_dataset(
         self, program: Program, dataset: VariableDataset, thread_num: int, fetch: Any
@@ -294,6 +297,15 @@ class AsyncExecutor(Closing):
 
     def close(self) -> None:
         self._executor.close()
+
+
+def _finished(program: Program, names: Sequence[str], averages: Any) -> Any:
+    """Replace averages by present values in place, for variables that are about all batches; return the list."""
+    for i, name in enumerate(names):
+        variable = program.var(name)
+        if isinstance(variable, RunningValue):
+            averages[i] = variable.latest()
+    return averages
 
 
 class Executor(Closing):
@@ -385,8 +397,8 @@ class Executor(Closing):
             module.forward(batch, not program.is_test)
         else:
             module.forward_backward(batch)
-            if program.clip_norm is not None:
-                module.clip_by_global_norm(program.clip_norm)
+            if program.norm_limit is not None:
+                program.norm_limit.scale(module)
             module.update()
         arrays = module.get_outputs()[-len(outputs) :] if outputs else []
         computed = dict(zip((output.name for output in outputs), arrays))
@@ -406,7 +418,7 @@ class Executor(Closing):
             return outputs[variable.name]
         if isinstance(variable, Data):
             return feed_arrays(program, feed, [variable])[variable.name]
-        return program.store.array(variable.name, 0).copy()
+        return program.store.value(variable.name, 0).copy()
 
     def run_from_files(
         self,
@@ -466,7 +478,8 @@ class Executor(Closing):
             StateError: the dataset has no lines, or the startup program has not been run.
         """
         owner, dataset, shown = _checked("train_from_dataset", program, dataset, fetch_list, fetch_info)
-        printer = _Printer(shown, print_period)
+        names = [_fetch_variable(owner, item).name for item in _as_list(fetch_list)]
+        printer = _Printer(shown, print_period, partial(_finished, owner, names))
         if shown:
             more = {"callback": printer.callback, "callback_s": _PRINT_S, **more}
         with guard_of("train_from_dataset", scope):
@@ -510,18 +523,20 @@ class Executor(Closing):
         owner, dataset, shown = _checked("infer_from_dataset", program, dataset, fetch_list, fetch_info)
         if not shown:
             raise ArgumentError("infer_from_dataset: fetch_list is empty, expected variables or names")
-        printer, sums, lines = _Printer(shown, print_period), np.zeros(len(shown)), 0
+        names = [_fetch_variable(owner, item).name for item in _as_list(fetch_list)]
+        latest = partial(_finished, owner, names)
+        printer, sums, lines = _Printer(shown, print_period, latest), np.zeros(len(shown)), 0
         with guard_of("infer_from_dataset", scope):
             found = self._file_executor().infer_from_dataset(
                 owner, dataset, thread or dataset.thread_num, fetch_list
             )
-        for number, (_, _, values) in enumerate(found, 1):
-            arrays = [np.asarray(value.asnumpy(), dtype=np.float64) for value in values]
-            count = max((len(array) for array in arrays if array.ndim), default=1)
-            sums += [count * array.mean() for array in arrays]
-            lines += count
-            printer.show(number, (sums / lines).tolist())
-        return list((sums / max(lines, 1)).tolist())
+            for number, (_, _, values) in enumerate(found, 1):
+                arrays = [np.asarray(value.asnumpy(), dtype=np.float64) for value in values]
+                count = max((len(array) for array in arrays if array.ndim), default=1)
+                sums += [count * array.mean() for array in arrays]
+                lines += count
+                printer.show(number, (sums / lines).tolist())
+            return list(latest((sums / max(lines, 1)).tolist()))
 
     def _file_executor(self) -> AsyncExecutor:
         if self._files is None:
@@ -544,12 +559,13 @@ class _Printer:
     Args:
         texts: printed before the values.
         period: number of batches between two prints.
+        latest: function that replaces averages by present values.
     """
 
-    def __init__(self, texts: Sequence[str], period: int) -> None:
+    def __init__(self, texts: Sequence[str], period: int, latest: Callable[[list[float]], Any]) -> None:
         if isinstance(period, bool) or not isinstance(period, int) or period < 1:
             raise ArgumentError(f"print_period is {period!r}, expected an integer from 1")
-        self._texts, self._period, self._printed = texts, period, 0
+        self._texts, self._period, self._printed, self._latest = texts, period, 0, latest
 
     def callback(self, progress: Any) -> None:
         """Print the averages of a run; a callback of `mx.AsyncExecutor`."""
@@ -559,7 +575,9 @@ class _Printer:
         """Print values, if enough batches have passed."""
         if batches // self._period > self._printed:
             self._printed = batches // self._period
-            shown = ", ".join(f"{text}: {value:.6g}" for text, value in zip(self._texts, values))
+            shown = ", ".join(
+                f"{text}: {value:.6g}" for text, value in zip(self._texts, self._latest(list(values)))
+            )
             sys.stdout.write(f"batch {batches}, {shown}\n")
 
 

@@ -15,9 +15,9 @@ from ..checkpoint import load_params as load_network_params
 from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .executor import check_initialized, runner_of
-from .program import Program, default_main_program
+from .program import Program, default_main_program, load_values
 from .reader import DataLoader
-from .variable import Data, ParamAttr, Parameter, Variable, declared_shape
+from .variable import Data, LayerState, ParamAttr, Parameter, Variable, declared_shape
 
 _FEED = "__feed__"
 _RAGGED = "101"
@@ -97,10 +97,13 @@ def save_inference_model(
     for number, name in enumerate(feeds):
         internals[name]._set_attr(**{_FEED: str(number)})
     check_initialized(program, symbol)
-    names = [name for name in symbol.list_arguments() if name not in needed]
+    arguments, states = (
+        {name: program.store.value(name, 0) for name in names if name not in needed}
+        for names in (symbol.list_arguments(), symbol.list_auxiliary_states())
+    )
     prefix = _prefix(call, dirname, "model")
     os.makedirs(os.fspath(dirname), exist_ok=True)
-    save_checkpoint(prefix, 0, symbol, {name: program.store.array(name, 0) for name in names}, {})
+    save_checkpoint(prefix, 0, symbol, arguments, states)
     return [each.name for each in targets]
 
 
@@ -128,18 +131,19 @@ def load_inference_model(
         FileFormatError: a file is damaged.
     """
     _check_filenames("load_inference_model", model_filename, params_filename)
-    symbol, values, _ = load_checkpoint(_prefix("load_inference_model", dirname, "model"), 0)
+    symbol, arguments, states = load_checkpoint(_prefix("load_inference_model", dirname, "model"), 0)
     program = Program()
     program.join(Program())
     program.is_test = True
     attributes, internals = symbol.attr_dict(), symbol.get_internals()
     order: dict[int, str] = {}
-    for name in symbol.list_arguments():
+    values = {**arguments, **states}
+    for name in symbol.list_inputs():
         node, own = internals[name], attributes.get(name, {})
         kind = variable_dtype(node.entries[0][0]) or "float32"
         if name in values:
-            program.add(Parameter(program, node, name, values[name].shape, kind, ParamAttr(name)))
-            program.store.declare(name, values[name].shape, kind, needs_grad=False)
+            made = LayerState if name in states else Parameter
+            program.add(made(program, node, name, values[name].shape, kind, ParamAttr(name)))
         else:
             program.add(_data(program, node, name, kind, own))
             number = own.get(_FEED, str(len(order)))
@@ -148,7 +152,7 @@ def load_inference_model(
                     f"input {name!r} has {_FEED}={number!r}, expected its index among the inputs"
                 )
             order[int(number)] = name
-    program.store.load(values, {})
+    load_values(program.store, _parameters(program), values)
     targets = [program.add(_target(program, each)) for each in symbol]
     return [program, [order[number] for number in sorted(order)], targets]
 
@@ -178,7 +182,11 @@ def _saved(program: Program) -> dict[str, Any]:
         raise StateError(
             f"{', '.join(empty)}: these parameters have no values; run the startup program first"
         )
-    return {name: program.store.array(name, 0) for name in names}
+    return {name: program.store.value(name, 0) for name in names}
+
+
+def _parameters(program: Program) -> dict[str, Parameter]:
+    return {each.name: each for each in program.all_parameters()}
 
 
 def save_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
@@ -231,10 +239,8 @@ def _load(call: str, dirname: Any, main_program: Any, filename: str) -> tuple[Pr
     missing = [each.name for each in program.all_parameters() if each.name not in values]
     if missing:
         raise ArgumentError(f"{call}: {prefix}-0000.params lacks {', '.join(missing)}")
-    own = {each.name: values[each.name] for each in program.all_parameters()}
-    for each in program.all_parameters():
-        program.store.declare(each.name, each.shape, each.dtype, needs_grad=False)
-    program.store.load(own, {})
+    own = _parameters(program)
+    load_values(program.store, own, {name: values[name] for name in own})
     return program, prefix
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,19 +29,24 @@ class ParameterInit:
 
     Args:
         shape: its shape.
+        is_state: whether a layer updates it.
     """
 
     shape: Shape
     dtype: str
     initializer: Initializer
+    is_state: bool
 
 
 class TrainingSetup:
     """Loss and optimizer of a program; each scope has an optimizer of its own, which counts updates."""
 
-    def __init__(self, loss: Variable, make: Callable[[], Optimizer], clip_norm: float | None) -> None:
+    def __init__(
+        self, loss: Variable, make: Callable[[], Optimizer], norm_limit: Any, penalty: Symbol | None
+    ) -> None:
         self.loss = loss
-        self.clip_norm = clip_norm
+        self.norm_limit = norm_limit
+        self.penalty = penalty
         self._make = make
         self._optimizers: WeakKeyDictionary[Scope, Optimizer] = WeakKeyDictionary()
         self.restart()
@@ -101,19 +106,24 @@ class Program:
         return None if self._training is None else self._training.loss
 
     @property
-    def clip_norm(self) -> float | None:
-        """The largest global norm of gradients, or None."""
-        return None if self._training is None else self._training.clip_norm
+    def norm_limit(self) -> Any:
+        """A limit of norms of gradients, or None."""
+        return None if self._training is None else self._training.norm_limit
 
     def train_for(
-        self, loss: Variable, make: Callable[[], Optimizer], clip_norm: float | None = None
+        self,
+        loss: Variable,
+        make: Callable[[], Optimizer],
+        norm_limit: Any = None,
+        penalty: Symbol | None = None,
     ) -> None:
         """Set the loss and the optimizer.
 
         Args:
             loss: the loss to minimize.
             make: function that returns the optimizer.
-            clip_norm: the largest global norm of gradients; None: no limit.
+            norm_limit: a limit of norms of gradients, of `fluid.clip`; None: no limit.
+            penalty: what is minimized in addition, but not part of the loss.
 
         Raises:
             StateError: the program already has an optimizer.
@@ -122,7 +132,7 @@ class Program:
             raise StateError(
                 "minimize: the program already has an optimizer; add the losses, or create another program"
             )
-        self._training = TrainingSetup(loss, make, clip_norm)
+        self._training = TrainingSetup(loss, make, norm_limit, penalty)
 
     def restart_training(self) -> None:
         """Recreate the optimizer, if there is one."""
@@ -173,7 +183,10 @@ class Program:
         if self.loss is None:
             return Group([each.symbol for each in ends])
         kept = [block_gradient(each.symbol, name=f"{each.name}_end") for each in ends]
-        return Group([make_loss(self.loss.symbol, name=f"{self.loss.name}_loss"), *kept])
+        losses = [make_loss(self.loss.symbol, name=f"{self.loss.name}_loss")]
+        if self._training is not None and self._training.penalty is not None:
+            losses.append(make_loss(self._training.penalty, name=f"{self.loss.name}_penalty"))
+        return Group([*losses, *kept])
 
     def data_of(self, symbol: Symbol) -> list[Data]:
         """Return the data that a symbol depends on.
@@ -250,7 +263,14 @@ class Program:
                 return name
 
     def create_parameter(
-        self, startup: Program, name: str, shape: Shape, dtype: str, attr: ParamAttr, initializer: Initializer
+        self,
+        startup: Program,
+        name: str,
+        shape: Shape,
+        dtype: str,
+        attr: ParamAttr,
+        initializer: Initializer,
+        kind: type[Parameter] = Parameter,
     ) -> Parameter:
         """Return a parameter, which is created unless it exists.
 
@@ -260,26 +280,31 @@ class Program:
             shape: length of each axis.
             attr: its attributes from the layer.
             initializer: its initializer, if `attr` has none.
+            kind: `LayerState` for a variable that a layer updates.
 
         Raises:
             ShapeError: it exists with another shape.
+            ArgumentError: it exists, and is no parameter, or no state.
         """
         self.join(startup)
         name = attr.name or name
         known = self._variables.get(name)
         first = startup.initial_values.get(name)
+        if known is not None and type(known) is not kind:
+            raise ArgumentError(
+                f"param_attr: {name!r} is of type {type(known).__name__}, expected a {kind.__name__}; choose another "
+                "name"
+            )
         for other in (known, first):
             if other is not None and other.shape != shape:
                 raise ShapeError(f"parameter {name!r} has shape {other.shape}, but this layer needs {shape}")
         if known is not None:
-            if not isinstance(known, Parameter):
-                raise ArgumentError(f"param_attr: {name!r} is a computed variable or data, not a parameter")
             return known
         chosen = attr.initializer or initializer
         if first is None:
-            startup.initial_values[name] = ParameterInit(shape, dtype, chosen)
+            startup.initial_values[name] = ParameterInit(shape, dtype, chosen, kind.is_state)
         symbol = symbol_variable(name, shape=shape, dtype=dtype, init=chosen)
-        return self.add(Parameter(self, symbol, name, shape, dtype, attr))
+        return self.add(kind(self, symbol, name, shape, dtype, attr))
 
     def find(self, name: str) -> Variable | None:
         """Return a variable by name, None if there is none.
@@ -328,6 +353,24 @@ class Program:
             other._training = self._training
             other.initial_values, other._startup_group = dict(self.initial_values), self._startup_group
         return other
+
+
+def load_values(
+    store: ParamStore, declared: Mapping[str, ParameterInit | Parameter], values: Mapping[str, Any]
+) -> None:
+    """Copy values of parameters and states to a store, which allocates them if needed.
+
+    Args:
+        declared: shapes, types and kinds by name.
+    """
+    for name in values:
+        each = declared[name]
+        if each.is_state:
+            store.declare_aux(name, each.shape, each.dtype)
+        else:
+            store.declare(name, each.shape, each.dtype, needs_grad=False)
+    states = {name: value for name, value in values.items() if declared[name].is_state}
+    store.load({name: value for name, value in values.items() if name not in states}, states)
 
 
 class _CurrentPrograms(threading.local):

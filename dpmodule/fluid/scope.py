@@ -93,7 +93,7 @@ class Scope:
         """
         for values in reversed(list(self._values.values())):
             if name in values.store.filled:
-                return ScopeVariable(name, values.store.array(name, 0))
+                return ScopeVariable(name, values.store.value(name, 0))
         return None
 
     def var(self, name: str) -> ScopeVariable:
@@ -137,6 +137,8 @@ class ScopeTensor:
     def shape(self) -> list[int]:
         """Return the lengths of all axes."""
         return list(self._value.shape)
+
+    _get_dims = shape
 
     def set(self, value: Any, place: Any = None) -> None:
         """Set the value.

@@ -14,25 +14,44 @@ from ..symbol import Symbol
 from ..symbol.symbol import call
 
 
-class L2Decay:
-    """Weight decay: adds a multiple of the parameter to its gradient.
+class Decay:
+    """Weight decay, from a coefficient.
 
     Raises:
-        ArgumentError: the coefficient is negative.
+        ArgumentError: the coefficient is not a number from 0.
     """
 
-    def __init__(self, regularization_coeff: float = 0.0) -> None:
-        if not regularization_coeff >= 0:
+    def __init__(self, regularization_coeff: Any = 0.0) -> None:
+        is_number = isinstance(regularization_coeff, Real) and not isinstance(regularization_coeff, bool)
+        if not is_number or not regularization_coeff >= 0:
             raise ArgumentError(
-                f"L2Decay: the coefficient is {regularization_coeff!r}, expected a number from 0"
+                f"{type(self).__name__}: the coefficient is {regularization_coeff!r}, expected a number from 0"
             )
         self.coefficient = float(regularization_coeff)
 
     def __repr__(self) -> str:
-        return f"L2Decay({self.coefficient!r})"
+        return f"{type(self).__name__}({self.coefficient!r})"
 
 
-L2DecayRegularizer = L2Decay
+class L2Decay(Decay):
+    """Weight decay: adds a multiple of the parameter to its gradient.
+
+    Raises:
+        ArgumentError: the coefficient is not a number from 0.
+    """
+
+
+class L1Decay(Decay):
+    """Weight decay: adds a multiple of the signs of the parameter to its gradient.
+
+    The gradient of a table is then dense. Programs with it train in Python, not in the native engine.
+
+    Raises:
+        ArgumentError: the coefficient is not a number from 0.
+    """
+
+
+L1DecayRegularizer, L2DecayRegularizer = L1Decay, L2Decay
 
 
 @dataclass(frozen=True)
@@ -45,16 +64,21 @@ class ParamAttr:
         learning_rate: factor of the optimizer's rate.
         regularizer: its weight decay, in place of the optimizer's.
         trainable: whether it is trained.
+        gradient_clip: must be None, or a bool, which is ignored as `do_model_average` of Paddle 1.8; `grad_clip` of an
+            optimizer limits the gradients of all parameters.
+        do_model_average: ignored.
 
     Raises:
-        ArgumentError: an argument is of another type.
+        ArgumentError: an argument is of another type, or is not supported.
     """
 
     name: str | None = None
     initializer: Any = None
     learning_rate: float = 1.0
-    regularizer: L2Decay | None = None
+    regularizer: Decay | None = None
     trainable: bool = True
+    gradient_clip: Any = None
+    do_model_average: bool = False
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
@@ -63,9 +87,14 @@ class ParamAttr:
             raise ArgumentError(
                 f"ParamAttr: initializer is {self.initializer!r}, expected one of fluid.initializer or mx.init"
             )
-        if self.regularizer is not None and not isinstance(self.regularizer, L2Decay):
+        if self.regularizer is not None and not isinstance(self.regularizer, Decay):
             raise ArgumentError(
-                f"ParamAttr: regularizer is {self.regularizer!r}, expected L2Decay(coefficient)"
+                f"ParamAttr: regularizer is {self.regularizer!r}, expected L2Decay(coefficient) or L1Decay"
+            )
+        if self.gradient_clip is not None and not isinstance(self.gradient_clip, bool):
+            raise ArgumentError(
+                f"ParamAttr: gradient_clip is {self.gradient_clip!r}, expected None; pass it to an optimizer as "
+                "grad_clip"
             )
 
     @classmethod
@@ -84,7 +113,7 @@ class ParamAttr:
             return cls(given)
         if isinstance(given, Initializer):
             return cls(initializer=given)
-        if isinstance(given, L2Decay):
+        if isinstance(given, Decay):
             return cls(regularizer=given)
         if isinstance(given, cls):
             return given
@@ -146,6 +175,22 @@ class Variable:
         self.lod_level = lod_level
         self._shape = shape
         self._dtype = dtype
+        self._flowing: Symbol | None = None
+
+    @property
+    def stop_gradient(self) -> bool:
+        """True if layers that are added from now on pass no gradient to it; data has none in any case."""
+        return self._flowing is not None or self.is_data
+
+    @stop_gradient.setter
+    def stop_gradient(self, stops: bool) -> None:
+        if self.is_data or bool(stops) == self.stop_gradient:
+            return
+        if stops:
+            self._flowing = self.symbol
+            self.symbol = call("BlockGrad", self.symbol, name=f"{self.name}_stopped")
+        elif self._flowing is not None:
+            self.symbol, self._flowing = self._flowing, None
 
     @property
     def shape(self) -> Shape:
@@ -209,11 +254,16 @@ class Data(Variable):
 class Parameter(Variable):
     """A variable that is trained.
 
+    Attributes:
+        is_state: whether a layer updates it, in place of an optimizer.
+
     Args:
         name: its name in scope and program.
         shape: length of each axis.
         attr: its attributes from the layer.
     """
+
+    is_state = False
 
     def __init__(
         self, program: Any, symbol: Symbol, name: str, shape: Shape, dtype: str, attr: ParamAttr
@@ -225,6 +275,22 @@ class Parameter(Variable):
     def trainable(self) -> bool:
         """True if it is trained."""
         return self.attr.trainable
+
+
+class LayerState(Parameter):
+    """A variable that a layer updates in every batch, and that is not trained."""
+
+    is_state = True
+
+
+class RunningValue(Variable):
+    """A computed variable that is about all batches so far, in place of one.
+
+    Attributes:
+        latest: function that returns its present value, from states.
+    """
+
+    latest: Callable[[], float]
 
 
 def declared_shape(attributes: Mapping[str, str]) -> Shape:

@@ -215,6 +215,9 @@ class Results(Sequence[float]):
     def __getitem__(self, index: int | slice) -> float | list[float]:
         return self._values[index]
 
+    def __setitem__(self, index: int, value: float) -> None:
+        self._values[index] = value
+
     def __len__(self) -> int:
         return len(self._values)
 

@@ -18,11 +18,12 @@ from ..base import NonFiniteError, StateError
 from ..context import cpu
 from ..module.interrupts import DeferredInterrupt
 from ..ndarray import NDArray
+from ..ops.nn import auc
 from ..ops.write_tracking import count_write
 from ..optimizer.group import slots_of
 from ..optimizer.grouped import GroupedOptimizer
 from .job import Job, WorkerStats
-from .native_graph import NativeSteps, NotNative, read_graph
+from .native_graph import NativeSteps, NotNative, RunningCount, read_graph
 from .native_operators import HANDLERS
 from .program import BoundProgram, metric_outputs
 
@@ -198,12 +199,18 @@ class _NativeMonitor:
         self._metrics = [deepcopy(job.metric) for _ in range(job.workers)]
 
     def update_metrics(self) -> None:
-        """Update the metrics with new batches."""
+        """Update the metrics and the running counts with new batches."""
+        shown = len(self._plan.metric)
         for worker, metric in enumerate(self._metrics):
-            if metric is None:
+            if metric is None and not self._plan.counts:
                 continue
             lines, *columns = self._run.take(worker)
-            for rows in _by_batch(np.frombuffer(lines, np.int32), columns, self._plan.metric):
+            counts = np.frombuffer(lines, np.int32)
+            for count in self._plan.counts:
+                count.add(counts, columns)
+            if metric is None:
+                continue
+            for rows in _by_batch(counts, columns[:shown], self._plan.metric):
                 labels, outputs = rows[: self._plan.labels], rows[self._plan.labels :]
                 metric.update_dict(dict(labels), dict(outputs))
 
@@ -212,9 +219,12 @@ class _NativeMonitor:
         stats = []
         for worker, (examples, batches, skipped, part, seconds, sums) in enumerate(self._run.stats()):
             file = self._job.parts[part].path if part >= 0 else ""
-            times = dict(zip(_STAGES, seconds))
+            times, sums = dict(zip(_STAGES, seconds)), list(sums)
+            for count in self._plan.counts:
+                for i in count.fetches:
+                    sums[i] = count.value() * batches
             metric = self._metrics[worker]
-            stats.append(WorkerStats(worker, examples, batches, skipped, times, list(sums), metric, file))
+            stats.append(WorkerStats(worker, examples, batches, skipped, times, sums, metric, file))
         return stats
 
 
@@ -237,6 +247,48 @@ def _by_batch(
 
 
 @dataclass(frozen=True, slots=True)
+class _Count:
+    """States of a `_running_auc`, to which records of the workers are added.
+
+    Args:
+        states: counts of positives and negatives.
+        columns: indices of scores and labels among the records.
+        width: number of scores of a line, of which the last one counts.
+        fetches: indices of the fetches of its value.
+    """
+
+    a: Any
+    states: tuple[torch.Tensor, ...]
+    columns: tuple[int, int]
+    width: int
+    fetches: tuple[int, ...]
+
+    def add(self, lines: np.ndarray[Any, Any], columns: Sequence[bytes]) -> None:
+        """Add batches.
+
+        Args:
+            lines: number of lines of each batch, (batches,).
+            columns: records of all lines.
+        """
+        if not lines.size:
+            return
+        data, labels = (torch.frombuffer(bytearray(columns[i]), dtype=torch.float32) for i in self.columns)
+        places = auc.intervals(data.view(-1, self.width)[:, -1], self.a.num_thresholds)
+        parts = [(places, labels > 0)]
+        if self.a.slide_steps:  # batches before the last ones do not count
+            last = lines.tolist()[-self.a.slide_steps :]
+            parts = list(zip(*(torch.split(one[-sum(last) :], last) for one in parts[0])))
+        for where, hits in parts:
+            for state, chosen in zip(self.states, (hits, ~hits)):
+                auc.add_batch(state, where[chosen], self.a.num_thresholds, self.a.slide_steps)
+
+    def value(self) -> float:
+        """Return the present area."""
+        a = self.a
+        return float(auc.area(*(auc.window(each, a.num_thresholds, a.slide_steps) for each in self.states)))
+
+
+@dataclass(frozen=True, slots=True)
 class NativePlan:
     """Description of a program for C++.
 
@@ -251,6 +303,7 @@ class NativePlan:
     trained: tuple[Any, ...] = ()
     metric: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
     labels: int = 0
+    counts: tuple[_Count, ...] = ()
 
 
 # plans: the steps, arrays and slots of a graph for C++
@@ -271,6 +324,8 @@ def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
     metric_inputs, labels = _metric_inputs(prepared, graph) if metric else ([], 0)
     records, tensors, trained = _parameter_records(prepared, graph)
     fetches = [_fetch(prepared, graph, fetch) for fetch in prepared.fetches.items]
+    watched = [value.index for _, value in metric_inputs]
+    counts = [_count(prepared, count, watched) for count in graph.counts]
     description = (
         prepared.feed.desc.batch_size,
         [_slot(graph, slot) for slot in prepared.feed.desc.slots],
@@ -279,10 +334,38 @@ def plan(prepared: BoundProgram, metric: bool = False) -> NativePlan:
         graph.steps,
         [value.index for value in graph.heads],
         fetches,
-        [value.index for _, value in metric_inputs],
+        watched,
     )
     shapes = tuple((name, None if value.single else value.tail) for name, value in metric_inputs)
-    return NativePlan(description, tuple(tensors), tuple(trained), shapes, labels)
+    return NativePlan(description, tuple(tensors), tuple(trained), shapes, labels, tuple(counts))
+
+
+def _count(
+    prepared: BoundProgram,
+    count: RunningCount,
+    watched: list[int],
+) -> _Count:
+    """Return the states of a running count, and add what it reads to the recorded values."""
+    columns = []
+    for value in (count.data, count.label):
+        if value.index not in watched:
+            watched.append(value.index)
+        columns.append(watched.index(value.index))
+    names = [child.name for child, _ in count.node.inputs[2:]]
+    states = tuple(prepared.module.store.aux(name, 0).raw for name in names)
+    heads = {
+        index for index, head in enumerate(prepared.fetches.heads.graph.heads) if _reads(head, count.node)
+    }
+    shown = [i for i, item in enumerate(prepared.fetches.items) if item.output in heads]
+    return _Count(count.node.a, states, (columns[0], columns[1]), count.data.width, tuple(shown))
+
+
+def _reads(head: Any, node: Any) -> bool:
+    """Return True if an output is that of a node, or blocks its gradient."""
+    above = head[0]
+    while above is not node and above.op is not None and above.op.name == "BlockGrad":
+        above = above.inputs[0][0]
+    return above is node
 
 
 def _slot(graph: NativeSteps, slot: Any) -> tuple[Any, ...]:

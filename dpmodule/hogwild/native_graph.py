@@ -13,8 +13,8 @@ from .slot_feed import SlotFeed
 LOSSES = ("SoftmaxOutput", "LogisticRegressionOutput", "LinearRegressionOutput", "MakeLoss", "make_loss")
 
 
-_WITH_PARAMETERS = ("Embedding", "FullyConnected")
-"""Operators whose inputs except the first are parameters; other operators have no parameters."""
+_INPUTS = {"Embedding": 1, "FullyConnected": 1, "_running_auc": 2}
+"""Numbers of inputs before parameters and states; other operators have neither."""
 
 
 class NotNative(Exception):
@@ -65,6 +65,20 @@ class LookupRows:
     squared: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RunningCount:
+    """A `_running_auc`, which the calling thread counts from records of the workers.
+
+    Args:
+        output: stands for its value in the steps.
+    """
+
+    node: Node
+    data: StepValue
+    label: StepValue
+    output: StepValue
+
+
 StepInput = StepValue | SlotInput | LookupRows
 Handler = Callable[["NativeSteps", Node, "list[StepInput]", "tuple[int, ...]"], StepInput]
 
@@ -75,6 +89,7 @@ class NativeSteps:
     Attributes:
         steps: kind, function, output, inputs, integers and floats of each step; kinds and functions are names in
             native/hogwild/plan.hpp and native/kernels.
+        counts: operators that are counted outside of the steps.
         tables_of: name and number of rows of the smallest table that a slot indexes, by slot.
         indexed: names of all tables that a slot indexes, by slot.
     """
@@ -86,6 +101,7 @@ class NativeSteps:
         self.tables_of: dict[str, tuple[str, int]] = {}
         self.indexed: dict[str, set[str]] = {}
         self.numbers: set[str] = set()
+        self.counts: list[RunningCount] = []
         self.inputs = {desc.name: desc for desc in (*feed.data, *feed.labels)}
         self._slots = {slot.name: i for i, slot in enumerate(feed.desc.slots)}
         self._types = {slot.name: slot.type for slot in feed.desc.slots}
@@ -191,7 +207,7 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
         handler = handlers.get(node.op.name)
         if handler is None or node.num_outputs != 1:
             raise unsupported(node)
-        read = node.inputs[:1] if node.op.name in _WITH_PARAMETERS else node.inputs
+        read = node.inputs[: _INPUTS.get(node.op.name)]
         if not all(entry in values for entry in read):
             raise unsupported(node, "it reads a parameter")
         inputs = [values[entry] for entry in read]

@@ -9,7 +9,16 @@ from typing import Any
 
 from ..base import dtype_name
 from ..graph.node import Node
-from .native_graph import Handler, LookupRows, NativeSteps, SlotInput, StepInput, StepValue, unsupported
+from .native_graph import (
+    Handler,
+    LookupRows,
+    NativeSteps,
+    RunningCount,
+    SlotInput,
+    StepInput,
+    StepValue,
+    unsupported,
+)
 
 Shape = tuple[int, ...]
 
@@ -314,6 +323,16 @@ def _regression_output(graph: NativeSteps, node: Node, inputs: list[StepInput], 
         raise unsupported(node, "label and data have different sizes")
     kind = _name(node).removesuffix("RegressionOutput")
     return graph.add(kind, [data, label], data.tail, (), (node.a.grad_scale,))
+
+
+@_register("_running_auc")
+def _running_auc(graph: NativeSteps, node: Node, inputs: list[StepInput], shape: Shape) -> StepInput:
+    data, label = _data_and_label(graph, node, inputs)
+    if label.width != 1:
+        raise unsupported(node, "labels that are not single numbers")
+    output = graph.add("Total", [label], (), (1,), single=True)
+    graph.counts.append(RunningCount(node, data, label, output))
+    return output
 
 
 @_register("MakeLoss", "make_loss")

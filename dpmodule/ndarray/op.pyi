@@ -2549,6 +2549,14 @@ def scatter_nd(
 ) -> NDArray:
     """Write elements or slices into zeros, by positions along the leading axes."""
 
+def sequence_concat(
+    *args: NDArray,
+    num_args: int = ...,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Join the same row of several ragged values."""
+
 def sequence_conv(
     data: NDArray | None = None,
     weight: NDArray | None = None,
@@ -2563,6 +2571,57 @@ def sequence_conv(
 ) -> NDArray:
     """Apply a linear map to a window around each element; positions outside of its row are ..."""
 
+def sequence_crf(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    transition: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> NDArray:
+    """Return the negative log-likelihood of the labels of each row in a linear-chain ..."""
+
+def sequence_crf_decode(
+    data: NDArray | None = None,
+    transition: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> NDArray:
+    """Return the most likely labels of each row in a linear-chain conditional random field; ..."""
+
+def sequence_ctc(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    blank: int = 0,
+    norm_by_times: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the negative log-likelihood of each label sequence, summed over all ..."""
+
+def sequence_enumerate(
+    data: NDArray | None = None,
+    win_size: int = ...,
+    pad_value: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return for each element the window that begins with it."""
+
+def sequence_erase(
+    data: NDArray | None = None,
+    tokens: int | tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Drop some numbers from each row."""
+
 def sequence_expand(
     x: NDArray | None = None,
     y: NDArray | None = None,
@@ -2573,20 +2632,49 @@ def sequence_expand(
 ) -> NDArray:
     """Repeat each row of x by the length of the same row of y."""
 
+def sequence_gru(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    state: NDArray | None = None,
+    is_reverse: bool = False,
+    gate_activation: str = "sigmoid",
+    candidate_activation: str = "tanh",
+    origin_mode: bool = False,
+    has_state: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Run a GRU over each row of projected data; `RNN` includes the projection."""
+
 def sequence_lstm(
     data: NDArray | None = None,
     weight: NDArray | None = None,
     bias: NDArray | None = None,
+    state: NDArray | None = None,
+    state_cell: NDArray | None = None,
     use_peepholes: bool = True,
     is_reverse: bool = False,
     gate_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
+    has_state: bool = False,
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> list[NDArray]:
     """Run an LSTM over each row of projected data; `RNN` includes the projection."""
+
+def sequence_pad(
+    data: NDArray | None = None,
+    pad_value: NDArray | None = None,
+    maxlen: int = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> list[NDArray]:
+    """Return rows as a dense array, with a number after their ends."""
 
 def sequence_pool(
     data: NDArray | None = None,
@@ -2597,6 +2685,15 @@ def sequence_pool(
 ) -> NDArray:
     """Reduce each ragged row to a dense row; an empty row becomes zeros, also for 'max'."""
 
+def sequence_reshape(
+    data: NDArray | None = None,
+    new_dim: int = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the numbers of each row with another number of features, and thus another length."""
+
 def sequence_reverse(
     data: NDArray | None = None,
     *,
@@ -2606,6 +2703,17 @@ def sequence_reverse(
 ) -> NDArray:
     """Reverse the elements of each row."""
 
+def sequence_slice(
+    data: NDArray | None = None,
+    offset: NDArray | None = None,
+    length: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> NDArray:
+    """Return a part of each row."""
+
 def sequence_softmax(
     data: NDArray | None = None,
     *,
@@ -2614,6 +2722,16 @@ def sequence_softmax(
     **kwargs: Any,
 ) -> NDArray:
     """Apply softmax over each row's elements, separately for further axes."""
+
+def sequence_unpad(
+    data: NDArray | None = None,
+    length: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> NDArray:
+    """Return padded rows as ragged rows."""
 
 def sgd_mom_update(
     weight: NDArray | None = None,

@@ -98,20 +98,20 @@ def op(
         loss_grad: for a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
         loss_when: function of the attributes, True if the head gradient is ignored (default: always).
         loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: the output).
-        fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
-            (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
-            outputs, with None for an unchanged input), commit_in_forward (those that forward writes immediately;
-            backward commits the others), infer, infer_type, view (the result may share memory with the first input),
-            random (draws from the generator), needs_shapes (requires ``env.out_shapes``), stateful (keeps state in
-            ``env.memo`` between calls of an executor), num_subgraphs (number of subgraphs of a node, stored in the
-            last field, ``bodies``, of the attributes), read_attrs (custom parser of the attributes, which then may
-            have any name), needs_head (function of the attributes, True if backward needs the outputs' gradients),
+        fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden (outputs
+            counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the outputs, with
+            None for an unchanged input), commit_in_forward (those that forward writes immediately; backward commits the
+            others), infer, infer_type, view (the result may share memory with the first input), random (draws from the
+            generator), needs_shapes (requires ``env.out_shapes``), stateful (keeps state in ``env.memo`` between calls
+            of an executor, or writes its `mutates` itself), num_subgraphs (number of subgraphs of a node, stored in the
+            last field, ``bodies``, of the attributes), read_attrs (custom parser of the attributes, which then may have
+            any name), needs_head (function of the attributes, True if backward needs the outputs' gradients),
             differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER;
             the default without inputs, with state or with subgraphs), accepts_any (it has attributes, but accepts and
             stores any other keyword, too), onnx (default: the builder in `dpmodule.onnx.to_onnx` with the operator's
             name, without ``_`` and ``_contrib_``), classic (name of an operator that has the same attributes and, for
-            operands of one floating type, the same results), classes (``(a, *shapes of the inputs) -> ClassLabels``
-            of the second input; None if it contains no class numbers).
+            operands of one floating type, the same results), classes (``(a, *shapes of the inputs) -> ClassLabels`` of
+            the second input; None if it contains no class numbers).
     """
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:

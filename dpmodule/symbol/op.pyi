@@ -2777,6 +2777,15 @@ def scatter_nd(
 ) -> Symbol:
     """Write elements or slices into zeros, by positions along the leading axes."""
 
+def sequence_concat(
+    *args: Symbol,
+    num_args: int = ...,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Join the same row of several ragged values."""
+
 def sequence_conv(
     data: Symbol | None = None,
     weight: Symbol | None = None,
@@ -2792,6 +2801,62 @@ def sequence_conv(
 ) -> Symbol:
     """Apply a linear map to a window around each element; positions outside of its row are ..."""
 
+def sequence_crf(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    transition: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Symbol:
+    """Return the negative log-likelihood of the labels of each row in a linear-chain ..."""
+
+def sequence_crf_decode(
+    data: Symbol | None = None,
+    transition: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Symbol:
+    """Return the most likely labels of each row in a linear-chain conditional random field; ..."""
+
+def sequence_ctc(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    blank: int = 0,
+    norm_by_times: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the negative log-likelihood of each label sequence, summed over all ..."""
+
+def sequence_enumerate(
+    data: Symbol | None = None,
+    win_size: int = ...,
+    pad_value: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return for each element the window that begins with it."""
+
+def sequence_erase(
+    data: Symbol | None = None,
+    tokens: int | tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Drop some numbers from each row."""
+
 def sequence_expand(
     x: Symbol | None = None,
     y: Symbol | None = None,
@@ -2803,21 +2868,52 @@ def sequence_expand(
 ) -> Symbol:
     """Repeat each row of x by the length of the same row of y."""
 
+def sequence_gru(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    state: Symbol | None = None,
+    is_reverse: bool = False,
+    gate_activation: str = "sigmoid",
+    candidate_activation: str = "tanh",
+    origin_mode: bool = False,
+    has_state: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Run a GRU over each row of projected data; `RNN` includes the projection."""
+
 def sequence_lstm(
     data: Symbol | None = None,
     weight: Symbol | None = None,
     bias: Symbol | None = None,
+    state: Symbol | None = None,
+    state_cell: Symbol | None = None,
     use_peepholes: bool = True,
     is_reverse: bool = False,
     gate_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
+    has_state: bool = False,
     *,
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
     """Run an LSTM over each row of projected data; `RNN` includes the projection."""
+
+def sequence_pad(
+    data: Symbol | None = None,
+    pad_value: Symbol | None = None,
+    maxlen: int = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return rows as a dense array, with a number after their ends."""
 
 def sequence_pool(
     data: Symbol | None = None,
@@ -2829,6 +2925,16 @@ def sequence_pool(
 ) -> Symbol:
     """Reduce each ragged row to a dense row; an empty row becomes zeros, also for 'max'."""
 
+def sequence_reshape(
+    data: Symbol | None = None,
+    new_dim: int = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the numbers of each row with another number of features, and thus another length."""
+
 def sequence_reverse(
     data: Symbol | None = None,
     *,
@@ -2839,6 +2945,18 @@ def sequence_reverse(
 ) -> Symbol:
     """Reverse the elements of each row."""
 
+def sequence_slice(
+    data: Symbol | None = None,
+    offset: Symbol | None = None,
+    length: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Symbol:
+    """Return a part of each row."""
+
 def sequence_softmax(
     data: Symbol | None = None,
     *,
@@ -2848,6 +2966,17 @@ def sequence_softmax(
     **kwargs: Any,
 ) -> Symbol:
     """Apply softmax over each row's elements, separately for further axes."""
+
+def sequence_unpad(
+    data: Symbol | None = None,
+    length: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Symbol:
+    """Return padded rows as ragged rows."""
 
 def sgd_mom_update(
     weight: Symbol | None = None,

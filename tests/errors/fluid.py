@@ -110,12 +110,91 @@ def image():
 
 
 def norm_of_some():
-    loss = layers.mean(layers.fc(dense(), 1, bias_attr=fluid.ParamAttr(trainable=False)))
-    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1)).minimize(loss)
+    loss = layers.mean(layers.fc(dense(), 1, bias_attr="b"))
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1)).minimize(
+        loss, no_grad_set=["b"]
+    )
+
+
+def l1_with_limit():
+    sgd = fluid.optimizer.SGD(0.1, None, fluid.regularizer.L1Decay(1.0), fluid.clip.GradientClipByValue(1.0))
+    sgd.minimize(layers.mean(layers.fc(dense(), 1)))
 
 
 def decay(rate):
     return fluid.regularizer.L2Decay(rate)
+
+
+def of_unknown_class(build, label):
+    run({"x": np.ones((2, 3)), "ids": [[label], [0]]}, [build(dense(), numbers())])
+
+
+def numbers(width=1, name="ids"):
+    return layers.data(name, [width], dtype="int64")
+
+
+WRONG_LAYERS = [
+    (lambda: layers.auc(dense(), numbers(), curve="PR"), "auc: curve is 'PR', expected \"ROC\""),
+    (
+        lambda: layers.auc(dense(), numbers(), num_thresholds=0),
+        "num_thresholds is 0, expected an integer from 1",
+    ),
+    (lambda: layers.auc(words(), numbers()), "auc: 'words' holds sequences; pool them first"),
+    (lambda: layers.topk(dense(), 4), "topk: k is 4, expected at most 3, the last axis of 'x'"),
+    (lambda: layers.batch_norm(words()), "batch_norm: 'words' holds sequences"),
+    (lambda: layers.batch_norm(dense(), data_layout="NC"), "data_layout is 'NC'"),
+    (lambda: layers.batch_norm(dense(), moving_mean_name="x"), "'x' is of type Data, expected a LayerState"),
+    (lambda: layers.prelu(dense(), "some"), "mode is 'some', expected one of all, channel, element"),
+    (lambda: fluid.nets.img_conv_group(image(), [1, 2], 2, conv_filter_size=[3]), "has 1 values for 2"),
+    (lambda: layers.fill_constant([2], "float32", "x"), "value is 'x', expected a number"),
+    (lambda: layers.fill_constant(2, "float32", 0), "shape is 2, expected a list of sizes"),
+    (lambda: layers.zeros([-1, 2], "float32"), "an axis of shape is -1, expected an integer from 1"),
+    (lambda: layers.assign([1, 2]), "expected a variable of fluid or a NumPy array"),
+    (lambda: layers.assign(dense(), dense()), "assign: output is not supported"),
+    (lambda: layers.uniform_random([2], seed=3), "seed is 3, expected 0"),
+    (
+        lambda: layers.fill_constant_batch_size_like(dense(), [-1, 2], "float32", 0, 2),
+        "input_dim_idx is 2 and output_dim_idx 0",
+    ),
+    (lambda: layers.hash(numbers(), 0), "hash_size is 0, expected an integer from 1"),
+    (lambda: layers.sequence_pad(words(), 0), "maxlen is None, expected the length of all rows"),
+    (lambda: layers.sequence_mask(numbers()), "maxlen is None, expected the number of positions"),
+    (lambda: layers.sequence_expand_as(words(), words()), "x 'words' holds sequences, expected rows"),
+    (lambda: layers.dynamic_gru(dense(), 1), "does not hold sequences; declare its data with lod_level=1"),
+    (lambda: layers.gru_unit(dense(), dense("h", 1), 3, activation="no"), "act is 'no'"),
+    (lambda: layers.gru_unit(dense(), dense("h", 1), 3, bias_attr=False), "bias_attr is False"),
+    (lambda: layers.nce(words(), numbers(), 5), "only one of 'words' and 'ids' holds sequences"),
+    (lambda: layers.nce(dense(), numbers(), 5, sampler="custom_dist"), "sampler is 'custom_dist'"),
+    (lambda: layers.nce(dense(), numbers(), 5, custom_dist=[1]), "custom_dist is not supported"),
+    (lambda: layers.nce(dense(), numbers(), 5, seed=1), "nce: seed is 1, which is not supported"),
+    (lambda: layers.hsigmoid(dense(), numbers(), 1), "num_classes is 1, expected an integer from 2"),
+    (lambda: layers.hsigmoid(dense(), numbers(), 4, path_table=1), "path_table is not supported"),
+    (lambda: layers.hsigmoid(dense(), numbers(), 4, is_custom=True), "is_custom is True, which is not"),
+    (
+        lambda: layers.sampled_softmax_with_cross_entropy(dense(), numbers(), 4),
+        "num_samples is 4 and num_true 1 for 3 classes",
+    ),
+    (lambda: layers.linear_chain_crf(dense(), numbers()), "input 'x' does not hold sequences"),
+    (lambda: layers.linear_chain_crf(words(), words(), length=numbers()), "padded rows are not supported"),
+    (lambda: layers.warpctc(dense(), numbers()), "input 'x' does not hold sequences"),
+    (lambda: layers.warpctc(dense(), numbers(), blank=3), "blank is 3, expected 0 to 2"),
+    (lambda: layers.argsort("x"), "argsort: input is 'x', expected a variable of fluid"),
+    (lambda: layers.less_than(dense(), dense(), cond=dense()), "less_than: cond is not supported"),
+    (lambda: layers.kldiv_loss(dense(), dense("y"), "most"), "reduction is 'most'"),
+    (lambda: layers.pad(dense(), [1, 0, 0, 0]), "those of the batch 0"),
+    (lambda: layers.softmax_with_cross_entropy(dense(), numbers(), axis=0), "axis is 0, expected -1"),
+    (lambda: fluid.regularizer.L1Decay("x"), "L1Decay: the coefficient is 'x', expected a number from 0"),
+    (lambda: fluid.clip.GradientClipByNorm(0), "clip_norm is 0, expected a number above 0"),
+    (
+        lambda: fluid.optimizer.SGD(0.1, parameter_list=3),
+        "parameter_list is 3, expected a list of parameters",
+    ),
+    (lambda: fluid.optimizer.Lamb(regularization=decay(1)), "lamb_weight_decay and regularization both set"),
+    (lambda: fluid.initializer.Xavier(fan_in=3), "fan_in is 3, expected None: that of the weight"),
+    (lambda: fluid.initializer.MSRA(seed=3), "MSRA: seed is 3, expected 0"),
+    (l1_with_limit, "L1Decay and limits of gradients are not supported together"),
+]
+"""Wrong calls of layers and optimizers."""
 
 
 def lstm(size, more):
@@ -143,7 +222,7 @@ ROWS = [
         (lambda: layers.fc([], 4), "empty list"),
         (lambda: layers.embedding(dense(), [3, 2], param_attr=3), "param_attr is 3"),
         (lambda: fluid.io.save_params(fluid.Executor(), "folder", 3), "main_program is 3"),
-        (lambda: layers.accuracy(words(), dense("y")), "holds sequences; pool them first"),
+        (lambda: layers.accuracy(words(), dense("y")), "only one of 'words' and 'y' holds sequences"),
         (lambda: fluid.ParamAttr(initializer=3), "initializer is 3"),
         (lambda: layers.sequence_pool(words(), "median"), "'median'"),
         (lambda: layers.accuracy(dense(), dense("y"), k=7), "k is 7"),
@@ -170,6 +249,7 @@ ROWS = [
         (lambda: fluid.DataFeeder([*text_inputs()]).feed([(1,)]), "does not have 2 values"),
         (other_program, "different programs"),
         (lambda: fluid.optimizer.SGD("fast"), "learning_rate is 'fast'"),
+        *WRONG_LAYERS,
         (lambda: layers.conv2d(image(), "4", 3), "num_filters is '4', expected an integer from 1"),
         (lambda: layers.matmul(dense(), dense(), alpha="x"), "matmul: alpha is 'x', expected a number"),
         (lambda: layers.pow(dense(), None), "pow: factor is None, expected a number"),
@@ -229,7 +309,7 @@ ROWS = [
     *rows(
         base.ArgumentError,
         lstm,
-        (8, {"h_0": 1}, "initial states are zeros"),
+        (8, {"h_0": 1}, "only one of h_0 and c_0 is given, expected both or none"),
         (8, {"bias_attr": False}, "bias_attr"),
     ),
     (dense_lstm, base.OpError, "sequence_lstm takes ragged data"),
@@ -261,6 +341,25 @@ ROWS = [
         base.BoundsError,
         fed,
         ({**BATCH, "words": [[1], [40], []]}, "'words' has the value 40, but the table 'embedding_0_weight'"),
+    ),
+    *rows(
+        base.BoundsError,
+        of_unknown_class,
+        (
+            lambda x, y: layers.nce(x, y, 5),
+            5,
+            "'ids' has the value 5, but the table 'nce_0_weight' has 5 rows",
+        ),
+        (
+            lambda x, y: layers.hsigmoid(x, y, 5),
+            -1,
+            "the label -1 in 'ids', which is not one of the 5 classes",
+        ),
+        (
+            lambda x, y: layers.sampled_softmax_with_cross_entropy(x, y, 2),
+            3,
+            "the label 3 in 'ids', which is not one of the 3 classes",
+        ),
     ),
     *[
         row

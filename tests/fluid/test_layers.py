@@ -63,6 +63,14 @@ def elementwise(name, second, **more):
     return lambda v: getattr(layers, f"elementwise_{name}")(v.cube, getattr(v, second), **more)
 
 
+COMPARISONS = {
+    **{"less_than": np.less, "less_equal": np.less_equal, "equal": np.equal, "not_equal": np.not_equal},
+    **{"greater_than": np.greater, "greater_equal": np.greater_equal},
+}
+DIVERGENCES = {
+    **{"none": lambda x: x, "mean": lambda x: [x.mean()], "sum": lambda x: [x.sum()]},
+    "batchmean": lambda x: [x.sum() / 4],
+}
 CASES = {
     **{name: (lambda v, name=name: getattr(layers, name)(v.x), found) for name, found in POINTWISE.items()},
     **{f"act {name}": (lambda v, name=name: layers.scale(v.x, 1.0, act=name), y) for name, y in POINTWISE.items()},
@@ -119,6 +127,75 @@ CASES = {
     "expand": (lambda v: layers.expand(v.row, [1, 3]), np.tile(A.row, (1, 3))),
     "gather": (lambda v: layers.gather(v.x, v.label), A.x[A.label[:, 0]]),
     "one_hot": (lambda v: layers.one_hot(v.label, 3), np.eye(3, dtype="f4")[A.label[:, 0]]),
+    "softmax of an axis": (lambda v: layers.softmax(v.cube, axis=1), softmax(A.cube.swapaxes(1, 2)).swapaxes(1, 2)),
+    "sign": (lambda v: layers.sign(v.x), np.sign(A.x)),
+    "logsigmoid": (lambda v: layers.logsigmoid(v.x), np.log(sigmoid(A.x))),
+    "gelu": (lambda v: layers.gelu(v.x), F.gelu(torch.tensor(A.x))),
+    "brelu": (lambda v: layers.brelu(v.x, -0.3, 0.4), A.x.clip(-0.3, 0.4)),
+    "soft_relu": (lambda v: layers.soft_relu(v.x, 0.5), np.log1p(np.exp(A.x.clip(-0.5, 0.5)))),
+    "stanh": (lambda v: layers.stanh(v.x, 0.5, 2.0), 2 * np.tanh(A.x / 2)),
+    **{
+        name: (lambda v, name=name: getattr(layers, name)(v.x, v.y), each(A.x, A.y))
+        for name, each in COMPARISONS.items()
+    },
+    **{
+        f"logical_{name}": (
+            lambda v, name=name: getattr(layers, f"logical_{name}")(v.hits, layers.less_than(v.x, v.y)),
+            getattr(np, f"logical_{name}")(A.hits, A.x < A.y),
+        )
+        for name in ("and", "or", "xor")
+    },
+    "logical_not": (lambda v: layers.logical_not(v.hits), A.hits == 0),
+    "argmax": (lambda v: layers.argmax(v.x, axis=1), A.x.argmax(1)),
+    "argmin": (lambda v: layers.argmin(v.cube, axis=-1), A.cube.argmin(-1)),
+    "argsort": (lambda v: layers.argsort(v.x)[0], np.sort(A.x)),
+    "argsort descending": (lambda v: layers.argsort(v.x, 1, True)[1], A.x.argsort(1)[:, ::-1]),
+    "topk": (lambda v: layers.topk(v.x, 2)[0], -np.sort(-A.x)[:, :2]),
+    "topk indices": (lambda v: layers.topk(v.x, 2)[1], (-A.x).argsort(1)[:, :2]),
+    "softmax of a loss": (
+        lambda v: layers.softmax_with_cross_entropy(v.x, v.label, return_softmax=True)[1],
+        softmax(A.x),
+    ),
+    "logits, ignored": (
+        lambda v: layers.sigmoid_cross_entropy_with_logits(v.x, v.hits, ignore_index=0),
+        -np.log(sigmoid(A.x)) * A.hits,
+    ),
+    "logits, normalized": (
+        lambda v: layers.sigmoid_cross_entropy_with_logits(v.x, v.hits, ignore_index=0, normalize=True),
+        -np.log(sigmoid(A.x)) * A.hits / A.hits.sum(),
+    ),
+    "mse_loss": (lambda v: layers.mse_loss(v.x, v.y), [((A.x - A.y) ** 2).mean()]),
+    **{
+        f"kldiv_loss {kind}": (
+            lambda v, kind=kind: layers.kldiv_loss(v.x, v.soft, kind), pooled(A.soft * (np.log(A.soft) - A.x)),
+        )
+        for kind, pooled in DIVERGENCES.items()
+    },
+    "rank_loss": (lambda v: layers.rank_loss(v.hits, v.x, v.y), np.log1p(np.exp(A.x - A.y)) - A.hits * (A.x - A.y)),
+    "margin_rank_loss": (
+        lambda v: layers.margin_rank_loss(layers.sign(v.z), v.z, layers.scale(v.z, 0.5), 0.3),
+        (0.3 - np.sign(A.z) * A.z / 2).clip(0),
+    ),
+    "label_smooth": (lambda v: layers.label_smooth(v.soft, epsilon=0.3), 0.7 * A.soft + 0.1),
+    "label_smooth prior": (
+        lambda v: layers.label_smooth(v.soft, layers.reduce_mean(v.soft, 0, True), 0.5),
+        0.5 * A.soft + 0.5 * A.soft.mean(0),
+    ),
+    "l2_normalize": (lambda v: layers.l2_normalize(v.cube, 1), A.cube / np.linalg.norm(A.cube, axis=1, keepdims=True)),
+    "unstack": (lambda v: layers.unstack(v.cube, 1)[1], A.cube[:, 1]),
+    "reverse": (lambda v: layers.reverse(v.cube, [1, 2]), A.cube[:, ::-1, ::-1]),
+    "pad": (
+        lambda v: layers.pad(v.cube, [0, 0, 1, 2, 3, 0], 7.0),
+        np.pad(A.cube, [(0, 0), (1, 2), (3, 0)], constant_values=7),
+    ),
+    "cumsum": (lambda v: layers.cumsum(v.x), A.x.cumsum(1)),
+    "cumsum of others": (lambda v: layers.cumsum(v.cube, 1, True, True), A.cube[:, ::-1].cumsum(1)[:, ::-1] - A.cube),
+    "expand_as": (lambda v: layers.expand_as(v.column, v.cube), np.tile(A.column, (1, 1, 3))),
+    "reshape act": (lambda v: layers.reshape(v.x, [-1, 3, 1], act="relu"), A.x.clip(0)[..., None]),
+    "matmul of 4 axes": (
+        lambda v: layers.matmul(layers.unsqueeze(v.cube, [1]), layers.unsqueeze(v.cube, [1]), transpose_y=True),
+        (A.cube @ A.cube.swapaxes(1, 2))[:, None],
+    ),
     "log_loss": (
         lambda v: layers.log_loss(v.soft, v.hits, 1e-3),
         -A.hits * np.log(A.soft + 1e-3) - (1 - A.hits) * np.log(1 - A.soft + 1e-3),

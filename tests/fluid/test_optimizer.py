@@ -50,7 +50,62 @@ def rmsprop(w, g, s, lr, t):
     return w - lr * g / np.sqrt(s["r"] + 1e-6)
 
 
+def decayed_adagrad(w, g, s, lr, t):
+    s["h"] = 0.8 * s.get("h", 0) + 0.2 * g * g
+    return w - lr * g / (np.sqrt(s["h"]) + 1e-6)
+
+
+def adadelta(w, g, s, lr, t):
+    s["h"] = 0.9 * s.get("h", 0) + 0.1 * g * g
+    step = np.sqrt((s.get("d", 0) + 1e-4) / (s["h"] + 1e-4)) * g
+    s["d"] = 0.9 * s.get("d", 0) + 0.1 * step * step
+    return w - step
+
+
+def lamb(decay):
+    def step(w, g, s, lr, t):
+        s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
+        s["v"] = 0.999 * s.get("v", 0) + 0.001 * g * g
+        move = s["m"] / (np.sqrt(s["v"]) + 1e-6) + decay * w
+        return w - lr * np.linalg.norm(w) / np.linalg.norm(move) * move
+
+    return step
+
+
+def lars(w, g, s, lr, t):
+    rate = lr * 0.01 * np.linalg.norm(w) / (np.linalg.norm(g) + 0.2 * np.linalg.norm(w))
+    s["v"] = 0.9 * s.get("v", 0) + rate * (g + 0.2 * w)
+    return w - s["v"]
+
+
 RULES = {
+    "DecayedAdagrad": (lambda: fluid.optimizer.DecayedAdagrad(0.1, 0.8), decayed_adagrad),
+    "Adadelta": (lambda: fluid.optimizer.Adadelta(0.1, epsilon=1e-4, rho=0.9), adadelta),
+    "Lamb": (lambda: fluid.optimizer.Lamb(0.1, 0.3), lamb(0.3)),
+    "Lamb without decay": (
+        lambda: fluid.optimizer.Lamb(
+            0.1, 0.3, exclude_from_weight_decay_fn=lambda p: p.name == "fc_0_weight"
+        ),
+        lamb(0.0),
+    ),
+    "LarsMomentum": (lambda: fluid.optimizer.LarsMomentum(0.1, 0.9, 0.01, 0.2), lars),
+    "L1": (
+        lambda: fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L1Decay(0.5)),
+        lambda w, g, s, lr, t: w - lr * (g + 0.5 * np.sign(w)),
+    ),
+    "order of 1.3": (lambda: fluid.optimizer.Momentum(0.1, 0.9, True), momentum(True)),
+    "decay in the order of 1.3": (
+        lambda: fluid.optimizer.SGD(0.1, fluid.regularizer.L2Decay(0.5), "sgd"),
+        lambda w, g, s, lr, t: w - lr * (g + 0.5 * w),
+    ),
+    "all in the order of 1.3": (
+        lambda: fluid.optimizer.Momentum(0.1, 0.9, True, fluid.regularizer.L2Decay(0.0), "name"),
+        momentum(True),
+    ),
+    "order of 1.8": (
+        lambda: fluid.optimizer.SGD(0.1, ["fc_0_weight"], fluid.regularizer.L2Decay(0.5), None, "sgd"),
+        lambda w, g, s, lr, t: w - lr * (g + 0.5 * w),
+    ),
     "SGD": (lambda: fluid.optimizer.SGD(0.1), lambda w, g, s, lr, t: w - lr * g),
     "Momentum": (lambda: fluid.optimizer.Momentum(0.1, 0.9), momentum(False)),
     "Nesterov": (lambda: fluid.optimizer.Momentum(0.1, 0.9, use_nesterov=True), momentum(True)),
@@ -108,6 +163,10 @@ CLIPS = {
     ),
     "norm": (
         lambda: fluid.clip.GradientClipByGlobalNorm(0.3),
+        lambda g: g * min(1, 0.3 / np.linalg.norm(g)),
+    ),
+    "norm of each": (
+        lambda: fluid.clip.GradientClipByNorm(0.3),
         lambda g: g * min(1, 0.3 / np.linalg.norm(g)),
     ),
     "high norm": (lambda: fluid.clip.GradientClipByGlobalNorm(1e3), lambda g: g),
@@ -213,7 +272,7 @@ def test_files_train_with_schedules_and_limits(tmp_path):
 
 def test_workers_do_not_clip_by_the_global_norm(tmp_path):
     fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)).minimize(line())
-    with pytest.raises(ArgumentError, match="workers do not clip gradients by their global norm"):
+    with pytest.raises(ArgumentError, match="workers do not clip gradients by their norm"):
         trained_from_lines(tmp_path / "part", 3)
 
 
@@ -232,3 +291,51 @@ def test_rates_and_decays_of_single_parameters():
     (found,), batch = trained(1)
     w = np.array([[0.3, -0.2, 0.5]])
     np.testing.assert_allclose(found, w - 0.3 * (gradient(w, batch) + 0.25 * w), rtol=1e-5)
+
+
+def test_parameters_and_limits_of_optimizers_and_of_minimize():
+    loss = line() + layers.mean(layers.fc(fluid.default_main_program().var("x"), 1, bias_attr=False))
+    sgd = fluid.optimizer.SGD(0.1, parameter_list=["fc_1_weight"])
+    _, pairs = sgd.minimize(loss, grad_clip=fluid.clip.GradientClipByValue(0.1))
+    found, _ = trained(1)
+    np.testing.assert_allclose(found[0], [[0.3, -0.2, 0.5]])
+    assert [parameter.name for parameter, _ in pairs] == ["fc_1_weight"]
+
+
+def test_norms_of_single_gradients_of_tables():
+    """The norm of a row-sparse gradient is that of its rows; other parameters have limits of their own."""
+    start = fluid.initializer.Constant(1.0)
+    ids, x = layers.data("ids", [1], dtype="int64"), layers.data("x", [1])
+    rows = layers.embedding(ids, [5, 1], is_sparse=True, param_attr=fluid.ParamAttr("table", start))
+    out = layers.fc(x, 1, param_attr=fluid.ParamAttr("w", start), bias_attr=False)
+    loss = layers.reduce_sum(rows) + layers.reduce_sum(out)
+    fluid.optimizer.SGD(1.0, grad_clip=fluid.clip.GradientClipByNorm(0.5)).minimize(loss)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    feed = {"ids": [[1], [1], [3]], "x": [[0.1], [0.1], [0.1]]}
+    table, w = executor.run(feed=feed, fetch_list=["table", "w"])
+    np.testing.assert_allclose(table[:, 0], 1 - 0.5 * np.array([0, 2, 0, 1, 0]) / 5**0.5, rtol=1e-5)
+    np.testing.assert_allclose(w, [[0.7]], rtol=1e-5)
+
+
+def test_l1_decay_of_single_parameters_is_not_part_of_the_loss():
+    loss = line(regularizer=fluid.regularizer.L1Decay(0.25))
+    fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(9.0)).minimize(loss)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    batch = {"x": np.zeros((2, 3), "f4"), "y": np.ones((2, 1), "f4")}
+    value, w = executor.run(feed=batch, fetch_list=[loss, "fc_0_weight"])
+    assert value == [1.0]
+    np.testing.assert_allclose(w, [[0.275, -0.175, 0.475]], rtol=1e-6)
+
+
+def test_attributes_of_parameters_in_the_orders_of_both_versions():
+    start, decay = fluid.initializer.Constant(2.0), fluid.regularizer.L1Decay(0.1)
+    old = fluid.ParamAttr("w", start, 0.5, decay, False, None, True)
+    new = fluid.ParamAttr("w", start, 0.5, decay, False, True)
+    assert (old.name, old.learning_rate, old.regularizer, old.trainable) == ("w", 0.5, decay, False)
+    assert (new.initializer, new.trainable) == (start, False)
+    with pytest.raises(
+        ArgumentError, match="ParamAttr: gradient_clip is .*, expected None; pass it to an optimizer"
+    ):
+        fluid.ParamAttr(gradient_clip=fluid.clip.GradientClipByValue(1.0))

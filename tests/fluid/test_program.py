@@ -123,3 +123,49 @@ def trained():
         return [executor.run(feed=BATCH, fetch_list=[loss, *more]) for _ in range(steps)]
 
     return prediction, executor, losses
+
+
+@pytest.mark.parametrize("kind", ["Uniform", "Normal", "TruncatedNormal"])
+def test_initializers_by_random_numbers(kind):
+    make = getattr(fluid.initializer, kind)
+    mx.random.seed(4)
+    more = (1.0, 3.0) if kind == "Uniform" else (1.0, 0.5)
+    starts = [make(*more), make(*more), make(*more, 7), make(*more, 7)]
+    made = [fluid.layers.create_parameter([50, 40], default_initializer=start) for start in starts]
+    fluid.Executor().run(fluid.default_startup_program())
+    found = values(*(each.name for each in made))
+    assert (found[0] != found[1]).any()
+    assert (found[0] != found[2]).any()
+    np.testing.assert_array_equal(found[2], found[3])
+    deviation = {"Uniform": 2 / 12**0.5, "Normal": 0.5, "TruncatedNormal": 0.5 * 0.8796}[kind]
+    for one in found:
+        assert one.mean() == pytest.approx(2.0 if kind == "Uniform" else 1.0, abs=0.05)
+        assert one.std() == pytest.approx(deviation, rel=0.05)
+        assert kind == "Normal" or abs(one - one.mean()).max() < 1.1
+
+
+def test_variables_that_stop_the_gradient():
+    x = layers.data("x", [3])
+    hidden = layers.fc(x, 2, name="first")
+    hidden.stop_gradient = True
+    loss = layers.mean(layers.fc(hidden, 1, name="second"))
+    weight = layers.create_parameter([1], name="third")
+    weight.stop_gradient = True
+    loss = loss + layers.reduce_sum(weight)
+    hidden.stop_gradient = False
+    loss = loss + layers.reduce_sum(hidden) * 0.0
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    gradients = [f"{name}@GRAD" for name in ("first_weight", "second_weight", "third")]
+    found = run({"x": np.ones((2, 3))}, [hidden, *gradients])
+    assert [each.any() for each in found] == [True, False, True, False]
+    assert [each.stop_gradient for each in (x, hidden, weight)] == [True, False, True]
+
+
+@pytest.mark.parametrize(("name", "limit"), [("Xavier", (3 / 400) ** 0.5), ("MSRA", (6 / 400) ** 0.5)])
+def test_vectors_have_their_length_as_numbers_of_inputs_and_outputs(name, limit):
+    make = getattr(fluid.initializer, name)
+    made = [layers.create_parameter([400], default_initializer=make(uniform)) for uniform in (True, False)]
+    fluid.Executor().run(fluid.default_startup_program())
+    even, normal = values(*(each.name for each in made))
+    assert 0.95 * limit < abs(even).max() <= limit
+    assert normal.std() == pytest.approx(limit / 3**0.5, rel=0.15)

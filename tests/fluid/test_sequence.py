@@ -88,10 +88,9 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def plain_lstm(row, weight, bias, peepholes, is_reverse):
+def plain_lstm(row, weight, bias, peepholes, is_reverse, h, c):
     """Run one sequence step by step in float64; returns states, states of the cell."""
     units = weight.shape[1]
-    h = c = np.zeros(units)
     found = np.zeros((2, len(row), units))
     p_enter, p_forget, p_leave = np.split(bias[4 * units :], 3) if peepholes else np.zeros(3)
     for t in reversed(range(len(row))) if is_reverse else range(len(row)):
@@ -104,35 +103,42 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
 
 @pytest.mark.parametrize("peepholes", [True, False])
 @pytest.mark.parametrize("is_reverse", [True, False])
-def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
+@pytest.mark.parametrize("starts", [True, False])
+def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse, starts):
     x, given = declared(8), sequences(8)
+    first = np.random.default_rng(1).normal(size=(2, len(ROWS), 2)) * starts
+    states = {name: layers.data(name, [2]) for name in ("h_0", "c_0")} if starts else {}
     start = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.5))
     more = {"param_attr": start, "bias_attr": start}
-    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, **more)
-    found = run({"x": given}, list(outs), return_numpy=False)
+    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, **more, **states)
+    found = run({"x": given, **dict(zip(states, first))}, list(outs), return_numpy=False)
     weight, bias = values("lstm_0_weight", "lstm_0_bias")
     assert (weight.shape, bias.shape) == ((8, 2), (14 if peepholes else 8,))
     for i, row in enumerate(given):
-        for one, other in zip(found, plain_lstm(row.astype("float64"), weight, bias, peepholes, is_reverse)):
+        expected = plain_lstm(row.astype("float64"), weight, bias, peepholes, is_reverse, *first[:, i])
+        for one, other in zip(found, expected):
             np.testing.assert_allclose(one[i].asnumpy().reshape(-1, 2), other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "attributes", [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity"}]
+    "attributes",
+    [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity", "has_state": True}],
 )
 def test_lstms_gradients_are_the_slopes(attributes):
     draw, offsets = np.random.default_rng(5), [0, 3, 3, 4, 8]
     sizes = {"data": (8, 8), "weight": (8, 2), "bias": (8 if attributes else 14,)}
     arrays = {name: draw.normal(size=size) * 0.5 for name, size in sizes.items()}
     data = mx.sym.Variable("data", stype="ragged", dtype="float64")
-    inputs = data, mx.sym.Variable("weight"), mx.sym.Variable("bias")
+    if attributes:
+        arrays |= {name: draw.normal(size=(4, 2)) * 0.5 for name in ("state", "state_cell")}
+    inputs = data, *map(mx.sym.Variable, [name for name in arrays if name != "data"])
     states, cells = mx.sym.sequence_lstm(*inputs, **attributes)
     head = mx.sym.MakeLoss(mx.sym.sum(mx.sym.sequence_pool(states * states + cells, pool_type="sum")))
     types = {"type_dict": {"data": "float64"}, "stype_dict": {"data": "ragged"}}
     executor = head.simple_bind(mx.cpu(), data=(4, 8), grad_req="write", **types)
 
     def value(is_train=False):
-        for name in ("weight", "bias"):
+        for name in arrays.keys() - {"data"}:
             executor.arg_dict[name][:] = mx.nd.array(arrays[name], dtype="float64")
         given = mx.nd.ragged_array(arrays["data"], offsets, dtype="float64")
         return float(executor.forward(is_train, data=given)[0].asnumpy()[0])
@@ -169,3 +175,53 @@ def test_a_batch_of_empty_sequences():
     states, _ = layers.dynamic_lstm(declared(8), 8)
     (found,) = run({"x": [np.zeros((0, 8))] * 2}, [layers.sequence_pool(states, "max")])
     np.testing.assert_array_equal(found, np.zeros((2, 2)))
+
+
+def test_elements_of_sequences_are_like_rows():
+    """A layer of sequences computes the same as that of a batch with all elements as rows."""
+    x, label = declared(4), layers.data("label", [1], dtype="int64", lod_level=1)
+    given, right = sequences(4), [np.arange(n)[:, None] % 4 for n in ROWS]
+    table = fluid.ParamAttr("w", fluid.initializer.Normal(0.0, 0.5))
+    cases = [
+        lambda x, label: layers.topk(x, 2)[0],
+        lambda x, label: layers.topk(x, 2)[1],
+        lambda x, label: layers.argsort(x, descending=True)[0],
+        lambda x, label: layers.cumsum(x, 1, reverse=True),
+        lambda x, label: layers.one_hot(label, 5),
+        lambda x, label: layers.split(x, 2, dim=1)[1],
+        lambda x, label: layers.slice(x, [1], [1], [3]),
+        lambda x, label: layers.unsqueeze(x, [1]),
+        lambda x, label: layers.matmul(x, layers.create_parameter([4, 3], attr=table)),
+        lambda x, label: layers.matmul(x, layers.create_parameter([4, 3], attr=table), alpha=2.0),
+        lambda x, label: fluid.nets.glu(x),
+        lambda x, label: layers.accuracy(x, label, 2),
+        lambda x, label: layers.accuracy(x, label),
+        lambda x, label: layers.hsigmoid(
+            x, label, 5, param_attr=fluid.ParamAttr("h", fluid.initializer.Normal())
+        ),
+        lambda x, label: layers.softmax_with_cross_entropy(x, label, return_softmax=True)[1],
+    ]
+    rows, numbers = layers.data("rows", [4]), layers.data("numbers", [1], dtype="int64")
+    outs = [build(x, label) for build in cases], [build(rows, numbers) for build in cases]
+    feed = {"x": given, "label": right}
+    found = run(feed, outs[0], return_numpy=False)
+    batch = {"rows": np.concatenate(given), "numbers": np.concatenate(right)}
+    expected = fluid.Executor().run(feed=batch, fetch_list=outs[1])
+    for variable, dense, one, other in zip(*outs, found, expected):
+        one = (one.values if variable.lod_level else one).asnumpy()
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6, err_msg=variable.name)
+        assert (variable.shape, variable.dtype) == (dense.shape, dense.dtype), variable
+
+
+def test_noise_contrast_of_sequences_trains():
+    words = layers.data("words", [1], dtype="int64", lod_level=1)
+    following = layers.data("following", [1], dtype="int64", lod_level=1)
+    hidden = layers.dynamic_gru(layers.fc(layers.embedding(words, [20, 8]), 24), 8)
+    loss = layers.mean(layers.nce(hidden, following, 20, num_neg_samples=4))
+    fluid.optimizer.Adam(0.03).minimize(loss)
+    rows = [[(start + i) % 20 for i in range(n)] for start, n in zip(range(20), [3, 5, 1, 4] * 5)]
+    feed = {"words": rows, "following": [[(word + 1) % 20 for word in row] for row in rows]}
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    losses = [executor.run(feed=feed, fetch_list=[loss])[0][0] for _ in range(80)]
+    assert losses[-1] < 0.5 * losses[0]

@@ -32,7 +32,7 @@ def _pointwise(act: str) -> Callable[..., Variable]:
         return apply(act, ACTIVATIONS[act], [given], name)
 
     layer.__name__ = layer.__qualname__ = act
-    layer.__doc__ = f"""Apply {act} {"along the last axis" if act == "softmax" else "to each element"}.
+    layer.__doc__ = f"""Apply {act} to each element.
 
     Args:
         x: a variable.
@@ -46,7 +46,70 @@ abs, exp, log, relu = map(_pointwise, ("abs", "exp", "log", "relu"))
 sigmoid, softsign, sqrt, square, tanh = map(_pointwise, ("sigmoid", "softsign", "sqrt", "square", "tanh"))
 ceil, cos, floor, reciprocal = map(_pointwise, ("ceil", "cos", "floor", "reciprocal"))
 round, rsqrt, sin, softplus = map(_pointwise, ("round", "rsqrt", "sin", "softplus"))
-softmax = _pointwise("softmax")
+
+
+def softmax(
+    input: Any = None, use_cudnn: bool = False, name: str | None = None, axis: int = -1, **x: Any
+) -> Variable:
+    """Apply softmax along an axis.
+
+    Args:
+        input: a variable.
+        use_cudnn: ignored.
+        axis: the axis.
+        x: another name of `input`.
+    """
+    given = as_variable("softmax", x.pop("x", None) if input is None else input)
+    if x:
+        raise ArgumentError(f"softmax: got {', '.join(x)}, expected input, name and axis")
+    return apply("softmax", sym.softmax, [given], name, axis=axis)
+
+
+def sign(x: Any) -> Variable:
+    """Return -1, 0 or 1 for each element."""
+    return apply("sign", sym.sign, [as_variable("sign", x, "x")])
+
+
+def logsigmoid(x: Any, name: str | None = None) -> Variable:
+    """Return the log of the sigmoid of each element."""
+    given = as_variable("logsigmoid", x, "x")
+
+    def made(name: str) -> Any:
+        return sym.negative(sym.Activation(sym.negative(given.symbol), act_type="softrelu"), name=name)
+
+    return add_layer("logsigmoid", [given], made, name)
+
+
+def gelu(x: Any) -> Variable:
+    """Multiply each element by the share of the normal distribution below it."""
+    return apply("gelu", sym.LeakyReLU, [as_variable("gelu", x, "x")], act_type="gelu")
+
+
+def brelu(x: Any, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None) -> Variable:
+    """Clip elements to [t_min, t_max]."""
+    return apply("brelu", sym.clip, [as_variable("brelu", x, "x")], name, a_min=t_min, a_max=t_max)
+
+
+def soft_relu(x: Any, threshold: float = 40.0, name: str | None = None) -> Variable:
+    """Return ``log(1 + exp(x))`` of elements that are clipped to [-threshold, threshold]."""
+    given = as_variable("soft_relu", x, "x")
+
+    def made(name: str) -> Any:
+        clipped = sym.clip(given.symbol, a_min=-threshold, a_max=threshold, name=f"{name}_clipped")
+        return sym.Activation(clipped, act_type="softrelu", name=name)
+
+    return add_layer("soft_relu", [given], made, name)
+
+
+def stanh(x: Any, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
+    """Return ``scale_b * tanh(scale_a * x)``."""
+    given = as_variable("stanh", x, "x")
+
+    def made(name: str) -> Any:
+        inner = sym.tanh(sym._internal._mul_scalar(given.symbol, scalar=float(scale_a)))
+        return sym._internal._mul_scalar(inner, scalar=float(scale_b), name=name)
+
+    return add_layer("stanh", [given], made, name)
 
 
 def relu6(x: Any, threshold: float = 6.0, name: str | None = None) -> Variable:
@@ -219,23 +282,34 @@ def sums(input: Any, out: None = None) -> Variable:
 sum = sums
 
 
-def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | None = None) -> Variable:
+def reshape(
+    x: Any,
+    shape: Sequence[int],
+    actual_shape: Any = None,
+    act: str | None = None,
+    inplace: bool = False,
+    name: str | None = None,
+) -> Variable:
     """Reshape a variable; 0 keeps an axis, and one -1 is inferred.
 
     Args:
         shape: the shape, starting with 0 or -1 for the batch.
+        actual_shape: must be None.
+        inplace: ignored.
 
     Raises:
-        ArgumentError: the variable is ragged.
+        ArgumentError: the variable is ragged, or `actual_shape` is given.
     """
     variable = as_variable("reshape", x, "x")
+    if actual_shape is not None and not isinstance(actual_shape, bool):
+        raise ArgumentError("reshape: actual_shape is not supported; shape must be a list of integers")
     if variable.lod_level:
         raise ArgumentError(f"reshape: {variable.name!r} holds sequences; pool them first")
 
     def made(name: str) -> Any:
         return sym.Reshape(variable.symbol, shape=tuple(shape), name=name)
 
-    return add_layer("reshape", [variable], made, name, shape=None, dtype=None)
+    return add_layer("reshape", [variable], made, name, act=act, shape=None, dtype=None)
 
 
 def dropout(
@@ -279,24 +353,41 @@ def matmul(
     """Multiply matrices.
 
     Args:
-        x: (N, K), a variable.
-        y: (K, M), a variable or parameter.
+        x: (..., N, K), a variable, or sequences of K numbers.
+        y: (..., K, M), a variable or parameter; the axes before are broadcast.
         transpose_x: whether to transpose x first.
         transpose_y: whether to transpose y first.
         alpha: factor of the product.
     """
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
     check_number("matmul", "alpha", alpha)
-    product = sym.dot if len(left.shape) == 2 else sym.batch_dot
+    ranks = len(left.shape), len(right.shape)
 
     def made(name: str) -> Any:
         turned = {"transpose_a": transpose_x, "transpose_b": transpose_y}
+        own = name if alpha == 1 else f"{name}_product"
+        if left.lod_level and ranks == (2, 2) and not transpose_x:
+            rows = right.symbol if transpose_y else sym.transpose(right.symbol)
+            size = right.shape[0 if transpose_y else 1]
+            whole = sym.FullyConnected(
+                left.symbol, rows, num_hidden=size, no_bias=True, flatten=False, name=own
+            )
+        elif max(ranks) <= 3 and ranks[0] == ranks[1]:
+            product = sym.dot if ranks[0] == 2 else sym.batch_dot
+            whole = product(left.symbol, right.symbol, name=own, **turned)
+        else:
+            whole = sym._internal._npi_matmul(
+                *(
+                    sym.SwapAxis(each.symbol, dim1=rank - 2, dim2=rank - 1) if turn else each.symbol
+                    for each, rank, turn in zip((left, right), ranks, turned.values())
+                ),
+                name=own,
+            )
         if alpha == 1:
-            return product(left.symbol, right.symbol, name=name, **turned)
-        whole = product(left.symbol, right.symbol, name=f"{name}_product", **turned)
+            return whole
         return sym._internal._mul_scalar(whole, scalar=float(alpha), name=name)
 
-    return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=0)
+    return add_layer("matmul", [left, right], made, name, shape=None, dtype=None, lod_level=left.lod_level)
 
 
 def _reduction(kind: str) -> Callable[..., Variable]:
@@ -308,7 +399,7 @@ def _reduction(kind: str) -> Callable[..., Variable]:
 
         def made(name: str) -> Any:
             if variable.lod_level and axes is None:
-                return _over_sequences(kind, variable.symbol, name)
+                return over_sequences(kind, variable.symbol, name)
             return getattr(sym, kind)(variable.symbol, axis=axes, keepdims=keep_dim, name=name)
 
         level = variable.lod_level if axes is not None else 0
@@ -327,7 +418,7 @@ def _reduction(kind: str) -> Callable[..., Variable]:
     return layer
 
 
-def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
+def over_sequences(kind: str, data: Symbol, name: str) -> Any:
     """Return the sum or mean over all elements of all sequences."""
     if kind in ("sum", "mean"):
         total = sym.sum(
@@ -353,7 +444,7 @@ def mean(x: Any, name: str | None = None) -> Variable:
 
     def made(name: str) -> Any:
         if variable.lod_level:
-            return _over_sequences("mean", variable.symbol, name)
+            return over_sequences("mean", variable.symbol, name)
         return sym.mean(variable.symbol, name=name)
 
     return add_layer("mean", [variable], made, name, shape=(1,), lod_level=0)

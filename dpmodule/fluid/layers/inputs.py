@@ -18,6 +18,7 @@ from .layer_helper import (
     check_act,
     main_program,
     parameter,
+    parameter_variable,
     program_of,
 )
 
@@ -28,6 +29,7 @@ def data(
     append_batch_size: bool = True,
     dtype: Any = "float32",
     lod_level: int = 0,
+    type: Any = None,
     stop_gradient: bool = True,
 ) -> Variable:
     """Declare data, a slot of files or a feed of `Executor.run`; a second call returns the same variable.
@@ -37,6 +39,7 @@ def data(
         shape: shape of a line, or with `append_batch_size` False of a batch, with -1 first.
         append_batch_size: whether to add an axis for the batch.
         lod_level: 1 for sequences of different lengths with elements of this shape.
+        type: ignored.
         stop_gradient: ignored; data has no gradient.
 
     Raises:
@@ -243,6 +246,6 @@ def create_parameter(
     """
     program = main_program()
     own = program.unique("create_parameter") if name is None else name
-    chosen = ParamAttr.of(attr)
-    parameter(program, own, tuple(map(int, shape)), chosen, dtype_name(dtype), default_initializer)
-    return program.var(chosen.name or own)
+    return parameter_variable(
+        program, own, tuple(map(int, shape)), ParamAttr.of(attr), dtype_name(dtype), default_initializer
+    )

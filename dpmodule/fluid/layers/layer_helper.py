@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Real
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, cast
 
 from ... import initializer as init
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError, did_you_mean
 from ...initializer import Initializer
 from ...symbol import Symbol
+from ..initializer import Xavier
 from ..program import Program, default_main_program, default_startup_program
-from ..variable import ParamAttr, Shape, Variable
+from ..variable import LayerState, ParamAttr, Parameter, Shape, Variable
 
 ACTIVATIONS = {
     "exp": sym.exp,
@@ -43,6 +44,16 @@ def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
     if not isinstance(given, Variable):
         raise ArgumentError(f"{layer}: {argument} is {given!r}, expected a variable of fluid")
     return given
+
+
+def as_sequences(layer: str, given: Any, argument: str = "input") -> Variable:
+    """Return a layer's input after checking that it holds sequences."""
+    variable = as_variable(layer, given, argument)
+    if not variable.lod_level:
+        raise ArgumentError(
+            f"{layer}: {argument} {variable.name!r} does not hold sequences; declare its data with lod_level=1"
+        )
+    return variable
 
 
 def as_variables(layer: str, given: Any) -> list[Variable]:
@@ -81,9 +92,38 @@ def parameter(
         shape: its shape.
         initializer: its initializer, if `attr` has none; None: Xavier's.
     """
-    default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
+    return parameter_variable(program, name, shape, attr, dtype, initializer).symbol
+
+
+def parameter_variable(
+    program: Program,
+    name: str,
+    shape: Shape,
+    attr: ParamAttr,
+    dtype: str = "float32",
+    initializer: Initializer | None = None,
+) -> Parameter:
+    """Return a parameter, whose symbol blocks the gradient if it is not trained; see `parameter`."""
+    default = Xavier() if initializer is None else initializer
     made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, default)
-    return made.symbol if made.trainable else sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
+    if made.trainable:
+        return made
+    fixed = sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
+    return Parameter(program, fixed, made.name, made.shape, dtype, made.attr)
+
+
+def state(
+    program: Program, name: str, shape: Shape, dtype: str = "float32", start: float = 0.0
+) -> LayerState:
+    """Return a variable that a layer updates.
+
+    Args:
+        name: its name.
+        start: its first value.
+    """
+    attr, first = ParamAttr(), init.Constant(start)
+    made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, first, LayerState)
+    return cast("LayerState", made)
 
 
 def biases(program: Program, owner: str, size: int, attr: Any) -> list[Symbol]:
@@ -115,6 +155,13 @@ def check_number(layer: str, argument: str, given: Any) -> None:
     """Raise ArgumentError for anything but a number."""
     if isinstance(given, bool) or not isinstance(given, Real):
         raise ArgumentError(f"{layer}: {argument} is {given!r}, expected a number")
+
+
+def check_integer(layer: str, argument: str, given: Any, least: int) -> int:
+    """Return an integer; raise ArgumentError for anything else, or a smaller number."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise ArgumentError(f"{layer}: {argument} is {given!r}, expected an integer from {least}")
+    return int(given)
 
 
 def add_layer(
@@ -154,6 +201,11 @@ def apply(
     """Add the result of an element-wise operator."""
     symbols = [each.symbol for each in variables]
     return add_layer(layer, variables, lambda name: operator(*symbols, name=name, **attributes), name)
+
+
+def add_result(layer: str, variables: Sequence[Variable], result: Any, name: str, **known: Any) -> Variable:
+    """Add a symbol as one of several results of a layer; see `add_layer`."""
+    return add_layer(layer, variables, lambda own: sym.identity(result, name=own), name, **known)
 
 
 def main_program() -> Program:

@@ -9,7 +9,8 @@ from ... import symbol as sym
 from ...base import ArgumentError
 from ...symbol import Symbol
 from ..variable import Variable
-from .layer_helper import add_layer, as_variable, width_of
+from .elementwise import mean, over_sequences
+from .layer_helper import add_layer, apply, as_variable, check_number, width_of
 
 _MIN_PROBABILITY = 1e-20
 """Smallest probability, so that losses are finite."""
@@ -45,8 +46,14 @@ def cross_entropy(
 
 
 def softmax_with_cross_entropy(
-    logits: Any, label: Any, soft_label: bool = False, ignore_index: int | None = None
-) -> Variable:
+    logits: Any,
+    label: Any,
+    soft_label: bool = False,
+    ignore_index: int | None = None,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Any:
     """Return the cross-entropy of each line after a softmax, in one operation.
 
     Shape:
@@ -58,9 +65,17 @@ def softmax_with_cross_entropy(
         logits: inputs of softmax.
         soft_label: whether `label` has a probability for each class.
         ignore_index: class whose lines have loss 0; None: there is none (Paddle: -100).
+        numeric_stable_mode: ignored; the loss always is.
+        return_softmax: whether to return the loss and the softmax.
+        axis: must be the last one.
+
+    Raises:
+        ArgumentError: `axis` is another one.
     """
     layer = "softmax_with_cross_entropy"
     scores, right = as_variable(layer, logits, "logits"), as_variable(layer, label, "label")
+    if axis not in (-1, len(scores.shape) - 1):
+        raise ArgumentError(f"{layer}: axis is {axis!r}, expected -1, the last one")
 
     def logarithms(name: str) -> Any:
         log_probabilities = sym.log_softmax(
@@ -68,7 +83,10 @@ def softmax_with_cross_entropy(
         )
         return log_probabilities if soft_label else _pick_label(log_probabilities, right.symbol, name)
 
-    return _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
+    loss = _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
+    if not return_softmax:
+        return loss
+    return loss, apply(layer, sym.softmax, [scores], f"{loss.name}_softmax")
 
 
 def _entropy(
@@ -100,7 +118,13 @@ def _pick_label(values: Symbol, label: Symbol, name: str) -> Any:
     return sym.pick(values, label, axis=-1, keepdims=True, name=name)
 
 
-def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = None) -> Variable:
+def sigmoid_cross_entropy_with_logits(
+    x: Any,
+    label: Any,
+    ignore_index: float | None = None,
+    name: str | None = None,
+    normalize: bool = False,
+) -> Variable:
     """Return the binary cross-entropy of each element after a sigmoid.
 
     Shape:
@@ -109,6 +133,8 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
 
     Args:
         x: inputs of the sigmoid.
+        ignore_index: label whose elements have loss 0; None: there is none (Paddle: -100).
+        normalize: whether to divide by the number of elements that count.
     """
     layer = "sigmoid_cross_entropy_with_logits"
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
@@ -119,7 +145,15 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
             sym.relu(scores.symbol), sym.broadcast_mul(scores.symbol, wanted, name=f"{name}_product")
         )
         rest = sym.Activation(sym.negative(sym.abs(scores.symbol)), act_type="softrelu", name=f"{name}_rest")
-        return sym.broadcast_add(above, rest, name=name)
+        if ignore_index is None and not normalize:
+            return sym.broadcast_add(above, rest, name=name)
+        kept = sym._internal._not_equal_scalar(
+            wanted, scalar=-100.0 if ignore_index is None else float(ignore_index), name=f"{name}_kept"
+        )
+        losses = sym.broadcast_mul(
+            sym.broadcast_add(above, rest), kept, name=f"{name}_all" if normalize else name
+        )
+        return sym.broadcast_div(losses, sym.sum(kept), name=name) if normalize else losses
 
     return add_layer(layer, [scores, right], made, name)
 
@@ -151,8 +185,8 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
     """Return the share of lines whose label is among the k largest scores.
 
     Shape:
-        input: (N, classes).
-        label: (N, 1), class numbers.
+        input: (N, classes), or sequences of scores.
+        label: (N, 1), class numbers, or sequences of them.
         output: (1,).
 
     Args:
@@ -167,10 +201,10 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
     scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
     if correct is not None or total is not None:
         raise ArgumentError("accuracy: correct and total are not supported")
+    if scores.lod_level != right.lod_level:
+        raise ArgumentError(f"accuracy: only one of {scores.name!r} and {right.name!r} holds sequences")
     if not 1 <= k <= width_of("accuracy", scores):
         raise ArgumentError(f"accuracy: k is {k!r}, expected 1 to {scores.shape[-1]}")
-    if scores.lod_level:
-        raise ArgumentError(f"accuracy: {scores.name!r} holds sequences; pool them first")
 
     def made(name: str) -> Any:
         if k == 1:
@@ -180,7 +214,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
         else:
             mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
             hits = _pick_label(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
-        return sym.mean(hits, name=name)
+        return over_sequences("mean", hits, name) if scores.lod_level else sym.mean(hits, name=name)
 
     return add_layer("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)
 
@@ -298,3 +332,133 @@ def cos_sim(X: Any, Y: Any) -> Variable:
         return sym.broadcast_div(product, lengths, name=name)
 
     return add_layer("cos_sim", [left, right], made, shape=(*left.shape[:-1], 1))
+
+
+def mse_loss(input: Any, label: Any) -> Variable:
+    """Return the mean of the squared differences, a scalar.
+
+    Args:
+        label: the target.
+    """
+    return mean(square_error_cost(input, label))
+
+
+def kldiv_loss(x: Any, target: Any, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Return the Kullback-Leibler divergence of each element, ``target * (log(target) - x)``; 0 where target is 0.
+
+    Shape:
+        x: (N, ...), logs of probabilities.
+        target: as x, probabilities.
+
+    Args:
+        target: the target distribution.
+        reduction: "mean", "sum", "batchmean" (the sum, divided by N), or "none".
+
+    Raises:
+        ArgumentError: the reduction is unknown.
+    """
+    logs, wanted = as_variable("kldiv_loss", x, "x"), as_variable("kldiv_loss", target, "target")
+    kinds = ("mean", "sum", "batchmean", "none")
+    if reduction not in kinds:
+        raise ArgumentError(f"kldiv_loss: reduction is {reduction!r}, expected one of {', '.join(kinds)}")
+
+    def made(name: str) -> Any:
+        above = sym._internal._maximum_scalar(wanted.symbol, scalar=_MIN_PROBABILITY)
+        difference = sym.broadcast_sub(sym.log(above), logs.symbol, name=f"{name}_difference")
+        last = name if reduction == "none" else f"{name}_all"
+        losses = sym.broadcast_mul(wanted.symbol, difference, name=last)
+        if reduction == "none":
+            return losses
+        if reduction == "batchmean":
+            return sym.mean(sym.sum(sym.Flatten(losses), axis=1), name=name)
+        return (sym.mean if reduction == "mean" else sym.sum)(losses, name=name)
+
+    shape = logs.shape if reduction == "none" else (1,)
+    return add_layer("kldiv_loss", [logs, wanted], made, name, shape=shape)
+
+
+def rank_loss(label: Any, left: Any, right: Any, name: str | None = None) -> Variable:
+    """Return the cross-entropy of the order of two scores (RankNet).
+
+    Shape:
+        label: (N, 1), the probability that left ranks above right.
+        left, right, output: (N, 1).
+
+    Args:
+        left: scores.
+        right: other scores.
+
+    Source: Burges et al., "Learning to rank using gradient descent", 2005.
+    """
+    higher, lower = as_variable("rank_loss", left, "left"), as_variable("rank_loss", right, "right")
+    wanted = as_variable("rank_loss", label, "label")
+
+    def made(name: str) -> Any:
+        lead = sym.broadcast_sub(higher.symbol, lower.symbol, name=f"{name}_lead")
+        product = sym.broadcast_mul(_cast_label(wanted, higher.dtype), lead)
+        return sym.broadcast_sub(sym.Activation(lead, act_type="softrelu"), product, name=name)
+
+    return add_layer("rank_loss", [higher, lower, wanted], made, name)
+
+
+def margin_rank_loss(
+    label: Any, left: Any, right: Any, margin: float = 0.1, name: str | None = None
+) -> Variable:
+    """Return ``max(0, margin - label * (left - right))``.
+
+    Shape:
+        label: (N, 1), 1 if left ranks above right, else -1.
+        left, right, output: (N, 1).
+
+    Args:
+        left: scores.
+        right: other scores.
+        margin: lead from which the loss is 0.
+    """
+    layer = "margin_rank_loss"
+    higher, lower = as_variable(layer, left, "left"), as_variable(layer, right, "right")
+    wanted = as_variable(layer, label, "label")
+    check_number(layer, "margin", margin)
+
+    def made(name: str) -> Any:
+        lead = sym.broadcast_sub(higher.symbol, lower.symbol)
+        product = sym.broadcast_mul(_cast_label(wanted, higher.dtype), lead, name=f"{name}_lead")
+        return sym.relu(sym._internal._rminus_scalar(product, scalar=float(margin)), name=name)
+
+    return add_layer(layer, [higher, lower, wanted], made, name)
+
+
+def label_smooth(
+    label: Any,
+    prior_dist: Any = None,
+    epsilon: float = 0.1,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """Return probabilities mixed with a distribution: ``(1 - epsilon) * label + epsilon * prior_dist``.
+
+    Shape:
+        label: (N, classes).
+        prior_dist: (1, classes).
+
+    Args:
+        label: probabilities.
+        prior_dist: the distribution; None: uniform.
+        epsilon: share of the distribution.
+        dtype: ignored.
+    """
+    right = as_variable("label_smooth", label, "label")
+    check_number("label_smooth", "epsilon", epsilon)
+    rest = [] if prior_dist is None else [as_variable("label_smooth", prior_dist, "prior_dist")]
+
+    def made(name: str) -> Any:
+        kept = sym._internal._mul_scalar(right.symbol, scalar=1.0 - epsilon, name=f"{name}_kept")
+        if not rest:
+            return sym._internal._plus_scalar(
+                kept, scalar=epsilon / width_of("label_smooth", right), name=name
+            )
+        return sym.broadcast_add(
+            kept, sym._internal._mul_scalar(rest[0].symbol, scalar=float(epsilon)), name=name
+        )
+
+    return add_layer("label_smooth", [right, *rest], made, name)

@@ -26,13 +26,30 @@ broadcast_add broadcast_div broadcast_hypot broadcast_maximum broadcast_minimum 
 broadcast_power broadcast_sub broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser
 broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
 elemwise_add elemwise_sub elemwise_mul elemwise_div add_n where
+argsort reverse sort topk _np_cumsum _random_uniform_like
 """
 _ROWWISE_BY_AXIS = frozenset(_ROWWISE_NAMES.split())
 """Row-wise unless an axis is the first one, although not declared so because of `torch.vmap`."""
 
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
 _ALL_UNLESS_NAMED = frozenset(
-    {"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "pick", "prod", "squeeze", "sum"}
+    {
+        *(
+            "_np_cumsum",
+            "argmax",
+            "argmin",
+            "argsort",
+            "max",
+            "mean",
+            "min",
+            "nanprod",
+            "nansum",
+            "norm",
+            "pick",
+            "prod",
+        ),
+        *("sort", "squeeze", "sum", "topk"),
+    }
 )
 """Operators that reduce all axes, including the first, if no axis is given."""
 _NOT_ROWWISE_NAMES = """

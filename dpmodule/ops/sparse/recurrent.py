@@ -90,15 +90,18 @@ _kind = choice(*_ACTIVATIONS)
 
 
 def _lstm_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data, weight, bias = ins
-    units = next((s[1] for s in (*outs, weight) if s and len(s) == 2 and s[1]), 0)
+    data, weight, bias, *states = ins
+    units = next((s[1] for s in (*outs, weight, *states) if s and len(s) == 2 and s[1]), 0)
     if not units and data and len(data) == 2:
         units = data[1] // 4
-    rows = next((s[0] for s in (data, *outs) if s and s[0]), 0)
+    rows = next((s[0] for s in (data, *outs, *states) if s and s[0]), 0)
     data = unify_input("data", data, (rows, 4 * units), weight)
     weight = unify_input("weight", weight, (4 * units, units), data)
     bias = unify_input("bias", bias, (units * (7 if a.use_peepholes else 4),), data)
-    return [data, weight, bias], [unify_input("output", shape, (rows, units), data) for shape in outs]
+    states = [unify_input("initial state", shape, (rows, units), data) for shape in states]
+    return [data, weight, bias, *states], [
+        unify_input("output", shape, (rows, units), data) for shape in outs
+    ]
 
 
 class _LSTMStep:
@@ -128,18 +131,22 @@ class _LSTMStep:
         return self._gate(leave) * self._cell(cell), cell
 
 
-def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple[Ragged, Ragged]:
+def _lstm(
+    a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor, *first: Tensor
+) -> tuple[Ragged, Ragged]:
     units = weight.shape[1]
     values = data.values
     if not values.shape[0]:
         empty = data.replaced(values.new_zeros(0, units))
         return empty, empty
-    positions, _, batch_sizes = packing_layout(data, a.is_reverse)
-    order = positions.argsort()
-    mapped = values.index_select(0, order) + bias[: 4 * units]
+    positions, rows, batch_sizes = packing_layout(data, a.is_reverse)
+    mapped = values.index_select(0, positions.argsort()) + bias[: 4 * units]
     cell_of = _LSTMStep(a, bias, units)
     states, cells = [], []
-    state = cell = values.new_zeros(int(batch_sizes[0]), units)
+    filled = int(batch_sizes[0])
+    state = cell = values.new_zeros(filled, units)
+    if first:
+        state, cell = (each.index_select(0, rows[:filled]) for each in first)
     turned = weight.t()
     for gates in torch.split(mapped, batch_sizes.tolist()):
         count = gates.shape[0]
@@ -153,20 +160,27 @@ def _lstm(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple
 
 @op(
     "sequence_lstm",
-    [arg("data", NEVER), param("weight"), param("bias")],
+    [
+        arg("data", NEVER),
+        param("weight"),
+        param("bias"),
+        arg("state", NEVER, when=lambda a: a.has_state),
+        arg("state_cell", NEVER, when=lambda a: a.has_state),
+    ],
     {
         "use_peepholes": Attr(boolean, "let the gates read the cell state", True),
         "is_reverse": Attr(boolean, "run rows backwards", False),
         "gate_activation": Attr(_kind, "activation of the three gates", "sigmoid"),
         "cell_activation": Attr(_kind, "activation of the cell state", "tanh"),
         "candidate_activation": Attr(_kind, "activation of the new cell input", "tanh"),
+        "has_state": Attr(boolean, "pass initial states", False),
     },
     outputs=("output", "cell"),
     infer=_lstm_shapes,
     batch=NEVER,
     onnx=Onnx(missing="works on rows of different lengths, which ONNX lacks"),
 )
-def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) -> Any:
+def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor, *states: Tensor) -> Any:
     """Run an LSTM over each row of projected data; `RNN` includes the projection.
 
     With the candidate c, the gates i, f, o before their activations, and the peephole weights p::
@@ -179,6 +193,7 @@ def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) 
         data: (N, 4H), ragged, in the order c, i, f, o.
         weight: (4H, H).
         bias: (4H,); with peepholes (7H,), followed by p_i, p_f, p_o.
+        state, state_cell: (N, H), h and s before the first element, only with has_state; otherwise zeros.
         output: (N, H), ragged: h after each element.
         cell: (N, H), ragged: s after each element.
 
@@ -197,7 +212,7 @@ def _storage_error() -> OpError:
 
 
 def _lstm_storage(a: Any, stypes: Stypes) -> Stypes:
-    if tuple(stypes) != ("ragged", "default", "default"):
+    if stypes[0] != "ragged" or any(stype != "default" for stype in stypes[1:]):
         raise _storage_error()
     return "ragged", "ragged"
 
@@ -205,5 +220,97 @@ def _lstm_storage(a: Any, stypes: Stypes) -> Stypes:
 add_ragged_rule(
     "sequence_lstm",
     SparseRule(_lstm_storage, _lstm, None, unchanged, differentiated_by_torch(_lstm)),
+    alone=lambda a: True,
+)
+
+
+# GRU on projected data
+
+
+def _gru_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, weight, bias, *state = ins
+    units = next((s[1] for s in (outs[0], weight, *state) if s and len(s) == 2 and s[1]), 0)
+    if not units and data and len(data) == 2:
+        units = data[1] // 3
+    rows = next((s[0] for s in (data, outs[0], *state) if s and s[0]), 0)
+    data = unify_input("data", data, (rows, 3 * units), weight)
+    weight = unify_input("weight", weight, (3 * units, units), data)
+    bias = unify_input("bias", bias, (3 * units,), data)
+    state = [unify_input("state", one, (rows, units), data) for one in state]
+    return [data, weight, bias, *state], [unify_input("output", outs[0], (rows, units), data)]
+
+
+def _gru(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor, *first: Tensor) -> Ragged:
+    units, values = weight.shape[1], data.values
+    if not values.shape[0]:
+        return data.replaced(values.new_zeros(0, units))
+    gate, activation = _ACTIVATIONS[a.gate_activation], _ACTIVATIONS[a.candidate_activation]
+    positions, order, batch_sizes = packing_layout(data, a.is_reverse)
+    mapped = values.index_select(0, positions.argsort()) + bias
+    for_gates, for_candidate = weight[: 2 * units].t(), weight[2 * units :].t()
+    filled = int(batch_sizes[0])
+    state = first[0].index_select(0, order[:filled]) if first else values.new_zeros(filled, units)
+    states = []
+    for step in torch.split(mapped, batch_sizes.tolist()):
+        state = state[: step.shape[0]]
+        update, reset = gate(torch.addmm(step[:, : 2 * units], state, for_gates)).chunk(2, 1)
+        candidate = activation(torch.addmm(step[:, 2 * units :], reset * state, for_candidate))
+        old, new = (state, candidate) if a.origin_mode else (candidate, state)
+        state = torch.lerp(new, old, update)
+        states.append(state)
+    return data.replaced(torch.cat(states).index_select(0, positions))
+
+
+@op(
+    "sequence_gru",
+    [arg("data", NEVER), param("weight"), param("bias"), arg("state", NEVER, when=lambda a: a.has_state)],
+    {
+        "is_reverse": Attr(boolean, "run rows backwards", False),
+        "gate_activation": Attr(_kind, "activation of both gates", "sigmoid"),
+        "candidate_activation": Attr(_kind, "activation of the candidate", "tanh"),
+        "origin_mode": Attr(boolean, "let the update gate keep the old state, not the candidate", False),
+        "has_state": Attr(boolean, "pass initial states", False),
+    },
+    infer=_gru_shapes,
+    batch=NEVER,
+    onnx=Onnx(missing="works on rows of different lengths, which ONNX lacks"),
+)
+def sequence_gru(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor, *state: Tensor) -> Any:
+    """Run a GRU over each row of projected data; `RNN` includes the projection.
+
+    With the update gate u, the reset gate r and the candidate c, each with its part of data, weight W and bias b::
+
+        u, r = gate(data + W . h + b)
+        c = candidate(data + W . (r * h) + b)
+        h = u * c + (1 - u) * h, with origin_mode u * h + (1 - u) * c
+
+    Shape:
+        data: (N, 3H), ragged, in the order u, r, c.
+        weight: (3H, H).
+        bias: (3H,).
+        state: (N, H), h before the first element, only with has_state; otherwise zeros.
+        output: (N, H), ragged: h after each element.
+
+    Raises:
+        OpError: the data is dense.
+
+    Source: Paddle 1.x `fluid.layers.dynamic_gru`, whose weight is the transpose of this one.
+    """
+    raise OpError(
+        "sequence_gru takes ragged data with a dense weight, bias and state; declare its variable with stype='ragged'"
+    )
+
+
+def _gru_storage(a: Any, stypes: Stypes) -> Stypes:
+    if stypes[0] != "ragged" or any(stype != "default" for stype in stypes[1:]):
+        raise OpError(
+            f"sequence_gru takes ragged data with dense parameters and states, got {', '.join(stypes)}"
+        )
+    return ("ragged",)
+
+
+add_ragged_rule(
+    "sequence_gru",
+    SparseRule(_gru_storage, _gru, None, unchanged, differentiated_by_torch(_gru)),
     alone=lambda a: True,
 )

@@ -20,28 +20,35 @@ from .storage import Ragged
 
 Tensor = torch.Tensor
 
-_NO_ONNX = Onnx(missing="works on rows of different lengths, which ONNX lacks")
+NO_ONNX = Onnx(missing="works on rows of different lengths, which ONNX lacks")
 
 
-def _dense_error(name: str, values: str = "data") -> OpError:
+def dense_error(name: str, values: str = "data") -> OpError:
+    """Return the error of an operator that got a dense value in place of a ragged one."""
     return OpError(
         f"{name} takes ragged {values}, got a dense value; declare its variable with Variable(stype='ragged'), or "
         "create an array with nd.ragged_array(values, offsets)"
     )
 
 
-def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) -> None:
-    """Register the rule of an operator that only takes ragged data."""
+def add_sequence_rule(name: str, run: Any, output: str = "ragged", position: int = 0) -> None:
+    """Register the rule of an operator that only takes ragged data.
+
+    Args:
+        run: function of ragged and dense values.
+        output: storage of the outputs, with spaces between them.
+        position: index of the ragged input; after it all inputs are dense.
+    """
 
     def storage(a: Any, stypes: Stypes) -> Stypes:
         if stypes[position] != "ragged":
-            raise _dense_error(name, "data" if position == 0 else "y")
+            raise dense_error(name, "data" if position == 0 else "y")
         if any(stype != "default" for stype in stypes[position + 1 :]) or stypes[0] not in (
             "default",
             "ragged",
         ):
             raise OpError(f"{name} takes no inputs stored as {', '.join(stypes)}")
-        return (output,)
+        return tuple(output.split())
 
     rule = SparseRule(storage, run, None, None, differentiated_by_torch(run))
     add_ragged_rule(name, rule, alone=lambda a: True)
@@ -123,7 +130,7 @@ def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
     },
     infer=same,
     batch=NEVER,
-    onnx=_NO_ONNX,
+    onnx=NO_ONNX,
 )
 def sequence_pool(a: Any, env: Env, data: Tensor) -> Tensor:
     """Reduce each ragged row to a dense row; an empty row becomes zeros, also for "max".
@@ -139,10 +146,10 @@ def sequence_pool(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_pool`.
     """
-    raise _dense_error("sequence_pool")
+    raise dense_error("sequence_pool")
 
 
-_add_rule("sequence_pool", _pool, "default")
+add_sequence_rule("sequence_pool", _pool, "default")
 
 
 # operators that keep the row lengths
@@ -155,7 +162,7 @@ def _softmax(a: Any, env: Env, data: Ragged) -> Ragged:
     return data.replaced(powers / row_sums(data, powers).index_select(0, rows))
 
 
-@op("sequence_softmax", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=_NO_ONNX)
+@op("sequence_softmax", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=NO_ONNX)
 def sequence_softmax(a: Any, env: Env, data: Tensor) -> Tensor:
     """Apply softmax over each row's elements, separately for further axes.
 
@@ -168,10 +175,10 @@ def sequence_softmax(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_softmax`, whose elements are single numbers.
     """
-    raise _dense_error("sequence_softmax")
+    raise dense_error("sequence_softmax")
 
 
-_add_rule("sequence_softmax", _softmax)
+add_sequence_rule("sequence_softmax", _softmax)
 
 
 def _reverse(a: Any, env: Env, data: Ragged) -> Ragged:
@@ -181,7 +188,7 @@ def _reverse(a: Any, env: Env, data: Ragged) -> Ragged:
     return data.replaced(data.values.index_select(0, ends - positions))
 
 
-@op("sequence_reverse", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=_NO_ONNX)
+@op("sequence_reverse", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=NO_ONNX)
 def sequence_reverse(a: Any, env: Env, data: Tensor) -> Tensor:
     """Reverse the elements of each row.
 
@@ -194,10 +201,10 @@ def sequence_reverse(a: Any, env: Env, data: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_reverse`.
     """
-    raise _dense_error("sequence_reverse")
+    raise dense_error("sequence_reverse")
 
 
-_add_rule("sequence_reverse", _reverse)
+add_sequence_rule("sequence_reverse", _reverse)
 
 
 # operators that change the row lengths
@@ -240,7 +247,7 @@ def _expand(a: Any, env: Env, x: Any, y: Ragged) -> Ragged:
     infer=_expand_shapes,
     infer_type=_expand_types,
     batch=NEVER,
-    onnx=_NO_ONNX,
+    onnx=NO_ONNX,
 )
 def sequence_expand(a: Any, env: Env, x: Tensor, y: Tensor) -> Tensor:
     """Repeat each row of x by the length of the same row of y.
@@ -259,10 +266,10 @@ def sequence_expand(a: Any, env: Env, x: Tensor, y: Tensor) -> Tensor:
 
     Source: Paddle 1.x `fluid.layers.sequence_expand`, which returns each repetition of a ragged row as a separate row.
     """
-    raise _dense_error("sequence_expand", "y")
+    raise dense_error("sequence_expand", "y")
 
 
-_add_rule("sequence_expand", _expand, position=1)
+add_sequence_rule("sequence_expand", _expand, position=1)
 
 
 def _conv_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -311,7 +318,7 @@ def _conv(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor | None = 
     },
     infer=_conv_shapes,
     batch=NEVER,
-    onnx=_NO_ONNX,
+    onnx=NO_ONNX,
 )
 def sequence_conv(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Apply a linear map to a window around each element; positions outside of its row are zeros.
@@ -327,7 +334,7 @@ def sequence_conv(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor |
 
     Source: Paddle 1.x `fluid.layers.sequence_conv`, whose weight is the transpose of this one.
     """
-    raise _dense_error("sequence_conv")
+    raise dense_error("sequence_conv")
 
 
-_add_rule("sequence_conv", _conv)
+add_sequence_rule("sequence_conv", _conv)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from helpers.arrays import f4, f8
+from helpers.arrays import f4, f8, i8
 from helpers.op_case import OpCase
 
 X, Y = np.random.RandomState(1).uniform(-2, 2, (2, 3, 4))
@@ -26,7 +26,36 @@ def added(x, y, i):
     return x + y.sum() * np.outer(np.eye(3)[0], np.eye(4)[1])
 
 
+def area(scores, label, *counts):
+    """Share of pairs of a positive and a negative in order; pairs in one of four intervals count half."""
+    places = (scores[:, 1] * 4).astype(int)
+    above, below = places[label[:, 0] > 0][:, None], places[label[:, 0] == 0]
+    return np.array([((above > below) + (above == below) / 2).mean()])
+
+
+def paths(data, label):
+    """Walk from each leaf to the root, where the children of a node n are 2n and 2n + 1."""
+    found = np.zeros((3, len(label), 3))
+    for row, (number,) in enumerate(label):
+        node, level = number + 5, 0
+        while node > 1:
+            found[:, row, level] = node // 2 - 1, node % 2, 1
+            node, level = node // 2, level + 1
+    return i8(found[0]), found[1], found[2]
+
+
+SCORES, HITS = f8([[0, 0.1], [0, 0.9], [0, 0.3], [0, 0.35], [0, 0.8]]), i8([[0], [1], [1], [0], [0]])
+STATES = np.zeros((1, 5), np.int64), np.zeros((1, 5), np.int64)
+XXH64 = i8([[[595905], [267482]], [[757017], [270296]]])  # of the Python package xxhash 3.6, for 1 and -5
+
 CASES = [
+    OpCase("_running_auc", (SCORES, HITS, *STATES), {"num_thresholds": 4}, area, no_grad=COUNTS),
+    OpCase(
+        "_tree_path", (np.zeros((5, 1)), i8(np.arange(5)[:, None])), {"num_classes": 5}, paths, no_grad=COUNTS
+    ),
+    OpCase(
+        "_xxhash", (i8([[1], [-5]]),), {"hash_size": 1000003, "num_hash": 2}, lambda x: XXH64, no_grad=COUNTS
+    ),
     OpCase("_copyto", (X,), {}, lambda x: x),
     OpCase("_CrossDeviceCopy", (X,), {}, lambda x: x),
     OpCase("_scale_gradient", (X, f8([3])), {}, lambda x, f: x, no_grad="scales it: contrib/test_arrays.py"),

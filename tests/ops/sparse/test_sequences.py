@@ -9,63 +9,12 @@ import pytest
 import torch
 
 import dpmodule as mx
+from helpers.ragged_values import LENGTHS, bound, check_gradients, f8, ragged
 from helpers.walk import walks
 
-LENGTHS = [3, 0, 1, 4, 0]
 S = mx.sym
 X = S.Variable("x", stype="ragged")
 D = S.Variable("d")
-
-
-def ragged(lengths=LENGTHS, *trailing, seed=0):
-    """Return a float64 ragged array of distinct numbers."""
-    total = sum(lengths)
-    rng = np.random.RandomState(seed)
-    values = rng.permutation(total * int(np.prod(trailing, dtype=int))).reshape(total, *trailing) / 7 - 0.95
-    return mx.nd.ragged_array(values, np.cumsum([0, *lengths]))
-
-
-def f8(*shape, seed=3):
-    return mx.nd.array(np.random.RandomState(seed).randn(*shape), dtype="f8")
-
-
-def bound(net, args, grads=True):
-    """Bind a net to arrays, with a place for each gradient."""
-    args = {k: v for k, v in args.items() if k in net.list_arguments()}
-    return net.bind(mx.cpu(), args, {k: v.copy() for k, v in args.items()} if grads else None)
-
-
-def numbers_of(array):
-    return array.values.asnumpy() if array.stype == "ragged" else array.asnumpy()
-
-
-def with_numbers(array, numbers):
-    ragged = array.stype == "ragged"
-    return mx.nd.ragged_array(numbers, array.offsets) if ragged else mx.nd.array(numbers, dtype="f8")
-
-
-def check_gradients(net, args):
-    """Compare every gradient with central differences of the outputs weighted at random; return the outputs."""
-    executor = bound(net, args)
-    outputs = executor.forward(is_train=True)
-    rng = np.random.RandomState(5)
-    heads = [with_numbers(out, rng.rand(*numbers_of(out).shape)) for out in outputs]
-    executor.backward(heads)
-
-    def total(changed):
-        found = bound(net, {**args, **changed}, grads=False).forward()
-        return sum(float((numbers_of(o) * numbers_of(h)).sum()) for o, h in zip(found, heads, strict=True))
-
-    for name in net.list_arguments():
-        start, got = numbers_of(args[name]), numbers_of(executor.grad_dict[name])
-        assert got.shape == start.shape, name
-        for place in itertools.islice(np.ndindex(*start.shape), 40):
-            step = np.zeros(start.shape)
-            step[place] = 1e-5
-            up, down = (total({name: with_numbers(args[name], start + s)}) for s in (step, -step))
-            assert got[place] == pytest.approx((up - down) / 2e-5, abs=1e-6), (name, place)
-    return outputs
-
 
 POOLED = {name: lambda row, name=name: getattr(row, name)(0) for name in ("sum", "mean", "max")}
 POOLED |= {"first": lambda row: row[0], "last": lambda row: row[-1]}
@@ -178,6 +127,10 @@ BY_VALUES = {
     "concat": (lambda x: S.Concat(x, x * 2, dim=1), (2,)),
     "softmax of features": (lambda x: S.softmax(x, axis=-1), (3,)),
     "sum of features": (lambda x: S.sum(x, axis=1), (3,)),
+    "largest features": (lambda x: S.topk(x, axis=1, k=2, ret_typ="value"), (3,)),
+    "sorted features": (lambda x: S.sort(x, axis=-1), (3,)),
+    "sums of features before": (lambda x: S.cumsum(x, axis=1), (3,)),
+    "features in reverse": (lambda x: S.reverse(x, axis=1), (3,)),
     "layer norm": (lambda x: S.LayerNorm(x, name="ln"), (3,)),
     "flatten": (lambda x: S.Flatten(x), (2, 2)),
     "squeeze": (lambda x: S.squeeze(x, axis=1), (1, 2)),
@@ -230,7 +183,9 @@ def test_looking_up_rows_of_a_table(by_rows):
 @walks(
     lambda x: S.sum(x, axis=0),
     lambda x: S.Concat(x, x, dim=0),
-    lambda x: S.topk(x),
+    lambda x: S.topk(x, axis=0),
+    lambda x: S.cumsum(x),
+    lambda x: S.stack(x, x),
     lambda x: S.Reshape(x, shape=(-1,)),
     lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
     lambda x: S.BatchNorm(x, name="bn"),

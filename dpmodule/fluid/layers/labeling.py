@@ -1,0 +1,185 @@
+"""Losses and predictions of label sequences: conditional random fields, and temporal classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import symbol as sym
+from ...base import ArgumentError, ShapeError
+from ...symbol import Symbol
+from ..variable import ParamAttr, Variable
+from .layer_helper import add_layer, as_sequences, as_variable, check_integer, parameter, program_of, width_of
+
+
+def _check_lengths(layer: str, **lengths: Any) -> None:
+    for name, given in lengths.items():
+        if given is not None:
+            raise ArgumentError(
+                f"{layer}: {name} is given, but padded rows are not supported; turn them into sequences by "
+                "sequence_unpad"
+            )
+
+
+def _transition(layer: str, scores: Variable, param_attr: Any) -> tuple[str, Symbol]:
+    """Return the name of a layer, and the transition scores, which start as small random numbers."""
+    labels, own = width_of(layer, scores), scores.program.unique(layer)
+    shape = labels + 2, labels
+    return own, parameter(scores.program, f"{own}_transition", shape, ParamAttr.of(param_attr))
+
+
+def linear_chain_crf(input: Any, label: Any, param_attr: Any = None, length: None = None) -> Variable:
+    """Return the negative log-likelihood of the labels of each sequence in a linear-chain conditional random field.
+
+    Shape:
+        input: sequences of D scores.
+        label: sequences of numbers from 0 to D - 1.
+        transition: (D + 2, D): scores of the first label, of the last one, and of a label after another, as in Paddle.
+        output: (N, 1).
+
+    Args:
+        param_attr: attributes of the transition scores; `crf_decoding` takes the same name.
+        length: must be None.
+
+    Raises:
+        ArgumentError: `input` or `label` does not hold sequences, or `length` is given.
+        OpError: when it runs, for a label out of range.
+
+    Example:
+        >>> import dpmodule.fluid as fluid
+        >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+        ...     scores = fluid.layers.data("scores", [4], lod_level=1)
+        ...     label = fluid.layers.data("label", [1], dtype="int64", lod_level=1)
+        ...     loss = fluid.layers.mean(fluid.layers.linear_chain_crf(scores, label, "crfw"))
+        ...     path = fluid.layers.crf_decoding(scores, "crfw")
+        >>> path
+        <Variable crf_decoding_0: shape=(-1, 1), dtype=int64, lod_level=1>
+
+    Source: Lafferty, McCallum and Pereira, "Conditional random fields", 2001; Paddle 1.8 `linear_chain_crf`.
+    """
+    layer = "linear_chain_crf"
+    _check_lengths(layer, length=length)
+    scores, right = as_sequences(layer, input), as_sequences(layer, label, "label")
+    program_of(layer, scores, right)
+    own, transition = _transition(layer, scores, param_attr)
+
+    def made(name: str) -> Any:
+        return sym.sequence_crf(scores.symbol, right.symbol, transition, name=name)
+
+    return add_layer(layer, [scores, right], made, own, shape=(-1, 1), lod_level=0)
+
+
+def crf_decoding(input: Any, param_attr: Any, label: Any = None, length: None = None) -> Variable:
+    """Return the most likely labels of each sequence in the field of `linear_chain_crf`.
+
+    Shape:
+        input: sequences of D scores.
+        output: sequences of numbers, int64.
+
+    Args:
+        param_attr: the name of the transition scores.
+        label: sequences of the right labels; with them the result is 1 where the label is right, and 0 elsewhere.
+        length: must be None.
+
+    Raises:
+        ArgumentError: a variable does not hold sequences, or `length` is given.
+    """
+    layer = "crf_decoding"
+    _check_lengths(layer, length=length)
+    scores = as_sequences(layer, input)
+    right = None if label is None else as_sequences(layer, label, "label")
+    own, transition = _transition(layer, scores, param_attr)
+
+    def made(name: str) -> Any:
+        path = sym.sequence_crf_decode(
+            sym.BlockGrad(scores.symbol),
+            sym.BlockGrad(transition),
+            name=name if right is None else f"{name}_path",
+        )
+        if right is None:
+            return path
+        hits = sym.broadcast_equal(path, sym.Cast(right.symbol, dtype="int64"), name=f"{name}_hits")
+        return sym.Cast(hits, dtype="int64", name=name)
+
+    return add_layer(layer, [scores], made, own, shape=(-1, 1), dtype="int64")
+
+
+def warpctc(
+    input: Any,
+    label: Any,
+    blank: int = 0,
+    norm_by_times: bool = False,
+    input_length: Any = None,
+    label_length: Any = None,
+) -> Variable:
+    """Return the negative log-likelihood of each label sequence, summed over all alignments; includes softmax.
+
+    Shape:
+        input: sequences of C scores; or (T, N, C), with the two lengths.
+        label: sequences of class numbers; or (N, L).
+        input_length, label_length: (N,) or (N, 1), integers.
+        output: (N, 1).
+
+    Args:
+        blank: number of the blank; without sequences 0 or C - 1.
+        norm_by_times: whether to divide the gradient by the length of the input; only of sequences.
+        input_length: numbers of steps, for an input without sequences.
+        label_length: numbers of labels.
+
+    Raises:
+        ArgumentError: only one of the variables holds sequences, or an argument does not suit.
+
+    Source: Graves et al., "Connectionist temporal classification", 2006; Paddle 1.8 `warpctc`.
+    """
+    layer = "warpctc"
+    scores, right = as_variable(layer, input), as_variable(layer, label, "label")
+    classes = width_of(layer, scores)
+    if check_integer(layer, "blank", blank, 0) >= classes:
+        raise ArgumentError(f"{layer}: blank is {blank!r}, expected 0 to {classes - 1}")
+    if input_length is not None or label_length is not None:
+        return _padded_ctc(layer, scores, right, blank, norm_by_times, input_length, label_length)
+    as_sequences(layer, scores)
+    as_sequences(layer, right, "label")
+
+    def made(name: str) -> Any:
+        return sym.sequence_ctc(
+            scores.symbol, right.symbol, blank=int(blank), norm_by_times=bool(norm_by_times), name=name
+        )
+
+    return add_layer(layer, [scores, right], made, shape=(-1, 1), lod_level=0)
+
+
+def _padded_ctc(
+    layer: str,
+    scores: Variable,
+    right: Variable,
+    blank: int,
+    norm_by_times: bool,
+    input_length: Any,
+    label_length: Any,
+) -> Variable:
+    """Add the loss of padded rows."""
+    lengths = [
+        as_variable(layer, input_length, "input_length"),
+        as_variable(layer, label_length, "label_length"),
+    ]
+    if len(scores.shape) != 3 or len(right.shape) != 2 or scores.lod_level or right.lod_level:
+        raise ShapeError(
+            f"{layer}: with lengths, input and label have the shapes {scores.shape} and {right.shape}, expected "
+            "(T, N, C) and (N, L) without sequences"
+        )
+    last = scores.shape[-1] - 1
+    if norm_by_times or blank not in (0, last):
+        raise ArgumentError(
+            f"{layer}: blank is {blank!r} and norm_by_times {norm_by_times!r}; with lengths, expected 0 or {last}, and "
+            "False"
+        )
+
+    def made(name: str) -> Any:
+        numbers = (sym.Reshape(each.symbol, shape=(-1,)) for each in lengths)
+        losses = sym.CTCLoss(
+            scores.symbol, right.symbol, *numbers, use_data_lengths=True, use_label_lengths=True,
+            blank_label="first" if blank == 0 else "last", name=f"{name}_rows",
+        )  # fmt: skip
+        return sym.expand_dims(losses, axis=1, name=name)
+
+    return add_layer(layer, [scores, right, *lengths], made, shape=(-1, 1))
