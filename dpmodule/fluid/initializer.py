@@ -66,7 +66,7 @@ def Xavier(uniform: bool = True, fan_in: None = None, fan_out: None = None, seed
         ArgumentError: an argument is not supported.
     """
     _check_defaults("Xavier", seed, fan_in=fan_in, fan_out=fan_out)
-    return FluidXavier("uniform", "avg", 3) if uniform else FluidXavier("gaussian", "avg", 1)
+    return FluidGlorot("uniform", "avg", 3) if uniform else FluidGlorot("gaussian", "avg", 1)
 
 
 def MSRA(uniform: bool = True, fan_in: None = None, seed: int = 0) -> Initializer:
@@ -81,11 +81,11 @@ def MSRA(uniform: bool = True, fan_in: None = None, seed: int = 0) -> Initialize
         ArgumentError: an argument is not supported.
     """
     _check_defaults("MSRA", seed, fan_in=fan_in)
-    return FluidXavier("uniform", "in", 6) if uniform else FluidXavier("gaussian", "in", 2)
+    return FluidGlorot("uniform", "in", 6) if uniform else FluidGlorot("gaussian", "in", 2)
 
 
 @register
-class FluidXavier(XavierByShape):
+class FluidGlorot(XavierByShape):
     """Xavier's initializer, which takes the length of a vector as its numbers of inputs and outputs."""
 
     def _init_weight(self, name: str, arr: NDArray) -> None:

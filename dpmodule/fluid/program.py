@@ -284,7 +284,7 @@ class Program:
 
         Raises:
             ShapeError: it exists with another shape.
-            ArgumentError: it exists, and is no parameter, or no state.
+            ArgumentError: it exists, but is of another kind.
         """
         self.join(startup)
         name = attr.name or name

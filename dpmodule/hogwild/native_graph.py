@@ -70,7 +70,7 @@ class RunningCount:
     """A `_running_auc`, which the calling thread counts from records of the workers.
 
     Args:
-        output: stands for its value in the steps.
+        output: value of the steps in its place, which no other step reads.
     """
 
     node: Node

@@ -344,5 +344,5 @@ def expand_as(x: Any, target_tensor: Any, name: str | None = None) -> Variable:
     )
     ratios = [b // a if a > 0 < b and not b % a else 0 for a, b in zip(variable.shape[1:], like.shape[1:])]
     if len(variable.shape) != len(like.shape) or variable.shape[0] != like.shape[0] or 0 in ratios:
-        raise ShapeError(f"expand_as: x has the shape {variable.shape}, which {like.shape} is no multiple of")
+        raise ShapeError(f"expand_as: x has the shape {variable.shape}, expected divisors of {like.shape}")
     return expand(variable, [1, *ratios], name)
