@@ -228,6 +228,10 @@ ROWS = [
         (lambda: layers.accuracy(dense(), dense("y"), k=7), "k is 7"),
         (lambda: layers.dropout(dense(), 0.5, seed=1), "mx.random.seed"),
         (
+            lambda: layers.dropout(dense(), 0.5, dropout_implementation="scale"),
+            "dropout_implementation is 'scale', expected 'downgrade_in_infer' or 'upscale_in_train'",
+        ),
+        (
             lambda: fluid.Executor().run(fluid.default_startup_program(), scope=1),
             "scope is 1, expected a Scope",
         ),

@@ -360,13 +360,17 @@ def test_tables_several_axes_deep():
     assert out.shape == (-1, 3, 4)
 
 
-def test_dropout_is_for_training_programs():
-    out = layers.dropout(layers.data("x", [400]), 0.25)
+@pytest.mark.parametrize(
+    ("how", "kept", "predicted"),
+    [({}, 1.0, 0.75), ({"dropout_implementation": "upscale_in_train"}, 1 / 0.75, 1.0)],
+)
+def test_dropout_is_for_training_programs(how, kept, predicted):
+    out = layers.dropout(layers.data("x", [400]), 0.25, **how)
     still, given = fluid.default_main_program().clone(for_test=True), np.ones((2, 400), "float32")
     mx.random.seed(3)
     (found,) = run({"x": given}, [out])
-    assert set(np.unique(found)) == {0.0, np.float32(1 / 0.75)}
+    np.testing.assert_allclose(np.unique(found), [0.0, kept], rtol=1e-6)
     assert 0.6 < (found > 0).mean() < 0.9
     (same,) = fluid.Executor().run(still, {"x": given}, [out.name])
-    np.testing.assert_array_equal(same, given)
+    np.testing.assert_array_equal(same, np.float32(predicted) * given)
     assert still.var(out.name) is out

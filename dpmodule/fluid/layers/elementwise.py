@@ -322,24 +322,30 @@ def dropout(
 ) -> Variable:
     """Set elements to zero at random while training.
 
-    Kept elements are divided by 1 - dropout_prob, as in Paddle's "upscale_in_train", so that prediction is the
-    identity. Paddle's default, "downgrade_in_infer", multiplies in prediction instead, which is equivalent to other
-    initial weights.
-
     Args:
         dropout_prob: probability of zero.
-        is_test: whether to do nothing.
+        is_test: whether to predict while training.
         seed: must be None; use `mx.random.seed`.
+        dropout_implementation: "downgrade_in_infer" multiplies by 1 - dropout_prob in prediction;
+            "upscale_in_train" divides the kept elements by it in training.
 
     Raises:
-        ArgumentError: `seed` is given.
+        ArgumentError: `seed` is given, or another argument is invalid.
     """
     given = as_variable("dropout", x, "x")
     if seed is not None:
         raise ArgumentError(
             "dropout: seed is not supported; mx.random.seed(n) seeds all random numbers of a process"
         )
-    return apply("dropout", sym.Dropout, [given], name, p=0.0 if is_test else dropout_prob)
+    if dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
+        raise ArgumentError(
+            f"dropout: dropout_implementation is {dropout_implementation!r}, expected 'downgrade_in_infer' or "
+            "'upscale_in_train'"
+        )
+    check_number("dropout", "dropout_prob", dropout_prob)
+    found = apply("dropout", sym.Dropout, [given], name, p=0.0 if is_test else dropout_prob)
+    # the operator divides by 1 - p in training
+    return found if dropout_implementation == "upscale_in_train" else found * (1.0 - dropout_prob)
 
 
 def matmul(
