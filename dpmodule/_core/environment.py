@@ -6,6 +6,7 @@ Their documentation page and ``dpmodule info`` read it. The values are read wher
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 
 BUILD, IMPORT, FIRST_USE = "when it is built", "at the import", "at the first use"
@@ -124,8 +125,11 @@ VARIABLES = (
 """All variables; a name that ends in * is a prefix."""
 
 
-def set_variables() -> dict[str, str]:
-    """Return the variables of this package and of MXNet that are set, with their values.
+def set_variables(owners: Collection[str] = ("dpmodule", "MXNet")) -> dict[str, str]:
+    """Return the variables that are set, with their values.
+
+    Args:
+        owners: systems whose variables are returned.
 
     Example:
         >>> from dpmodule._core.environment import set_variables
@@ -133,5 +137,5 @@ def set_variables() -> dict[str, str]:
         ...     set_variables()["MXNET_HOME"]
         '/data'
     """
-    names = {one.name for one in VARIABLES if one.owner in ("dpmodule", "MXNet")}
+    names = {one.name for one in VARIABLES if one.owner in owners}
     return {name: value for name, value in sorted(os.environ.items()) if name in names}

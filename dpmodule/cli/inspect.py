@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -123,8 +125,12 @@ def summary(args: argparse.Namespace) -> int:
     return 0
 
 
+_OWNERS = ("dpmodule", "MXNet", "ParlAI", "torch", "NVIDIA")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+
+
 def info(args: argparse.Namespace) -> int:
-    """Print versions and devices."""
+    """Print versions and devices; with ``--report``, all that a bug report needs."""
     lines = {
         "dpmodule": version(),
         "native": _native(),
@@ -134,11 +140,53 @@ def info(args: argparse.Namespace) -> int:
         "CPU": f"{os.cpu_count()} logical cores, {torch.get_num_threads()} torch threads",
         "GPU": _gpus(),
     }
-    if variables := environment.set_variables():
+    variables = environment.set_variables(_OWNERS if args.report else ("dpmodule", "MXNet"))
+    if args.report:
+        lines |= _details()
+        variables |= {name: os.environ[name] for name in _THREADS if name in os.environ}
+    if variables:
         lines["variables"] = ", ".join(f"{name}={value}" for name, value in variables.items())
-    for name, value in lines.items():
-        print(f"{name:10} {value}")
+    text = "\n".join(f"{name:12} {value}" for name, value in lines.items())
+    print(f"```text\n{text}\n```" if args.report else text)
     return 0
+
+
+def _details() -> dict[str, str]:
+    """Return what else a bug report needs."""
+    from ..module.run_state import kernels  # imports what trains
+
+    found = kernels()
+    names = sorted(name for line in metadata.requires("dpmodule") or () if (name := _base_name(line)))
+    libc = " ".join(platform.libc_ver()).strip() or "unknown"
+    return {
+        "system": f"{platform.platform()}, C library {libc}",
+        "processor": _processor(),
+        "instructions": f"{found['instructions']}, large products by {found['large products']}",
+        "threads": f"{torch.get_num_threads()} in torch, {torch.get_num_interop_threads()} between its operations",
+        "extension": native.error or str(getattr(native.core, "__file__", "")),
+        "packages": ", ".join(f"{name} {installed}" for name in names if (installed := _installed(name))),
+    }
+
+
+def _base_name(requirement: str) -> str:
+    """Return the name of a package that this one always needs; empty for one of an extra."""
+    return "" if "extra ==" in requirement else re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    """Return the name of the processor."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _native() -> str:

@@ -1,6 +1,7 @@
 """``dpmodule check``, ``explain``, ``summary`` and ``info``."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,22 @@ def test_help_version_and_info(run):
     lines = shown(run, "info")
     for name in ("dpmodule", "native", "Python", "torch", "NumPy", "CPU", "GPU"):
         assert f"\n{name}" in f"\n{lines}", name
+    with mx.test_utils.environment("OMP_NUM_THREADS", "3"):
+        first, *report, last = shown(run, "info", "--report").splitlines()
+    assert (first, last) == ("```text", "```")
+    found = dict(line.split(maxsplit=1) for line in report)
+    assert {
+        *[
+            "dpmodule",
+            "torch",
+            "GPU",
+            "system",
+            "processor",
+            "instructions",
+            "threads",
+            "extension",
+            "packages",
+        ]
+    } <= {*found}
+    assert f"onnx {metadata.version('onnx')}" in found["packages"]
+    assert "OMP_NUM_THREADS=3" in found["variables"]

@@ -209,8 +209,8 @@ class TableGradient {
     std::vector<Lookup> lookups_;
     std::vector<float> gradients_, sum_, squares_, winners_;
     std::unique_ptr<int, void (*)(void *)> number_;  // of each table row: index among the distinct rows from 1, or 0
-    std::vector<int> distinct_;  // rows
-    std::vector<int> numbers_;   // of all ids, by lookup
+    std::vector<int> distinct_;                      // rows
+    std::vector<int> numbers_;                       // of all ids, by lookup
     Terms plain_, squared_;
 };
 
