@@ -329,8 +329,7 @@ class LookupStorage(ParameterStorage):
 class FetchedStorage(LookupStorage):
     """A table whose rows are elsewhere; a graph fetches those that it looks up.
 
-    They lie at the beginning of `tensor` in the order in which the graph looks them up first; the rest of `tensor`
-    takes no memory.
+    They are the first rows of `tensor`, in the order in which the graph looks them up first; the others take no memory.
 
     Args:
         source: looks up rows by their numbers.
