@@ -120,12 +120,14 @@ mx.random.seed(7)
 for optimizer, options in (("sgd", {"shard_rows": False}), ("rmsprop", {})):
     tables = []
     for store, x, y, batch in ((create(), X[rank::size], Y[rank::size], 12 // size), ("local", X, Y, 12)):
-        dy.reset_random_seed(7)
+        dy.reset_random_seed(7 + rank)  # the values of rank 0 count
         module = network(**options)
         module.fit(batches(x, y, batch), num_epoch=1, optimizer=optimizer, kvstore=store)
         assert module.updates.spread_names() == []
         tables.append(values(module))
     same(*tables)
+    for name, array in first.ranks.gather(tables[0])[0].items():
+        np.testing.assert_array_equal(tables[0][name], array)
 
 # gradients of several batches, clipped; processes with different numbers of batches
 uneven = slice(0, 12) if rank else slice(0, 36)

@@ -426,11 +426,13 @@ class AutobatchModule(CheckpointedModule):
         if self._keeps_optimizer(arguments):
             return
         spreads = self._shard_rows and all(context.device_type == "cpu" for context in self._context)
+        if not spreads:
+            self.held.fill_tables()
         rows = self.held.initial_rows() if spreads else None
         updates = Updates.install(
             arguments, self.updated_group(), self._compression_params, initial_rows=rows
         )
-        self.held.fill_tables()
+        self.held.fill_tables()  # those that the store does not have, such as fixed ones
         self._update_by(updates)
         self._mark(Stage.READY, True)
         self.load_preloaded_states()

@@ -110,7 +110,8 @@ class CollectionStore:
         if isinstance(storage, LookupStorage):
             if len(self.contexts) > 1:
                 storage.begin(storage.initial)
-            self.tables[name], tensor, stype = storage, storage.memory, "row_sparse"
+            self.tables[name], stype = storage, "row_sparse"
+            tensor = storage.tensor if storage.initial is None else storage.memory
         else:
             tensor, stype = storage.tensor, "default"
         shape, dtype = tuple(tensor.shape), name_of(tensor.dtype)
