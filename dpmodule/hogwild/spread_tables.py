@@ -163,6 +163,8 @@ class SpreadTables:
         worker = _worker(host, feed, names)
         worker.init_optimizer(None, *args.how_to_update())
         why = _why_whole(replace(prepared, module=worker), names, args)
+        if host.preloaded_states is not None:
+            why = "the optimizer's states are read from a file"
         if why is None:
             with warnings.catch_warnings():  # of gradients that are divided by the batch of one process
                 warnings.simplefilter("ignore", UserWarning)

@@ -89,7 +89,19 @@ for resumes, options in (False, {}), (True, {}), (True, {"shard_rows": False}):
         result = train(run, symbol, "adam", average_every_n_batches=1, **how, **options)
         assert (result.examples < 400) is resumes, result.examples
         ends.append(hogwild.parameters(run.module(symbol)))
+        if options and rank == 0:
+            run.module(symbol).save_checkpoint(f"{folder}/whole", 1, save_optimizer_states=True)
 same(ends[1], ends[2], "resumed")
+
+# a module with states from a file keeps them, and its tables whole
+mx.kv.create("dist_sync").barrier()
+module = mx.mod.Module.load(f"{folder}/whole", 1, True, data_names=["words"], label_names=["label"])
+with mx.AsyncExecutor() as run:
+    empty = folder / f"empty-{rank}"
+    empty.write_text("")
+    train(run, module, "adam", [str(empty)], average_every_n_batches=4)
+assert not module.updates.spread_names()
+assert all(state.asnumpy().any() for state in module.updates.states_by_name()["a_weight"])
 
 # by seconds; runs that need whole tables
 with mx.AsyncExecutor() as run:
