@@ -19,13 +19,16 @@ _ABOUT = """\
 A click model: 64 examples of 10 words in each process, a table of rows of 16 numbers, their sum, a dense layer, and
 AdaGrad. *Spread*: a `Module` with the kvstore "dist_sync". *ddp*: torch's DistributedDataParallel over
 `EmbeddingBag(sparse=True)`, by gloo. *Torchrec*: its row-wise sharding on the CPU, where it is installed. *One*: one
-process without a store. CPU time of a step, summed over all processes; memory of all processes beyond that before the
-table was made. The systems run in several launches, in turns. A ratio is the CPU time of the other over ours: above 1,
-ours is faster."""
+process without a store. *Files*: an `AsyncExecutor`, whose processes average after each epoch; *program*: an
+`AutobatchModule`; each with spread and with whole tables. CPU time of a step, summed over all processes; memory of all
+processes beyond that before the table was made. The systems run in several launches, in turns. A ratio is the CPU time
+of the other over ours: above 1, ours is faster."""
 
 _ROOT = Path(__file__).parents[2]
 ROWS = (100_000, 1_000_000, 4_000_000)
 LAUNCHES = 3
+_NAMES = {"files": "AsyncExecutor", "program": "AutobatchModule"}
+_KINDS = "spread", "whole"
 
 
 def run(session: Session) -> Section:
@@ -35,6 +38,8 @@ def run(session: Session) -> Section:
     for rows in ROWS[:1] if session.quick else ROWS:
         for size in (2,) if session.quick else (2, 4):
             systems = {"spread": size, "ddp": size, "one": 1}
+            if size == 2:
+                systems |= {f"{what}-{kind}": size for what in _NAMES for kind in _KINDS}
             if find_spec("torchrec") is not None:
                 systems["torchrec"] = size
             found: dict[str, list[Any]] = {name: [] for name in systems}
@@ -46,13 +51,21 @@ def run(session: Session) -> Section:
                 "CPU time of a step",
                 rows=f"{rows:,}",
                 processes=size,
-                **{f"{name}_ms": Spread.of(each) for name, each in cpu.items()},
+                **{f"{name}_ms": Spread.of(each) for name, each in cpu.items() if "-" not in name},
                 **{name: ratio(cpu[name], cpu["spread"]) for name in ("ddp", "torchrec") if name in cpu},
             )
+            for what in _NAMES if size == 2 else ():
+                spread, whole = (
+                    [ms for one in found[f"{what}-{kind}"] for ms in one["cpu"]] for kind in _KINDS
+                )
+                section.row(
+                    f"CPU time of a step of {_NAMES[what]}", rows=f"{rows:,}", processes=size,
+                    spread_ms=Spread.of(spread), whole_ms=Spread.of(whole), whole=ratio(whole, spread),
+                )  # fmt: skip
             table = rows * 16 * 4 * 2 / 2**20
             section.row(
                 "Memory of all processes in MB", rows=f"{rows:,}", processes=size, table_and_states=round(table),
-                **{name: round(min(one["memory"] for one in each)) for name, each in found.items()},
+                **{name.replace("-", "_"): round(min(one["memory"] for one in each)) for name, each in found.items()},
             )  # fmt: skip
     return section
 

@@ -1,16 +1,24 @@
 """A process that trains a click model with one table: spread over processes, whole, alone, or under torch or torchrec.
 
+"files-spread" and "files-whole" train from files by AsyncExecutor, "program-spread" and "program-whole" a program for
+one example by AutobatchModule.
+
 Run as ``torchrun --standalone --nproc-per-node N -m benchmarks.sides.sparse_dist SYSTEM ROWS STEPS ROUNDS``; each
 process prints, as JSON, the milliseconds of CPU time of a step in every round, its memory, and its loss at the end.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +46,65 @@ def _ours(rows: int, kind: str, batches: list[Any]) -> Callable[[], None]:
     module.init_params(mx.init.Uniform(0.01))
     module.init_optimizer("local" if kind == "one" else "dist_sync", "adagrad", {"learning_rate": RATE})
     data = [mx.io.DataBatch([mx.nd.array(x, dtype="int64")], [mx.nd.array(y)]) for x, y in batches]
+
+    def epoch() -> None:
+        for batch in data:
+            module.forward_backward(batch)
+            module.update()
+
+    return epoch
+
+
+def _files(rows: int, kind: str, batches: list[Any]) -> Callable[[], None]:
+    """Return a function that trains an epoch from a file of its own, which ends with an average of the processes."""
+    import dpmodule as mx
+
+    lines = [f"{IDS} {' '.join(map(str, ids))} 1 {label}\n" for x, y in batches for ids, label in zip(x, y)]
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    path = Path(folder, f"lines-{os.environ['RANK']}")
+    path.write_text("".join(lines))
+    feed = mx.DataFeedDesc(
+        f'batch_size: {BATCH} multi_slot_desc {{ slots {{ name: "words" type: "uint64" is_used: true }}'
+        'slots { name: "label" type: "uint64" is_dense: true is_used: true } }'
+    )
+    table = mx.sym.Embedding(
+        mx.sym.Variable("words", stype="ragged"),
+        input_dim=rows,
+        output_dim=WIDTH,
+        sparse_grad=True,
+        name="table",
+    )
+    net = mx.sym.FullyConnected(mx.sym.sequence_pool(table, pool_type="sum"), num_hidden=2)
+    net = mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="softmax")
+    executor = mx.AsyncExecutor()
+
+    def epoch() -> None:
+        executor.run_from_files(
+            net, feed, [str(path)], 1, optimizer="adagrad", optimizer_params={"learning_rate": RATE},
+            average_every_n_batches=len(batches), shard_rows=kind == "spread",
+        )  # fmt: skip
+
+    return epoch
+
+
+def _program(rows: int, kind: str, batches: list[Any]) -> Callable[[], None]:
+    """Return a function that trains an epoch of a program for one example."""
+    import dpmodule as mx
+    import dpmodule.autobatch as dy
+
+    collection = dy.ParameterCollection()
+    table = collection.add_lookup_parameters((rows, WIDTH), init=dy.UniformInitializer(0.01))
+    over = collection.add_parameters((2, WIDTH))
+
+    def program(words: Any, label: Any) -> Any:
+        return dy.pickneglogsoftmax(over * dy.esum([table[word] for word in words]), label)
+
+    module = mx.mod.AutobatchModule(program, collection, shard_rows=kind == "spread")
+    module.bind([("data", (BATCH, IDS))], [("softmax_label", (BATCH,))])
+    module.init_params()
+    module.init_optimizer("dist_sync", "adagrad", {"learning_rate": RATE})
+    data = [mx.io.DataBatch([x.tolist()], [y.tolist()]) for x, y in batches]
 
     def epoch() -> None:
         for batch in data:
@@ -128,7 +195,9 @@ def main() -> None:
     rng = np.random.default_rng(0)
     batches = [(rng.integers(0, rows, (BATCH, IDS)), rng.integers(0, 2, BATCH)) for _ in range(steps)]
     before = rss_mb()
-    make = {"ddp": _theirs, "torchrec": _torchrec}.get(system, partial(_ours, kind=system))
+    what, _, kind = system.rpartition("-")
+    own = {"files": _files, "program": _program}.get(what, _ours)
+    make = {"ddp": _theirs, "torchrec": _torchrec}.get(system, partial(own, kind=kind))
     epoch = make(rows, batches=batches)
     epoch()
     times = []
