@@ -58,6 +58,9 @@ def test_agents_train_in_parlais_loop(agent, words, least, run, tmp_path):
     if agent == "Bag":  # its options are a pickle
         report = run("-m", "parlai.scripts.eval_model", *words[:6], "-t", "talk_teachers")
         assert "{'exs': 24, 'total': 24, 'accuracy': 1.0," in report
+        Path(tmp_path, "m/Bag.opt").unlink()  # agents may save a model file alone
+        words[6:] = ["-t", "talk_teachers", "--hiddensize", 8, "--dict-file", "m/Bag.dict"]
+        assert "'accuracy': 1.0," in run("-m", "parlai.scripts.eval_model", *words)
 
 
 @pytest.mark.parametrize(
