@@ -55,6 +55,9 @@ def test_agents_train_in_parlais_loop(agent, words, least, run, tmp_path):
     assert float(accuracy) >= least
     assert "[ new best accuracy" in out
     assert Path(tmp_path, f"m/{agent}.valid").read_text().startswith("valid:{'exs': 24,")
+    if agent == "Overlap":  # its dictionary class is the default
+        words = Path(tmp_path, "m/Overlap.dict").read_text().splitlines()[4:]
+        assert "the\t48" in words and words == [word.lower() for word in words]
     if agent == "Bag":  # its options are a pickle
         report = run("-m", "parlai.scripts.eval_model", *words[:6], "-t", "talk_teachers")
         assert "{'exs': 24, 'total': 24, 'accuracy': 1.0," in report
