@@ -57,7 +57,8 @@ def test_agents_train_in_parlais_loop(agent, words, least, run, tmp_path):
     assert Path(tmp_path, f"m/{agent}.valid").read_text().startswith("valid:{'exs': 24,")
     if agent == "Overlap":  # its dictionary class is the default
         words = Path(tmp_path, "m/Overlap.dict").read_text().splitlines()[4:]
-        assert "the\t48" in words and words == [word.lower() for word in words]
+        assert "the\t48" in words
+        assert words == [word.lower() for word in words]
     if agent == "Bag":  # its options are a pickle
         report = run("-m", "parlai.scripts.eval_model", *words[:6], "-t", "talk_teachers")
         assert "{'exs': 24, 'total': 24, 'accuracy': 1.0," in report
@@ -150,7 +151,9 @@ def test_folders_of_agents_and_tasks(run, tmp_path):
     spelled = ["parlai.agents.echo_all.echo_all:EchoAllAgent", "-t", "mine:small,parlai.tasks.mine.agents"]
     assert final(run("loop.py", "-m", *spelled))[1:] == ["4", "1.0"]
     assert final(run("loop.py", "-m", "parlai.my_agents.loud:Loud", "-t", "mine")) == ["mine", "2", "1.0"]
-    (tmp_path / "program.py").write_text("try: import parlai.mturk\nexcept ImportError as error: print(error)\n")
+    (tmp_path / "program.py").write_text(
+        "try: import parlai.mturk\nexcept ImportError as error: print(error)\n"
+    )
     assert "there is no chat service" in run("program.py")
 
 
