@@ -49,6 +49,9 @@ _MOVED = {
 }
 """Modules that answer paths of other names, in addition to those of ``moving.json`` for ParlAI."""
 
+_OWN_FOLDERS = ("parlai", "parlai.agents", "parlai.tasks")
+"""Packages of ParlAI in which programs have modules of their own; a module left out by its name is not such a one."""
+
 _VERSIONS = {
     "mxnet": "1.9.1",
     "mxnet.libinfo": "1.9.1",
@@ -114,19 +117,20 @@ class _OldImports(MetaPathFinder, Loader):
         return spec
 
     def _parlai_spec(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec:
-        """Return the spec of a module of ParlAI, or of a program's own module in a folder of agents or tasks."""
-        from .cli.check_program import moving_table
+        """Return the spec of a module of ParlAI, or of a program's own module in a folder of that name."""
+        from .cli.check_program import longest_prefix, moving_table
 
         moved = {**moving_table()["moved"], **_MOVED}
         is_package = any(each.startswith(f"{fullname}.") for each in moved)
         if not is_package and fullname not in moved:
-            own = PathFinder.find_spec(fullname, path)
+            above = longest_prefix(fullname, moving_table()["instead"])
+            own = PathFinder.find_spec(fullname, path) if above in _OWN_FOLDERS else None
             if own is None:
                 raise ModuleNotFoundError(f"No module named {fullname!r}: {_advice(fullname)}", name=fullname)
             return own
         answer = _OldModule(fullname, ModuleType(fullname) if is_package else import_module(moved[fullname]))
         spec = ModuleSpec(fullname, self, origin=answer.__file__, loader_state=answer, is_package=is_package)
-        if fullname in ("parlai.agents", "parlai.tasks"):
+        if fullname in _OWN_FOLDERS:
             folders = [os.path.join(base or os.curdir, *fullname.split(".")) for base in sys.path]
             spec.submodule_search_locations = [*filter(os.path.isdir, folders)]
         return spec

@@ -423,7 +423,8 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
     """Return the agent that options name.
 
     If ``opt["model_file"]`` has been saved, the options in its ``.opt`` file override `opt`, and ``opt["override"]``, a
-    dict, overrides both. Options of a run, such as ``task``, are not read from the file.
+    dict, overrides both. Options of a run, such as ``task``, are not read from the file. An agent of your own may save
+    a model file alone; `opt` must then name it, and have its options.
 
     Args:
         opt: options; ``model`` is the name of a built-in agent, such as ``"repeat_label"``, or
@@ -446,7 +447,7 @@ def create_agent(opt: Mapping[str, Any], requireModelExists: bool = False) -> An
         own = opt.get("override") or {}
         trusted = [module_of(opt.get("model")), module_of(own.get("model"))]
         merged = {**merged, **saved, **own, "model_file": path}
-    elif path and (requireModelExists or not opt.get("model")):
+    elif path and not (opt.get("model") and (os.path.isfile(path) or not requireModelExists)):
         hint = "" if requireModelExists else "; correct model_file, or set model to create an agent"
         raise FileError(2, f"there is no saved model{hint}", options_file(path))
     if not merged.get("model"):

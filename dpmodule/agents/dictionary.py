@@ -456,11 +456,12 @@ class DictionaryAgent(Agent):
         lines = (f"{token.translate(_ESCAPE_TABLE)}\t{self.freq[token]}\n" for token in self.tok2ind)
         return "".join(lines).encode("utf-8", "surrogatepass")
 
-    def save(self, filename: str | None = None, sort: bool = True) -> None:
+    def save(self, filename: str | None = None, append: bool = False, sort: bool = True) -> None:
         """Write the dictionary to a file, atomically.
 
         Args:
             filename: path of the file (default: `dict_file`).
+            append: whether to keep the lines that the file has; for a token with two lines, `load` takes the last.
             sort: whether to sort first; see `sort`.
 
         Raises:
@@ -472,7 +473,8 @@ class DictionaryAgent(Agent):
             raise ArgumentError(
                 'filename is not given and opt["dict_file"] is not set; set one of them to save to'
             )
-        write_atomically(path, self.packed(sort))
+        before = read_committed(path) if append and os.path.isfile(path) else b""
+        write_atomically(path, before + self.packed(sort))
         self._has_changed = False
 
     def load(self, filename: str) -> None:

@@ -108,6 +108,16 @@ def test_a_file_holds_lines_of_token_and_count_and_comes_back(words, tmp_path, m
     assert (path.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (old, ["words.dict"])
 
 
+def test_a_file_keeps_its_lines_if_a_dictionary_is_appended(words, tmp_path):
+    path, more = tmp_path / "words.dict", DictionaryAgent({})
+    more.add_to_dict(["new", "the"])
+    more.save(str(path), True, False)
+    assert path.read_bytes() == more.packed()
+    words.save(str(path), True)
+    assert path.read_bytes() == more.packed() + words.packed()
+    assert DictionaryAgent({"dict_file": str(path)}).freq == {**words.freq, "new": 1}
+
+
 def test_a_dictionary_writes_its_file_when_it_is_shut_down(tmp_path):
     path = tmp_path / "words.dict"
     words = DictionaryAgent({"dict_file": str(path)})

@@ -85,8 +85,13 @@ class ParlaiParser(parser.ParlaiParser):
         self.add_argument(
             "--dict-class",
             metavar="NAME",
-            help="class of the dictionary that train_model and build_dict create",
+            help="class of the dictionary that train_model and build_dict create (default: the agent's)",
         )
+
+    def _add_flags(self, cls: Any) -> None:
+        super()._add_flags(cls)
+        if hasattr(cls, "dictionary_class"):
+            self.set_defaults(dict_class=agent.class2str(cls.dictionary_class()))
 
     def add_image_args(self, image_mode: Any = None) -> None:
         """Do nothing: images are not loaded.

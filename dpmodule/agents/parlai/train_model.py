@@ -27,6 +27,7 @@ Report = dict[str, Any]
 
 _FLAGS: Mapping[str, tuple[Any, Any, str]] = {
     "-et --evaltask": (str, None, "tasks to validate on (default: those of --task)"),
+    "-e -eps --num-epochs": (float, -1.0, "number of epochs to train; -1: no limit (default)"),
     "-d --display-examples": ("bool", False, "print examples with the lines of the log"),
     "-ttim --max-train-time": (float, -1, "seconds of training; -1: no limit (default)"),
     "-vtim --validation-every-n-secs": (float, -1, "seconds between two validations; -1: none (default)"),

@@ -32,7 +32,7 @@ def final(out):
     [
         ("Majority", [], 0.1),
         ("Overlap", ["-hist", 4], 1.0),
-        ("Bag", ["-eps", 40, "--hiddensize=8", "-bs", 4, "-bsrt", "no"], 1.0),
+        ("Bag", ["-e", 40, "--hiddensize=8", "-bs", 4, "-bsrt", "no"], 1.0),
         ("Tally", ["-nt", 2], 0.0),
         ("Memory", ["--memsize", 100], 0.5),
     ],
@@ -55,9 +55,16 @@ def test_agents_train_in_parlais_loop(agent, words, least, run, tmp_path):
     assert float(accuracy) >= least
     assert "[ new best accuracy" in out
     assert Path(tmp_path, f"m/{agent}.valid").read_text().startswith("valid:{'exs': 24,")
+    if agent == "Overlap":  # its dictionary class is the default
+        words = Path(tmp_path, "m/Overlap.dict").read_text().splitlines()[4:]
+        assert "the\t48" in words
+        assert words == [word.lower() for word in words]
     if agent == "Bag":  # its options are a pickle
         report = run("-m", "parlai.scripts.eval_model", *words[:6], "-t", "talk_teachers")
         assert "{'exs': 24, 'total': 24, 'accuracy': 1.0," in report
+        Path(tmp_path, "m/Bag.opt").unlink()  # agents may save a model file alone
+        words[6:] = ["-t", "talk_teachers", "--hiddensize", 8, "--dict-file", "m/Bag.dict"]
+        assert "'accuracy': 1.0," in run("-m", "parlai.scripts.eval_model", *words)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +142,19 @@ def test_folders_of_agents_and_tasks(run, tmp_path):
         "agents/echo_all/echo_all.py": "from parlai.core.agents import Agent\n"
         "class EchoAllAgent(Agent):\n"
         "    def act(self):\n        return {'id': 'echo', 'text': self.observation.get('text', '')}\n",
+        "my_agents/loud.py": "from parlai.agents.echo_all.echo_all import EchoAllAgent as Loud\n",
+        "mturk/__init__.py": "",
     }.items():
         (tmp_path / "parlai" / place).parent.mkdir(parents=True)
         (tmp_path / "parlai" / place).write_text(text)
     assert final(run("loop.py", "-m", "echo_all", "-t", "mine")) == ["mine", "2", "1.0"]
     spelled = ["parlai.agents.echo_all.echo_all:EchoAllAgent", "-t", "mine:small,parlai.tasks.mine.agents"]
     assert final(run("loop.py", "-m", *spelled))[1:] == ["4", "1.0"]
+    assert final(run("loop.py", "-m", "parlai.my_agents.loud:Loud", "-t", "mine")) == ["mine", "2", "1.0"]
+    (tmp_path / "program.py").write_text(
+        "try: import parlai.mturk\nexcept ImportError as error: print(error)\n"
+    )
+    assert "there is no chat service" in run("program.py")
 
 
 def test_missing_names_say_what_takes_their_place(run, tmp_path):
