@@ -49,6 +49,9 @@ _MOVED = {
 }
 """Modules that answer paths of other names, in addition to those of ``moving.json`` for ParlAI."""
 
+_FUNCTIONS = {"paddle.batch": "dpmodule.fluid.readers", "paddle.enable_static": "dpmodule.fluid.framework"}
+"""Homes of functions of Paddle outside of fluid."""
+
 _VERSIONS = {
     "mxnet": "1.9.1",
     "mxnet.libinfo": "1.9.1",
@@ -75,8 +78,8 @@ class _OldModule(ModuleType):
         path = f"{self.__name__}.{name}"
         if path in _VERSIONS or path in _MOVED:
             return import_module(path)
-        if path == "paddle.batch":
-            return import_module("paddle.reader").batch
+        if path in _FUNCTIONS:
+            return getattr(import_module(_FUNCTIONS[path]), name)
         try:
             return getattr(self._target, name)
         except AttributeError:

@@ -116,6 +116,11 @@ def set_gradient_clip(
     (program or default_main_program()).gradient_clip = clip
 
 
+def append_gradient_clip_ops(params_grads: Sequence[Any]) -> Sequence[Any]:
+    """Return the pairs of `append_backward` as they are; `apply_gradients` uses the limit of `set_gradient_clip`."""
+    return params_grads
+
+
 def check_clip(name: str, clip: Any) -> None:
     """Raise an error if an argument is not a limit."""
     if not isinstance(clip, Clip):

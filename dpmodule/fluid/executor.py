@@ -23,6 +23,7 @@ from ..ndarray import zeros
 from ..optimizer.states import dump_states, load_states
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
+from .compiler import CompiledProgram
 from .dataset import VariableDataset
 from .feeding import as_bound_shape, check_indices, feed_arrays
 from .program import Program, default_main_program, load_values
@@ -190,6 +191,8 @@ _GRADIENT = "@GRAD"
 
 def _program(call: str, given: Any) -> Program:
     program = default_main_program() if given is None else given
+    if isinstance(program, CompiledProgram):
+        program = program.program
     if not isinstance(program, Program):
         raise ArgumentError(
             f"{call}: program is of type {type(program).__name__}, expected a Program of fluid"

@@ -75,6 +75,7 @@ class Program:
         random_seed: of a startup program: seed of parameters; 0: that of `mx.random.seed`.
         gradient_clip: of `clip.set_gradient_clip`, or None.
         feeder: a loader that feeds it, or None.
+        differentiated: the loss of `append_backward`, or None.
     """
 
     def __init__(self) -> None:
@@ -88,6 +89,7 @@ class Program:
         self._startup_group: ProgramGroup | None = None
         self._heads: tuple[Any, Symbol] | None = None
         self.feeder: Any = None
+        self.differentiated: Variable | None = None
 
     def __repr__(self) -> str:
         trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
@@ -339,6 +341,21 @@ class Program:
         """Return the program itself, which has no other blocks."""
         return self
 
+    current_block = global_block
+
+    def block(self, index: int) -> Program:
+        """Return the program itself; see `global_block`.
+
+        Args:
+            index: must be 0.
+
+        Raises:
+            ArgumentError: it is not 0.
+        """
+        if index != 0:
+            raise ArgumentError(f"block: index is {index!r}, expected 0: a program has one block")
+        return self
+
     def clone(self, for_test: bool = False) -> Program:
         """Return a program with the same variables and parameters.
 
@@ -347,7 +364,7 @@ class Program:
         """
         other = Program()
         other._group = self.group
-        other._variables = dict(self._variables)
+        other._variables, other.feeder = dict(self._variables), self.feeder
         other.is_test, other.random_seed = for_test or self.is_test, self.random_seed
         if not for_test:
             other._training = self._training

@@ -63,6 +63,17 @@ class DataLoader:
         return GeneratorLoader(feed_list, capacity, iterable, return_list)
 
 
+def PyReader(
+    feed_list: Sequence[Variable] | None = None,
+    capacity: int = 2,
+    use_double_buffer: bool = True,
+    iterable: bool = True,
+    return_list: bool = False,
+) -> GeneratorLoader:
+    """Return a loader as `DataLoader.from_generator` does, under the name of Paddle 1.5."""
+    return DataLoader.from_generator(feed_list, capacity, use_double_buffer, iterable, return_list)
+
+
 class GeneratorLoader:
     """Batches from a generator; made by `DataLoader.from_generator`."""
 
@@ -127,6 +138,15 @@ class GeneratorLoader:
         """
         self._batches = lambda: map(self._named, reader())
         return self
+
+    decorate_sample_generator = set_sample_generator
+    decorate_sample_list_generator = decorate_paddle_reader = set_sample_list_generator
+    decorate_batch_generator = decorate_tensor_provider = set_batch_generator
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables that a batch feeds."""
+        return self._variables
 
     def _named(self, batch: Any) -> dict[str, Any]:
         values = batch if isinstance(batch, (list, tuple)) else [batch]

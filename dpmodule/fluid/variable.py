@@ -192,6 +192,15 @@ class Variable:
         elif self._flowing is not None:
             self.symbol, self._flowing = self._flowing, None
 
+    def become(self, other: Variable) -> None:
+        """Take the value of another variable, for layers that are added from now on and for fetches.
+
+        Args:
+            other: a variable of the same program.
+        """
+        self.symbol, self.lod_level = other.symbol, other.lod_level
+        self._shape, self._dtype, self._flowing = other._shape, other._dtype, other._flowing
+
     @property
     def shape(self) -> Shape:
         """The shape, with -1 for the batch axis and for unknown sizes."""

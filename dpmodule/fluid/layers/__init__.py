@@ -145,6 +145,7 @@ from .shapes import unsqueeze as unsqueeze
 from .shapes import unstack as unstack
 from .tensor import assign as assign
 from .tensor import create_global_var as create_global_var
+from .tensor import create_tensor as create_tensor
 from .tensor import fill_constant as fill_constant
 from .tensor import fill_constant_batch_size_like as fill_constant_batch_size_like
 from .tensor import gaussian_random as gaussian_random

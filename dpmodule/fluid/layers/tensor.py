@@ -89,18 +89,21 @@ def _like(layer: str, operator: Any, x: Any, out: Any) -> Variable:
     return apply(layer, operator, [as_variable(layer, x, "x")])
 
 
-def assign(input: Any, output: None = None) -> Variable:
+def assign(input: Any, output: Any = None) -> Variable:
     """Return a copy of a variable, or the values of an array as a variable that is not trained.
 
     Args:
         input: a variable, or an array.
-        output: must be None.
+        output: a result of `create_tensor`, which gets the copy; None: a new variable.
 
     Raises:
-        ArgumentError: `output` is given, or `input` is neither a variable nor an array.
+        ArgumentError: `input` is neither a variable nor an array, or `output` is no variable that a layer computes.
     """
     if output is not None:
-        raise ArgumentError("assign: output is not supported; use the result of the layer")
+        if not isinstance(output, Variable) or not output.is_computed:
+            raise ArgumentError(f"assign: output is {output!r}, expected a result of create_tensor")
+        output.become(assign(input))
+        return output
     if isinstance(input, Variable):
         return apply("assign", sym.identity, [input])
     if not isinstance(input, np.ndarray):
@@ -109,6 +112,19 @@ def assign(input: Any, output: None = None) -> Variable:
     return _untrained(
         "assign", None, input.shape, "float32" if kind == "float64" else kind, init.Constant(input)
     )
+
+
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+    """Return a variable that is 0 until `assign`, `accuracy` or `sums` gives it a value.
+
+    Args:
+        dtype: its element type.
+        name: its name; None: a new name.
+        persistable: accepted.
+    """
+    kind = dtype_name(dtype)
+    program = main_program()
+    return program.derive("tensor", lambda own: sym.zeros((1,), dtype=kind, name=own), (1,), kind, 0, name)
 
 
 def _untrained(hint: str, name: str | None, shape: Any, dtype: str, start: Any) -> Variable:
