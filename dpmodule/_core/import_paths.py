@@ -15,8 +15,13 @@ MOVED = {
     "contrib.symbol": "symbol.contrib",
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",
+    "fluid.layers.control_flow": "fluid.layers",
+    "fluid.layers.io": "fluid.layers",
+    "fluid.layers.loss": "fluid.layers",
     "fluid.layers.nn": "fluid.layers",
     "fluid.layers.ops": "fluid.layers",
+    "fluid.layers.rnn": "fluid.layers",
+    "fluid.layers.sequence_lod": "fluid.layers",
     "module.executor_group": "module.group.executor_group",
 }
 """New paths of moved modules by old path, both without the package's name."""

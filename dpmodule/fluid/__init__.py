@@ -29,10 +29,13 @@ from .feeding import DataFeeder, create_lod_tensor
 from .framework import cpu_places, name_scope, require_version
 from .input import data, embedding
 from .io import load, save
+from .lod_tensor import LoDTensor
 from .parallel_executor import ParallelExecutor
 from .program import Program, default_main_program, default_startup_program, program_guard
 from .scope import Scope, global_scope, scope_guard
 from .variable import ParamAttr, Parameter, Variable
+
+Tensor = LoDTensor
 
 __all__ = [
     "AsyncExecutor",
@@ -43,12 +46,14 @@ __all__ = [
     "DataFeeder",
     "DatasetFactory",
     "ExecutionStrategy",
+    "LoDTensor",
     "Executor",
     "ParallelExecutor",
     "ParamAttr",
     "Parameter",
     "Program",
     "Scope",
+    "Tensor",
     "Variable",
     "backward",
     "clip",

@@ -66,7 +66,7 @@ class GradientClipByGlobalNorm:
 class GradientClipByNorm:
     """Scale the gradient of each parameter so that its norm is at most `clip_norm`.
 
-    It works with `Executor.run`, but not with workers that train from files.
+    Of several workers that train from files, each limits the gradients of its own batches.
 
     Args:
         clip_norm: the largest Euclidean norm.

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import random
 from .._core.closing import Closing
-from ..base import ArgumentError, DeviceError, DTypeError, StateError
+from ..base import ArgumentError, DeviceError, DTypeError, ShapeError, StateError
 from ..context import Context, cpu
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
@@ -26,6 +26,7 @@ from ..symbol import Group, Symbol
 from .compiler import CompiledProgram
 from .dataset import VariableDataset
 from .feeding import as_bound_shape, check_indices, feed_arrays
+from .lod_tensor import LoDTensor
 from .program import Program, default_main_program, load_values
 from .scope import Scope, guard_of
 from .variable import Data, RunningValue, Variable
@@ -264,11 +265,6 @@ class AsyncExecutor(Closing):
 
     def _trainer(self, program: Program, feed: DataFeedDesc, fetch: Any) -> tuple[Module, list[str]]:
         """Return the module that trains a program on lines, and the names of fetches."""
-        if program.norm_limit is not None:
-            raise ArgumentError(
-                "workers do not clip gradients by their norm; use fluid.clip.GradientClipByValue, or "
-                "feed batches to Executor.run"
-            )
         descs = data_descs(program, _shapes(program, program.symbol, feed))
         names = [_fetch_variable(program, item).name for item in _as_list(fetch)]
         return runner_of(program).trainer(program, descs), names
@@ -406,7 +402,9 @@ class Executor(Closing):
         arrays = module.get_outputs()[-len(outputs) :] if outputs else []
         computed = dict(zip((output.name for output in outputs), arrays))
         results = [self._value(program, fetch, computed, feed, module) for fetch in fetch_list]
-        return [_as_numpy(*pair) for pair in zip(fetch_list, results)] if as_numpy else results
+        if as_numpy:
+            return [_as_numpy(*pair) for pair in zip(fetch_list, results)]
+        return [LoDTensor(result) for result in results]
 
     def _value(self, program: Program, fetch: Any, outputs: dict[str, Any], feed: Any, module: Any) -> Any:
         """Return the value of one fetch."""
@@ -602,7 +600,13 @@ def _checked(
 
 def _shapes(program: Program, symbol: Symbol, feed: DataFeedDesc) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a batch of lines, of the data that a symbol depends on."""
-    return {data.name: (feed.batch_size, *data.fed_shape[1:]) for data in program.data_of(symbol)}
+    needed = program.data_of(symbol)
+    for data in needed:
+        if data.shape[0] != -1 or -1 in data.shape[1:]:
+            raise ShapeError(
+                f"data {data.name!r} has the shape {data.shape}; lines of files have -1 first, and then sizes"
+            )
+    return {data.name: (feed.batch_size, *data.fed_shape[1:]) for data in needed}
 
 
 def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:

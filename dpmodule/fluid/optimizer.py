@@ -169,7 +169,7 @@ class Optimizer:
                 "minimize: L1Decay and limits of gradients are not supported together; use L2Decay"
             )
         limit = clip.max if isinstance(clip, GradientClipByValue) else None
-        make = self._optimizer_factory(reached, trained, limit)
+        make = self._optimizer_factory(reached, trained, limit, clip if is_norm else None)
         program.train_for(loss, make, clip if is_norm else None, penalty)
         updates = [Update(self.kind, parameter) for parameter in trained]
         return updates, [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
@@ -225,7 +225,7 @@ class Optimizer:
         return sym.add_n(*terms) if terms else None
 
     def _optimizer_factory(
-        self, reached: Sequence[Parameter], trained: Sequence[Parameter], limit: float | None
+        self, reached: Sequence[Parameter], trained: Sequence[Parameter], limit: float | None, norm_limit: Any
     ) -> Callable[[], opt.Optimizer]:
         """Return a function that creates MXNet's optimizer with zero counts."""
         chosen = {each.name for each in trained}
@@ -239,6 +239,7 @@ class Optimizer:
             )
             optimizer.set_lr_mult(rates)
             optimizer.set_wd_mult(decays)
+            optimizer.norm_limit = norm_limit  # which workers that train from files look at
             return optimizer
 
         return make

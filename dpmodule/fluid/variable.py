@@ -309,14 +309,14 @@ def declared_shape(attributes: Mapping[str, str]) -> Shape:
 
 
 def inferred_shape(symbol: Symbol) -> Shape:
-    """Return the shape of a symbol, with -1 for axes that differ between two batch sizes."""
+    """Return the shape of a symbol, with -1 for axes that differ between two batches."""
     shapes = []
-    for size in (2, 3):
+    for size, length in ((2, 5), (3, 7)):
         given = {}
         for name, attributes in symbol.attr_dict().items():
             shape = declared_shape(attributes)
-            if shape and not shape[0]:
-                given[name] = (size, *shape[1:])
+            if shape and not all(shape):
+                given[name] = (shape[0] or size, *(n or length for n in shape[1:]))
         names = set(symbol.list_arguments())
         known = {name: shape for name, shape in given.items() if name in names and all(shape)}
         shapes.append(symbol.infer_shape_partial(**known)[1][0])

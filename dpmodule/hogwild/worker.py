@@ -147,6 +147,9 @@ def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
     if what is not None:
         module.restore_aux_states()
         raise _not_finite(what, lines, stats)
+    limit = getattr(module.optimizer, "norm_limit", None)
+    if limit is not None:
+        limit.scale(module)
     computed = now()
     module.update()
     updated = now()

@@ -12,6 +12,12 @@ from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
 from ...symbol import Symbol
 from ..variable import ParamAttr, Variable
+from .comparison import argmax as argmax  # these are in this module in Paddle, too
+from .comparison import argmin as argmin
+from .comparison import argsort as argsort
+from .elementwise import cast as cast
+from .elementwise import concat as concat
+from .elementwise import sums as sums
 from .layer_helper import (
     add_layer,
     apply,
@@ -21,6 +27,7 @@ from .layer_helper import (
     main_program,
     parameter_variable,
 )
+from .shapes import reverse as reverse
 
 
 def _sizes(layer: str, shape: Any) -> tuple[int, ...]:
