@@ -45,6 +45,8 @@ contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNe
     get_model_metadata import_model
 contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
     _AssignmentOptimizer _SVRGOptimizer
+fluid.param_attr from fluid.variable: Attributes of parameters.
+    ParamAttr
 fluid.regularizer from fluid.variable: Weight decay of parameters.
     L1Decay L1DecayRegularizer L2Decay L2DecayRegularizer
 image.detection from image: Detection under MXNet's module path, `mx.image.detection`.

@@ -75,6 +75,7 @@ __all__ = [
     "name_scope",
     "nets",
     "optimizer",
+    "param_attr",
     "program_guard",
     "regularizer",
     "require_version",

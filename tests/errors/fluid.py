@@ -190,7 +190,8 @@ WRONG_LAYERS = [
         "parameter_list is 3, expected a list of parameters",
     ),
     (lambda: fluid.optimizer.Lamb(regularization=decay(1)), "lamb_weight_decay and regularization both set"),
-    (lambda: fluid.initializer.Xavier(fan_in=3), "fan_in is 3, expected None: that of the weight"),
+    (lambda: fluid.initializer.Xavier(fan_in=3), "only one of fan_in and fan_out is given"),
+    (lambda: fluid.initializer.MSRA(fan_in=0), "MSRA: fan_in is 0, expected a number above 0 or None"),
     (lambda: fluid.initializer.MSRA(seed=3), "MSRA: seed is 3, expected 0"),
     (l1_with_limit, "L1Decay and limits of gradients are not supported together"),
 ]

@@ -137,7 +137,7 @@ def look_up(
 
     drops = ids.shape[-1] == 1 and len(ids.shape) > 1 and (ids.lod_level or not keeps_axes)
     inner = ids.shape[1:-1] if drops else ids.shape[1:]
-    return add_layer("embedding", [ids], looked_up, name, shape=(-1, *inner, columns), dtype=kind)
+    return add_layer("embedding", [ids], looked_up, name, shape=(ids.shape[0], *inner, columns), dtype=kind)
 
 
 def _indices(ids: Variable) -> Symbol:
