@@ -168,7 +168,8 @@ def data_descs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> list[
     for name, shape in shapes.items():
         variable = program.var(name)
         stype = "ragged" if variable.lod_level else "default"
-        descs.append(DataDesc(name, shape, variable.dtype, stype=stype))
+        layout = {} if variable.shape[0] == -1 else {"layout": ""}  # a fixed first axis is no batch
+        descs.append(DataDesc(name, shape, variable.dtype, stype=stype, **layout))
     return descs
 
 
@@ -617,6 +618,22 @@ def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:
     return Group([program.symbol, *kept]) if kept else program.symbol
 
 
+class FetchedArray(np.ndarray):
+    """A NumPy array that `float` and `int` convert if it has one element, which NumPy itself does before 2.4."""
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if spec and self.size == 1 else self.view(np.ndarray), spec)
+
+
 def _as_numpy(fetch: Any, value: Any) -> Any:
     if is_sparse(value):
         value = value.tostype("default") if value.stype != "ragged" else value
@@ -625,4 +642,4 @@ def _as_numpy(fetch: Any, value: Any) -> Any:
             raise DTypeError(
                 f"fetch: {name!r} holds sequences, which are not a NumPy array; set return_numpy=False"
             )
-    return value.asnumpy()
+    return value.asnumpy().view(FetchedArray)

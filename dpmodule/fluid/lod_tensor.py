@@ -96,8 +96,8 @@ class LoDTensor:
         return [self.array.lengths.asnumpy().tolist()] if isinstance(self.array, RaggedNDArray) else []
 
     def shape(self) -> list[int]:
-        """Return the lengths of all axes of the elements."""
-        return list(self._elements.shape)
+        """Return the lengths of all axes of the elements; [0] without a value."""
+        return [0] if self._array is None else list(self._elements.shape)
 
     _get_dims = shape
 

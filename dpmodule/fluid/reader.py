@@ -144,6 +144,15 @@ class GeneratorLoader:
     decorate_batch_generator = decorate_tensor_provider = set_batch_generator
 
     @property
+    def queue(self) -> GeneratorLoader:
+        """Itself: programs ask for its `size`."""
+        return self
+
+    def size(self) -> int:
+        """Return the number of batches that are read ahead at present."""
+        return 0 if self._running is None else self._running.num_ready()
+
+    @property
     def variables(self) -> list[Variable]:
         """The variables that a batch feeds."""
         return self._variables
