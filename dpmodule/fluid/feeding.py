@@ -180,6 +180,6 @@ class DataFeeder:
                 feed[variable.name] = _sequences(variable, column)
             else:
                 array, inner = np.asarray(column), variable.shape[1:]
-                is_open = inner.count(-1) > 1
+                is_open = -1 in inner
                 feed[variable.name] = array if is_open else array.reshape(len(rows), *inner)
         return feed

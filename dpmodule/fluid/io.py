@@ -169,7 +169,7 @@ def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: A
         raise FileFormatError(
             f"input {name!r} has no shape; expected a network that save_inference_model saved"
         )
-    whole = (-1, *shape[1:])
+    whole = tuple(size or -1 for size in shape)
     return Data(program, symbol, name, (-1, 1) if level and whole == (-1,) else whole, dtype, level)
 
 

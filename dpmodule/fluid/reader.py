@@ -38,7 +38,8 @@ class DataLoader:
             capacity: number of batches to read ahead, from 1.
             use_double_buffer: accepted.
             iterable: whether the loader is iterated over; else `start` lets it feed the current program.
-            return_list: whether a batch is a list of arrays; else it is a dict by name.
+            return_list: whether a batch is a list of arrays; else it is a dict by name. The loader yields lists with
+                one batch, as Paddle does on one place.
             use_multiprocess: accepted; the generator runs in a thread.
             drop_last: accepted.
 
@@ -51,7 +52,7 @@ class DataLoader:
             ...     x = fluid.data("x", [None, 2])
             ...     loader = fluid.io.DataLoader.from_generator([x], capacity=2)
             >>> loader = loader.set_sample_generator(lambda: ([n, 0.5] for n in range(5)), batch_size=2)
-            >>> [batch["x"].tolist() for batch in loader]
+            >>> [batch["x"].tolist() for (batch,) in loader]
             [[[0.0, 0.5], [1.0, 0.5]], [[2.0, 0.5], [3.0, 0.5]]]
         """
         if not isinstance(feed_list, (list, tuple)) or not all(
@@ -182,7 +183,7 @@ class GeneratorLoader:
             raise StateError("the loader has iterable=False: it feeds its program; call start()")
         with self._opened() as batches:
             for batch in batches:
-                yield list(batch.values()) if self._returns_list else batch
+                yield [list(batch.values()) if self._returns_list else batch]  # one item for each place
 
     def __call__(self) -> Iterator[Any]:
         return iter(self)
