@@ -38,5 +38,5 @@ def append_backward(
     return [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
 
 
-__all__ = [name for name in lazy.own_names(vars())]
+__all__ = lazy.own_names(vars())
 lazy.publish(__name__, __all__)

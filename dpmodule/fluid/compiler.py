@@ -13,7 +13,9 @@ class _Settings:
     """Attributes that programs set, and that change nothing here."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        )
 
 
 class BuildStrategy(_Settings):

@@ -16,6 +16,7 @@ from ..context import Context, cpu
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
 from ..hogwild.data_feed_desc import DataFeedDesc
+from ..hogwild.worker import limit_norms
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..module import Module
@@ -397,8 +398,7 @@ class Executor(Closing):
             module.forward(batch, not program.is_test)
         else:
             module.forward_backward(batch)
-            if program.norm_limit is not None:
-                program.norm_limit.scale(module)
+            limit_norms(module)
             module.update()
         arrays = module.get_outputs()[-len(outputs) :] if outputs else []
         computed = dict(zip((output.name for output in outputs), arrays))
@@ -626,6 +626,9 @@ class FetchedArray(np.ndarray):
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __array_wrap__(self, found: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return found[()] if found.ndim == 0 else found.view(FetchedArray)  # sums and means are numbers
 
     def __repr__(self) -> str:
         return repr(self.view(np.ndarray))

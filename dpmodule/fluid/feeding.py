@@ -80,7 +80,9 @@ def _array(variable: Variable, value: Any) -> Any:
         value = value.array if isinstance(value, LoDTensor) else value
         if variable.lod_level:
             return _sequences(variable, value)
-        if isinstance(value, RaggedNDArray):  # of data that is declared without sequences, only the values count
+        if isinstance(
+            value, RaggedNDArray
+        ):  # of data that is declared without sequences, only the values count
             value = value.values
         raw = value.asnumpy() if isinstance(value, NDArray) else value
         converted = _cast(np.asarray(raw), variable)

@@ -34,7 +34,9 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
     own = _parts(_VERSION)
     if _parts(min_version) > own or max_version is not None and _parts(max_version) < own:
         limits = f"{min_version} or later" if max_version is None else f"{min_version} to {max_version}"
-        raise StateError(f"require_version: the interface is that of Paddle {_VERSION}, but {limits} is required")
+        raise StateError(
+            f"require_version: the interface is that of Paddle {_VERSION}, but {limits} is required"
+        )
 
 
 def _parts(version: str) -> tuple[int, ...]:

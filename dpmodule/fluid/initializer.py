@@ -101,7 +101,7 @@ def _drawn(uniform: bool, variance: float) -> Initializer:
 
 
 def _fan(kind: str, name: str, fan: Any) -> Any:
-    if fan is not None and (isinstance(fan, bool) or not isinstance(fan, Real) or not fan > 0):
+    if fan is not None and (isinstance(fan, bool) or not isinstance(fan, Real) or not float(fan) > 0):
         raise ArgumentError(f"{kind}: {name} is {fan!r}, expected a number above 0 or None")
     return fan
 

@@ -16,8 +16,16 @@ from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .executor import check_initialized, runner_of
 from .program import Program, default_main_program, load_values
-from .reader import DataLoader, PyReader
-from .readers import batch, buffered, cache, chain, compose, firstn, map_readers, shuffle
+from .reader import DataLoader as DataLoader
+from .reader import PyReader as PyReader
+from .readers import batch as batch
+from .readers import buffered as buffered
+from .readers import cache as cache
+from .readers import chain as chain
+from .readers import compose as compose
+from .readers import firstn as firstn
+from .readers import map_readers as map_readers
+from .readers import shuffle as shuffle
 from .variable import Data, LayerState, ParamAttr, Parameter, Variable, declared_shape
 
 _FEED = "__feed__"

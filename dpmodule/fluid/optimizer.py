@@ -162,15 +162,17 @@ class Optimizer:
                 f"minimize: {still[0]!r} is not trained, but would count in the global norm of gradients; use "
                 "fluid.clip.GradientClipByValue, or train it"
             )
-        is_norm = isinstance(clip, (GradientClipByGlobalNorm, GradientClipByNorm))
+        norm_limit = None
+        if isinstance(clip, (GradientClipByGlobalNorm, GradientClipByNorm)):
+            norm_limit = ("each" if isinstance(clip, GradientClipByNorm) else "global", clip.clip_norm)
         penalty = self._penalty(trained)
         if clip is not None and penalty is not None:
             raise ArgumentError(
                 "minimize: L1Decay and limits of gradients are not supported together; use L2Decay"
             )
         limit = clip.max if isinstance(clip, GradientClipByValue) else None
-        make = self._optimizer_factory(reached, trained, limit, clip if is_norm else None)
-        program.train_for(loss, make, clip if is_norm else None, penalty)
+        make = self._optimizer_factory(reached, trained, limit, norm_limit)
+        program.train_for(loss, make, penalty)
         updates = [Update(self.kind, parameter) for parameter in trained]
         return updates, [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
 
@@ -190,7 +192,9 @@ class Optimizer:
         """
         from .backward import append_backward
 
-        return append_backward(loss, self._parameters if parameter_list is None else parameter_list, no_grad_set)
+        return append_backward(
+            loss, self._parameters if parameter_list is None else parameter_list, no_grad_set
+        )
 
     def apply_gradients(self, params_grads: Sequence[tuple[Parameter, str]]) -> list[Update]:
         """Set a program to minimize the loss of `backward`.
@@ -205,7 +209,9 @@ class Optimizer:
         pairs = list(params_grads)
         loss = pairs[0][0].program.differentiated if pairs else None
         if loss is None:
-            raise StateError("apply_gradients: call backward(loss) of the optimizer first, and pass its pairs")
+            raise StateError(
+                "apply_gradients: call backward(loss) of the optimizer first, and pass its pairs"
+            )
         return self.minimize(loss, parameter_list=[parameter for parameter, _ in pairs])[0]
 
     def _decay_of(self, parameter: Parameter, kind: type[Decay]) -> float:
@@ -239,7 +245,8 @@ class Optimizer:
             )
             optimizer.set_lr_mult(rates)
             optimizer.set_wd_mult(decays)
-            optimizer.norm_limit = norm_limit  # which workers that train from files look at
+            if norm_limit is not None:
+                vars(optimizer)["norm_limit"] = norm_limit  # for `limit_norms` of workers
             return optimizer
 
         return make

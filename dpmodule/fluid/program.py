@@ -41,11 +41,8 @@ class ParameterInit:
 class TrainingSetup:
     """Loss and optimizer of a program; each scope has an optimizer of its own, which counts updates."""
 
-    def __init__(
-        self, loss: Variable, make: Callable[[], Optimizer], norm_limit: Any, penalty: Symbol | None
-    ) -> None:
+    def __init__(self, loss: Variable, make: Callable[[], Optimizer], penalty: Symbol | None) -> None:
         self.loss = loss
-        self.norm_limit = norm_limit
         self.penalty = penalty
         self._make = make
         self._optimizers: WeakKeyDictionary[Scope, Optimizer] = WeakKeyDictionary()
@@ -107,16 +104,10 @@ class Program:
         """The loss; None before `minimize`."""
         return None if self._training is None else self._training.loss
 
-    @property
-    def norm_limit(self) -> Any:
-        """A limit of norms of gradients, or None."""
-        return None if self._training is None else self._training.norm_limit
-
     def train_for(
         self,
         loss: Variable,
         make: Callable[[], Optimizer],
-        norm_limit: Any = None,
         penalty: Symbol | None = None,
     ) -> None:
         """Set the loss and the optimizer.
@@ -124,7 +115,6 @@ class Program:
         Args:
             loss: the loss to minimize.
             make: function that returns the optimizer.
-            norm_limit: a limit of norms of gradients, of `fluid.clip`; None: no limit.
             penalty: what is minimized in addition, but not part of the loss.
 
         Raises:
@@ -134,7 +124,7 @@ class Program:
             raise StateError(
                 "minimize: the program already has an optimizer; add the losses, or create another program"
             )
-        self._training = TrainingSetup(loss, make, norm_limit, penalty)
+        self._training = TrainingSetup(loss, make, penalty)
 
     def restart_training(self) -> None:
         """Recreate the optimizer, if there is one."""

@@ -80,7 +80,9 @@ class MultiSlotDataGenerator:
 
     def _slot(self, name: str, values: Sequence[Any]) -> str:
         if not isinstance(values, (list, tuple)) or not len(values):
-            raise ArgumentError(f"generate_sample: slot {name!r} has the values {values!r}, expected a list of numbers")
+            raise ArgumentError(
+                f"generate_sample: slot {name!r} has the values {values!r}, expected a list of numbers"
+            )
         return " ".join([str(len(values)), *map(str, values)])
 
 

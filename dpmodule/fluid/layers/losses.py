@@ -216,7 +216,10 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: Any = None, total: Any
         hits = hits_of(name)
         return over_sequences("mean", hits, name) if scores.lod_level else sym.mean(hits, name=name)
 
-    for argument, place, ones in (("correct", correct, hits_of), ("total", total, lambda name: right.symbol * 0 + 1)):
+    for argument, place, ones in (
+        ("correct", correct, hits_of),
+        ("total", total, lambda name: right.symbol * 0 + 1),
+    ):
         if place is not None:
 
             def counted(name: str, ones: Any = ones) -> Any:
