@@ -45,6 +45,8 @@ contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNe
     get_model_metadata import_model
 contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
     _AssignmentOptimizer _SVRGOptimizer
+fluid.backward from fluid.optimizer: Gradients that a program changes before it applies them.
+    append_backward
 fluid.param_attr from fluid.variable: Attributes of parameters.
     ParamAttr
 fluid.regularizer from fluid.variable: Weight decay of parameters.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from .._core import lazy
 from ..hogwild import DataFeedDesc
 from . import (
-    backward,
     clip,
     core,
     framework,

@@ -618,7 +618,7 @@ def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:
     return Group([program.symbol, *kept]) if kept else program.symbol
 
 
-class FetchedArray(np.ndarray):
+class FetchedNumbers(np.ndarray):
     """A NumPy array that `float` and `int` convert if it has one element, which NumPy itself does before 2.4."""
 
     def __float__(self) -> float:
@@ -628,7 +628,7 @@ class FetchedArray(np.ndarray):
         return int(self.item())
 
     def __array_wrap__(self, found: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        return found[()] if found.ndim == 0 else found.view(FetchedArray)  # sums and means are numbers
+        return found[()] if found.ndim == 0 else found.view(FetchedNumbers)  # sums and means are numbers
 
     def __repr__(self) -> str:
         return repr(self.view(np.ndarray))
@@ -645,4 +645,4 @@ def _as_numpy(fetch: Any, value: Any) -> Any:
             raise DTypeError(
                 f"fetch: {name!r} holds sequences, which are not a NumPy array; set return_numpy=False"
             )
-    return value.asnumpy().view(FetchedArray)
+    return value.asnumpy().view(FetchedNumbers)

@@ -190,8 +190,6 @@ class Optimizer:
             startup_program: ignored.
             callbacks: accepted.
         """
-        from .backward import append_backward
-
         return append_backward(
             loss, self._parameters if parameter_list is None else parameter_list, no_grad_set
         )
@@ -270,6 +268,34 @@ def trained_parameters(
     if not trained:
         raise ArgumentError(f"{call}: {loss.name!r} does not depend on a parameter to train")
     return reached, trained
+
+
+def append_backward(
+    loss: Any,
+    parameter_list: Sequence[Any] | None = None,
+    no_grad_set: Collection[Any] | None = None,
+    callbacks: Any = None,
+    checkpoints: Any = None,
+) -> list[tuple[Parameter, str]]:
+    """Return the parameters that a loss trains, each with the name of its gradient.
+
+    Give the pairs to `apply_gradients` of an optimizer.
+
+    Args:
+        loss: a scalar variable, such as the result of `layers.mean`.
+        parameter_list: variables or names to train; None: all that the loss depends on.
+        no_grad_set: variables or names not to train.
+        callbacks: accepted.
+        checkpoints: accepted.
+
+    Raises:
+        ArgumentError: the loss is not a scalar, or does not depend on a trained parameter.
+
+    Source: Paddle 1.8 `append_backward`.
+    """
+    _, trained = trained_parameters("append_backward", loss, parameter_list, no_grad_set)
+    loss.program.differentiated = loss
+    return [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
 
 
 def _is_chosen(parameter: Parameter, wanted: Any, unwanted: Any) -> bool:
@@ -593,5 +619,5 @@ AdagradOptimizer, DecayedAdagradOptimizer, AdadeltaOptimizer = Adagrad, DecayedA
 AdamOptimizer, AdamaxOptimizer, LambOptimizer = Adam, Adamax, Lamb
 FtrlOptimizer, RMSPropOptimizer = Ftrl, RMSProp
 
-__all__ = [name for name in lazy.own_names(vars()) if name != "trained_parameters"]
+__all__ = [name for name in lazy.own_names(vars()) if name not in ("append_backward", "trained_parameters")]
 lazy.publish(__name__, __all__)

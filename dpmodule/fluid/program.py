@@ -85,7 +85,8 @@ class Program:
         self._group: ProgramGroup | None = None
         self._startup_group: ProgramGroup | None = None
         self._heads: tuple[Any, Symbol] | None = None
-        self.feeder: Any = None
+        feeder: Any = None
+        self.feeder = feeder
         self.differentiated: Variable | None = None
 
     def __repr__(self) -> str:

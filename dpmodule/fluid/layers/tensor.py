@@ -107,10 +107,9 @@ def assign(input: Any, output: Any = None) -> Variable:
         ArgumentError: `input` is neither a variable nor an array, or `output` is no variable that a layer computes.
     """
     if output is not None:
-        if not isinstance(output, Variable) or not output.is_computed:
-            raise ArgumentError(f"assign: output is {output!r}, expected a result of create_tensor")
-        output.become(assign(input))
-        return output
+        place = as_variable("assign", output, "output")
+        place.become(assign(input))
+        return place
     if isinstance(input, Variable):
         return apply("assign", sym.identity, [input])
     if not isinstance(input, np.ndarray):
