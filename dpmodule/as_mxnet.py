@@ -52,6 +52,9 @@ _MOVED = {
 _OWN_FOLDERS = ("parlai", "parlai.agents", "parlai.tasks")
 """Packages of ParlAI in which programs have modules of their own; a module left out by its name is not such a one."""
 
+_FUNCTIONS = {"paddle.batch": "dpmodule.fluid.readers", "paddle.enable_static": "dpmodule.fluid.framework"}
+"""Homes of functions of Paddle outside of fluid."""
+
 _VERSIONS = {
     "mxnet": "1.9.1",
     "mxnet.libinfo": "1.9.1",
@@ -78,8 +81,8 @@ class _OldModule(ModuleType):
         path = f"{self.__name__}.{name}"
         if path in _VERSIONS or path in _MOVED:
             return import_module(path)
-        if path == "paddle.batch":
-            return import_module("paddle.reader").batch
+        if path in _FUNCTIONS:
+            return getattr(import_module(_FUNCTIONS[path]), name)
         try:
             return getattr(self._target, name)
         except AttributeError:

@@ -15,8 +15,13 @@ MOVED = {
     "contrib.symbol": "symbol.contrib",
     "engine": "executor.engine",
     "executor_manager": "module.executor_manager",
+    "fluid.layers.control_flow": "fluid.layers",
+    "fluid.layers.io": "fluid.layers",
+    "fluid.layers.loss": "fluid.layers",
     "fluid.layers.nn": "fluid.layers",
     "fluid.layers.ops": "fluid.layers",
+    "fluid.layers.rnn": "fluid.layers",
+    "fluid.layers.sequence_lod": "fluid.layers",
     "module.executor_group": "module.group.executor_group",
 }
 """New paths of moved modules by old path, both without the package's name."""
@@ -40,6 +45,10 @@ contrib.onnx.onnx2mx.import_model from onnx: The import of ONNX files under MXNe
     get_model_metadata import_model
 contrib.svrg_optimization.svrg_optimizer from contrib.svrg_optimization.svrg_module: The optimizers at MXNet's path.
     _AssignmentOptimizer _SVRGOptimizer
+fluid.backward from fluid.optimizer: Gradients that a program changes before it applies them.
+    append_backward
+fluid.param_attr from fluid.variable: Attributes of parameters.
+    ParamAttr
 fluid.regularizer from fluid.variable: Weight decay of parameters.
     L1Decay L1DecayRegularizer L2Decay L2DecayRegularizer
 image.detection from image: Detection under MXNet's module path, `mx.image.detection`.

@@ -9,8 +9,6 @@ from typing import Any
 
 from .._core import lazy
 from ..base import ArgumentError
-from ..executor.sparse_arrays import is_sparse
-from ..module import Module
 from .program import Program, default_main_program
 
 
@@ -41,7 +39,7 @@ class GradientClipByValue:
 class GradientClipByGlobalNorm:
     """Scale gradients so that their norm over all parameters is at most `clip_norm`.
 
-    It works with `Executor.run`; workers that train from files do not know the norm.
+    Of several workers that train from files, each limits the gradients of its own batches.
 
     Args:
         clip_norm: the largest Euclidean norm.
@@ -58,15 +56,11 @@ class GradientClipByGlobalNorm:
                 f'GradientClipByGlobalNorm: group_name is {group_name!r}, expected "default_group"'
             )
 
-    def scale(self, module: Module) -> None:
-        """Scale the gradients of a module."""
-        module.clip_by_global_norm(self.clip_norm)
-
 
 class GradientClipByNorm:
     """Scale the gradient of each parameter so that its norm is at most `clip_norm`.
 
-    It works with `Executor.run`, but not with workers that train from files.
+    Of several workers that train from files, each limits the gradients of its own batches.
 
     Args:
         clip_norm: the largest Euclidean norm.
@@ -77,17 +71,6 @@ class GradientClipByNorm:
 
     def __init__(self, clip_norm: float) -> None:
         self.clip_norm = _positive("GradientClipByNorm", "clip_norm", clip_norm)
-
-    def scale(self, module: Module) -> None:
-        """Scale the gradients of a module."""
-        for name in module.store.names():
-            gradient: Any = module.store.grad(name, 0)
-            if gradient is None:
-                continue
-            values = gradient.values if is_sparse(gradient) else gradient.raw
-            norm = float(values.norm())
-            if norm > self.clip_norm:
-                values.mul_(self.clip_norm / norm)
 
 
 Clip = GradientClipByValue | GradientClipByGlobalNorm | GradientClipByNorm
@@ -114,6 +97,11 @@ def set_gradient_clip(
     if param_list is not None:
         raise ArgumentError(f"set_gradient_clip: param_list is {param_list!r}, expected None: all parameters")
     (program or default_main_program()).gradient_clip = clip
+
+
+def append_gradient_clip_ops(params_grads: Sequence[Any]) -> Sequence[Any]:
+    """Return the pairs of `append_backward` as they are; `apply_gradients` uses the limit of `set_gradient_clip`."""
+    return params_grads
 
 
 def check_clip(name: str, clip: Any) -> None:

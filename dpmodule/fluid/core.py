@@ -3,6 +3,7 @@
 from .._core import lazy
 from .executor import CPUPlace as CPUPlace
 from .executor import EOFException as EOFException
+from .lod_tensor import LoDTensor as LoDTensor
 from .scope import Scope as Scope
 
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from .. import random
 from .._core.closing import Closing
-from ..base import ArgumentError, DeviceError, DTypeError, StateError
+from ..base import ArgumentError, DeviceError, DTypeError, ShapeError, StateError
 from ..context import Context, cpu
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
 from ..hogwild.data_feed_desc import DataFeedDesc
+from ..hogwild.worker import limit_norms
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..module import Module
@@ -23,8 +24,10 @@ from ..ndarray import zeros
 from ..optimizer.states import dump_states, load_states
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
+from .compiler import CompiledProgram
 from .dataset import VariableDataset
 from .feeding import as_bound_shape, check_indices, feed_arrays
+from .lod_tensor import LoDTensor
 from .program import Program, default_main_program, load_values
 from .scope import Scope, guard_of
 from .variable import Data, RunningValue, Variable
@@ -166,7 +169,8 @@ def data_descs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> list[
     for name, shape in shapes.items():
         variable = program.var(name)
         stype = "ragged" if variable.lod_level else "default"
-        descs.append(DataDesc(name, shape, variable.dtype, stype=stype))
+        layout = {} if variable.shape[0] == -1 else {"layout": ""}  # a fixed first axis is no batch
+        descs.append(DataDesc(name, shape, variable.dtype, stype=stype, **layout))
     return descs
 
 
@@ -190,6 +194,8 @@ _GRADIENT = "@GRAD"
 
 def _program(call: str, given: Any) -> Program:
     program = default_main_program() if given is None else given
+    if isinstance(program, CompiledProgram):
+        program = program.program
     if not isinstance(program, Program):
         raise ArgumentError(
             f"{call}: program is of type {type(program).__name__}, expected a Program of fluid"
@@ -261,11 +267,6 @@ class AsyncExecutor(Closing):
 
     def _trainer(self, program: Program, feed: DataFeedDesc, fetch: Any) -> tuple[Module, list[str]]:
         """Return the module that trains a program on lines, and the names of fetches."""
-        if program.norm_limit is not None:
-            raise ArgumentError(
-                "workers do not clip gradients by their norm; use fluid.clip.GradientClipByValue, or "
-                "feed batches to Executor.run"
-            )
         descs = data_descs(program, _shapes(program, program.symbol, feed))
         names = [_fetch_variable(program, item).name for item in _as_list(fetch)]
         return runner_of(program).trainer(program, descs), names
@@ -397,13 +398,14 @@ class Executor(Closing):
             module.forward(batch, not program.is_test)
         else:
             module.forward_backward(batch)
-            if program.norm_limit is not None:
-                program.norm_limit.scale(module)
+            limit_norms(module)
             module.update()
         arrays = module.get_outputs()[-len(outputs) :] if outputs else []
         computed = dict(zip((output.name for output in outputs), arrays))
         results = [self._value(program, fetch, computed, feed, module) for fetch in fetch_list]
-        return [_as_numpy(*pair) for pair in zip(fetch_list, results)] if as_numpy else results
+        if as_numpy:
+            return [_as_numpy(*pair) for pair in zip(fetch_list, results)]
+        return [LoDTensor(result) for result in results]
 
     def _value(self, program: Program, fetch: Any, outputs: dict[str, Any], feed: Any, module: Any) -> Any:
         """Return the value of one fetch."""
@@ -599,7 +601,13 @@ def _checked(
 
 def _shapes(program: Program, symbol: Symbol, feed: DataFeedDesc) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a batch of lines, of the data that a symbol depends on."""
-    return {data.name: (feed.batch_size, *data.fed_shape[1:]) for data in program.data_of(symbol)}
+    needed = program.data_of(symbol)
+    for data in needed:
+        if data.shape[0] != -1 or -1 in data.shape[1:]:
+            raise ShapeError(
+                f"data {data.name!r} has the shape {data.shape}; lines of files have -1 first, and then sizes"
+            )
+    return {data.name: (feed.batch_size, *data.fed_shape[1:]) for data in needed}
 
 
 def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:
@@ -610,6 +618,25 @@ def _outputs_symbol(program: Program, outputs: list[Variable]) -> Symbol:
     return Group([program.symbol, *kept]) if kept else program.symbol
 
 
+class FetchedNumbers(np.ndarray):
+    """A NumPy array that `float` and `int` convert if it has one element, which NumPy itself does before 2.4."""
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __array_wrap__(self, found: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return found[()] if found.ndim == 0 else found.view(FetchedNumbers)  # sums and means are numbers
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if spec and self.size == 1 else self.view(np.ndarray), spec)
+
+
 def _as_numpy(fetch: Any, value: Any) -> Any:
     if is_sparse(value):
         value = value.tostype("default") if value.stype != "ragged" else value
@@ -618,4 +645,4 @@ def _as_numpy(fetch: Any, value: Any) -> Any:
             raise DTypeError(
                 f"fetch: {name!r} holds sequences, which are not a NumPy array; set return_numpy=False"
             )
-    return value.asnumpy()
+    return value.asnumpy().view(FetchedNumbers)

@@ -13,6 +13,7 @@ from ..module.class_labels import NetworkInputs, find_invalid_label
 from ..ndarray import NDArray, array
 from ..ndarray.ragged import RaggedNDArray, ragged_array
 from ..symbol import Symbol
+from .lod_tensor import LoDTensor
 from .program import Program, default_main_program
 from .variable import Data, Variable
 
@@ -65,7 +66,7 @@ def feed_arrays(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str
     if missing:
         raise ArgumentError(f"feed: {', '.join(missing)} is missing, but the program needs it")
     arrays = {data.name: _array(data, given[data.name]) for data in wanted}
-    sizes = {name: value.shape[0] for name, value in arrays.items()}
+    sizes = {each.name: arrays[each.name].shape[0] for each in wanted if each.shape[0] == -1}
     if len(set(sizes.values())) > 1:
         raise ShapeError(f"feed: batches have different sizes: {sizes}")
     if 0 in sizes.values():
@@ -76,15 +77,21 @@ def feed_arrays(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str
 def _array(variable: Variable, value: Any) -> Any:
     """Return a value with the type of its variable."""
     try:
+        value = value.array if isinstance(value, LoDTensor) else value
         if variable.lod_level:
             return _sequences(variable, value)
+        if isinstance(
+            value, RaggedNDArray
+        ):  # of data that is declared without sequences, only the values count
+            value = value.values
         raw = value.asnumpy() if isinstance(value, NDArray) else value
         converted = _cast(np.asarray(raw), variable)
     except (TypeError, ValueError) as error:
         raise DTypeError(f"feed: {variable.name!r} is not an array of {variable.dtype}: {error}") from error
-    inner = variable.shape[1:]
-    if converted.ndim != len(variable.shape) or converted.shape[1:] != inner:
-        raise ShapeError(f"feed: {variable.name!r} has shape {converted.shape}, expected {('N', *inner)}")
+    shape = variable.shape
+    if len(converted.shape) != len(shape) or any(n not in (-1, m) for n, m in zip(shape, converted.shape)):
+        expected = ("N" if shape[0] == -1 else shape[0], *shape[1:])
+        raise ShapeError(f"feed: {variable.name!r} has shape {converted.shape}, expected {expected}")
     return array(converted, dtype=variable.dtype)
 
 
@@ -119,7 +126,7 @@ def as_bound_shape(data: Data, value: Any) -> Any:
     Args:
         value: an array of the declared shape.
     """
-    if value.shape[1:] == data.fed_shape[1:]:
+    if not data.lod_level or value.shape[1:] == data.fed_shape[1:]:
         return value
     record = value.stored
     return RaggedNDArray.of_record(record.replaced(record.values.flatten()), value.context)
@@ -174,5 +181,7 @@ class DataFeeder:
             if variable.lod_level:
                 feed[variable.name] = _sequences(variable, column)
             else:
-                feed[variable.name] = np.asarray(column).reshape(len(rows), *variable.shape[1:])
+                array, inner = np.asarray(column), variable.shape[1:]
+                is_open = -1 in inner
+                feed[variable.name] = array if is_open else array.reshape(len(rows), *inner)
         return feed

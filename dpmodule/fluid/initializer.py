@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,35 +54,56 @@ def NumpyArrayInitializer(value: Any) -> Initializer:
     return FillConstant(np.asarray(value))
 
 
-def Xavier(uniform: bool = True, fan_in: None = None, fan_out: None = None, seed: int = 0) -> Initializer:
+def Xavier(
+    uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
+) -> Initializer:
     """Return Xavier's initializer, scaled by the mean of inputs and outputs; the default of weights.
 
     Args:
         uniform: whether the distribution is uniform; otherwise it is normal.
-        fan_in: must be None: the number of inputs is that of the weight.
-        fan_out: must be None.
+        fan_in: number of inputs; None: that of the weight.
+        fan_out: number of outputs; both or neither is given.
         seed: must be 0; use `mx.random.seed`, or `random_seed` of the startup program.
 
     Raises:
         ArgumentError: an argument is not supported.
     """
-    _check_defaults("Xavier", seed, fan_in=fan_in, fan_out=fan_out)
+    _check_seed("Xavier", seed)
+    fans = [_fan("Xavier", "fan_in", fan_in), _fan("Xavier", "fan_out", fan_out)]
+    if None not in fans:
+        return _drawn(uniform, 2.0 / (fans[0] + fans[1]))
+    if fans != [None, None]:
+        raise ArgumentError("Xavier: only one of fan_in and fan_out is given; give both, or neither")
     return FluidGlorot("uniform", "avg", 3) if uniform else FluidGlorot("gaussian", "avg", 1)
 
 
-def MSRA(uniform: bool = True, fan_in: None = None, seed: int = 0) -> Initializer:
+def MSRA(uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> Initializer:
     """Return the MSRA initializer, scaled by the number of inputs, for layers before a rectifier.
 
     Args:
         uniform: whether the distribution is uniform; otherwise it is normal.
-        fan_in: must be None: the number of inputs is that of the weight.
+        fan_in: number of inputs; None: that of the weight.
         seed: must be 0; use `mx.random.seed`, or `random_seed` of the startup program.
 
     Raises:
         ArgumentError: an argument is not supported.
     """
-    _check_defaults("MSRA", seed, fan_in=fan_in)
+    _check_seed("MSRA", seed)
+    fan = _fan("MSRA", "fan_in", fan_in)
+    if fan is not None:
+        return _drawn(uniform, 2.0 / fan)
     return FluidGlorot("uniform", "in", 6) if uniform else FluidGlorot("gaussian", "in", 2)
+
+
+def _drawn(uniform: bool, variance: float) -> Initializer:
+    limit = math.sqrt(3 * variance)
+    return FluidUniform(-limit, limit) if uniform else FluidNormal(0.0, math.sqrt(variance))
+
+
+def _fan(kind: str, name: str, fan: Any) -> Any:
+    if fan is not None and (isinstance(fan, bool) or not isinstance(fan, Real) or not float(fan) > 0):
+        raise ArgumentError(f"{kind}: {name} is {fan!r}, expected a number above 0 or None")
+    return fan
 
 
 @register
@@ -99,10 +121,7 @@ class FluidGlorot(XavierByShape):
             arr.raw.normal_(0.0, scale, generator=generator)
 
 
-def _check_defaults(kind: str, seed: Any, **fans: Any) -> None:
-    for name, fan in fans.items():
-        if fan is not None:
-            raise ArgumentError(f"{kind}: {name} is {fan!r}, expected None: that of the weight")
+def _check_seed(kind: str, seed: Any) -> None:
     if seed:
         raise ArgumentError(f"{kind}: seed is {seed!r}, expected 0; Program.random_seed seeds all parameters")
 

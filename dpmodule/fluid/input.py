@@ -16,12 +16,12 @@ def data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_lev
 
     Args:
         name: name of the data, and of its slot.
-        shape: shape of a batch; None or -1 first, for its size.
+        shape: shape of a batch; None or -1 for its size, and for other axes in which batches differ.
         lod_level: 1 for sequences of different lengths.
 
     Raises:
         ArgumentError: the level is not 0 or 1, or the name is in use.
-        ShapeError: the shape is not a list of sizes; only the batch size may be open.
+        ShapeError: the shape is not a list of sizes.
 
     Source: Paddle 1.8 `fluid.data`.
     """

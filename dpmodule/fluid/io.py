@@ -16,18 +16,29 @@ from ..graph import variable_dtype, variable_shape
 from ..symbol import Group, Symbol
 from .executor import check_initialized, runner_of
 from .program import Program, default_main_program, load_values
-from .reader import DataLoader
+from .reader import DataLoader as DataLoader
+from .reader import PyReader as PyReader
+from .readers import batch as batch
+from .readers import buffered as buffered
+from .readers import cache as cache
+from .readers import chain as chain
+from .readers import compose as compose
+from .readers import firstn as firstn
+from .readers import map_readers as map_readers
+from .readers import shuffle as shuffle
 from .variable import Data, LayerState, ParamAttr, Parameter, Variable, declared_shape
 
 _FEED = "__feed__"
 _RAGGED = "101"
 
 
-def _prefix(call: str, dirname: Any, name: str) -> str:
+def _prefix(call: str, path: Any, name: str | None = None) -> str:
+    """Return the prefix of file names in a folder, or the folder's own path if `name` is None."""
     try:
-        return os.path.join(os.fspath(dirname), name)
+        return os.fspath(path) if name is None else os.path.join(os.fspath(path), name)
     except TypeError as error:
-        raise ArgumentError(f"{call}: dirname is {dirname!r}, expected the path of a folder") from error
+        what = "model_path" if name is None else "dirname"
+        raise ArgumentError(f"{call}: {what} is {path!r}, expected a path") from error
 
 
 def _program(call: str, given: Any) -> Program:
@@ -166,7 +177,7 @@ def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: A
         raise FileFormatError(
             f"input {name!r} has no shape; expected a network that save_inference_model saved"
         )
-    whole = (-1, *shape[1:])
+    whole = tuple(size or -1 for size in shape)
     return Data(program, symbol, name, (-1, 1) if level and whole == (-1,) else whole, dtype, level)
 
 
@@ -227,21 +238,69 @@ def save_persistables(
         FileError: a file cannot be written.
     """
     call = "save_persistables"
-    program, prefix = _program(call, main_program), _prefix(call, dirname, filename or "persistables")
+    _save(_program(call, main_program), _prefix(call, dirname, filename or "persistables"))
+
+
+def _save(program: Program, prefix: str) -> None:
     values = _saved(program)
-    os.makedirs(os.fspath(dirname), exist_ok=True)
+    os.makedirs(os.path.dirname(prefix) or os.curdir, exist_ok=True)
     save_checkpoint(prefix, 0, None, values, {}, states=runner_of(program).states())
 
 
-def _load(call: str, dirname: Any, main_program: Any, filename: str) -> tuple[Program, str]:
-    program, prefix = _program(call, main_program), _prefix(call, dirname, filename)
+def save(program: Program, model_path: Any) -> None:
+    """Save a program's parameters and its optimizer's states: ``model_path-0000.params`` and ``.states``.
+
+    Args:
+        program: the program.
+        model_path: prefix of the file names; its folder is created if needed.
+
+    Raises:
+        ArgumentError: an argument is not valid.
+        StateError: parameters have no values yet.
+        FileError: a file cannot be written.
+
+    Source: Paddle 1.8 `fluid.save`.
+    """
+    _save(_program("save", program), _prefix("save", model_path))
+
+
+def load(program: Program, model_path: Any, executor: Any = None, var_list: Any = None) -> None:
+    """Load parameters and, if saved, the optimizer's states of `save`.
+
+    Args:
+        program: the program.
+        model_path: prefix of the file names, as for `save`.
+        executor: ignored.
+        var_list: must be None.
+
+    Raises:
+        ArgumentError: the file lacks a parameter of the program, or `var_list` is given.
+        ShapeError: a parameter has another shape.
+        FileError: the file is missing.
+
+    Source: Paddle 1.8 `fluid.load`.
+    """
+    if var_list is not None:
+        raise ArgumentError("load: var_list is not supported; all parameters of the program are loaded")
+    _load_all("load", program, _prefix("load", model_path))
+
+
+def _load(call: str, main_program: Any, prefix: str) -> Program:
+    program = _program(call, main_program)
     values, _ = load_network_params(prefix, 0)
     missing = [each.name for each in program.all_parameters() if each.name not in values]
     if missing:
         raise ArgumentError(f"{call}: {prefix}-0000.params lacks {', '.join(missing)}")
     own = _parameters(program)
     load_values(program.store, own, {name: values[name] for name in own})
-    return program, prefix
+    return program
+
+
+def _load_all(call: str, main_program: Any, prefix: str) -> None:
+    """Load parameters and, if saved, the optimizer's states."""
+    program, path = _load(call, main_program, prefix), states_file(prefix, 0)
+    if program.optimizer is not None and os.path.exists(path):
+        runner_of(program).load_states(read_committed(path))
 
 
 def load_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
@@ -256,7 +315,7 @@ def load_params(executor: Any, dirname: Any, main_program: Any = None, filename:
         ShapeError: a parameter has another shape.
         FileError: the file is missing.
     """
-    _load("load_params", dirname, main_program, filename or "params")
+    _load("load_params", main_program, _prefix("load_params", dirname, filename or "params"))
 
 
 def load_persistables(
@@ -273,11 +332,10 @@ def load_persistables(
         ShapeError: a parameter has another shape.
         FileError: the file is missing.
     """
-    program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
-    path = states_file(prefix, 0)
-    if program.optimizer is not None and os.path.exists(path):
-        runner_of(program).load_states(read_committed(path))
+    call = "load_persistables"
+    _load_all(call, main_program, _prefix(call, dirname, filename or "persistables"))
 
 
-__all__ = [*lazy.own_names(vars()), "DataLoader"]
+_READERS = ("batch", "buffered", "cache", "chain", "compose", "firstn", "map_readers", "shuffle")
+__all__ = [*lazy.own_names(vars()), "DataLoader", "PyReader", *_READERS]
 lazy.publish(__name__, __all__)

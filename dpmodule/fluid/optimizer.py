@@ -13,7 +13,7 @@ from typing import Any
 from .. import optimizer as opt
 from .. import symbol as sym
 from .._core import lazy
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..lr_scheduler import LRScheduler
 from ..symbol import Symbol
 from .clip import Clip, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue, check_clip
@@ -148,23 +148,11 @@ class Optimizer:
                 `L1Decay`.
             StateError: the program already has an optimizer.
         """
-        if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
-            raise ArgumentError(
-                f"minimize: loss is {loss!r}, expected a scalar variable, such as the result of layers.mean"
-            )
         if grad_clip is not None:
             check_clip("grad_clip", grad_clip)
         chosen = self._parameters if parameter_list is None else parameter_list
+        reached, trained = trained_parameters("minimize", loss, chosen, no_grad_set)
         program = loss.program
-        names = set(loss.symbol.list_arguments())
-        reached = [parameter for parameter in program.all_parameters() if parameter.name in names]
-        trained = [
-            parameter
-            for parameter in reached
-            if parameter.trainable and _is_chosen(parameter, chosen, no_grad_set)
-        ]
-        if not trained:
-            raise ArgumentError(f"minimize: {loss.name!r} does not depend on a parameter to train")
         clip = next(
             (each for each in (grad_clip, self._clip, program.gradient_clip) if each is not None), None
         )
@@ -174,17 +162,55 @@ class Optimizer:
                 f"minimize: {still[0]!r} is not trained, but would count in the global norm of gradients; use "
                 "fluid.clip.GradientClipByValue, or train it"
             )
-        is_norm = isinstance(clip, (GradientClipByGlobalNorm, GradientClipByNorm))
+        norm_limit = None
+        if isinstance(clip, (GradientClipByGlobalNorm, GradientClipByNorm)):
+            norm_limit = ("each" if isinstance(clip, GradientClipByNorm) else "global", clip.clip_norm)
         penalty = self._penalty(trained)
         if clip is not None and penalty is not None:
             raise ArgumentError(
                 "minimize: L1Decay and limits of gradients are not supported together; use L2Decay"
             )
         limit = clip.max if isinstance(clip, GradientClipByValue) else None
-        make = self._optimizer_factory(reached, trained, limit)
-        program.train_for(loss, make, clip if is_norm else None, penalty)
+        make = self._optimizer_factory(reached, trained, limit, norm_limit)
+        program.train_for(loss, make, penalty)
         updates = [Update(self.kind, parameter) for parameter in trained]
         return updates, [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
+
+    def backward(
+        self,
+        loss: Any,
+        startup_program: Any = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+        callbacks: Any = None,
+    ) -> list[tuple[Parameter, str]]:
+        """Return the parameters that a loss trains, for `apply_gradients`; see `fluid.backward.append_backward`.
+
+        Args:
+            startup_program: ignored.
+            callbacks: accepted.
+        """
+        return append_backward(
+            loss, self._parameters if parameter_list is None else parameter_list, no_grad_set
+        )
+
+    def apply_gradients(self, params_grads: Sequence[tuple[Parameter, str]]) -> list[Update]:
+        """Set a program to minimize the loss of `backward`.
+
+        Args:
+            params_grads: the pairs of `backward` or `append_backward`; parameters without a pair are not trained.
+
+        Raises:
+            ArgumentError: as for `minimize`.
+            StateError: the program already has an optimizer, or there was no `backward`.
+        """
+        pairs = list(params_grads)
+        loss = pairs[0][0].program.differentiated if pairs else None
+        if loss is None:
+            raise StateError(
+                "apply_gradients: call backward(loss) of the optimizer first, and pass its pairs"
+            )
+        return self.minimize(loss, parameter_list=[parameter for parameter, _ in pairs])[0]
 
     def _decay_of(self, parameter: Parameter, kind: type[Decay]) -> float:
         """Return the coefficient of a parameter's weight decay, 0 if it is of another kind."""
@@ -203,7 +229,7 @@ class Optimizer:
         return sym.add_n(*terms) if terms else None
 
     def _optimizer_factory(
-        self, reached: Sequence[Parameter], trained: Sequence[Parameter], limit: float | None
+        self, reached: Sequence[Parameter], trained: Sequence[Parameter], limit: float | None, norm_limit: Any
     ) -> Callable[[], opt.Optimizer]:
         """Return a function that creates MXNet's optimizer with zero counts."""
         chosen = {each.name for each in trained}
@@ -217,9 +243,59 @@ class Optimizer:
             )
             optimizer.set_lr_mult(rates)
             optimizer.set_wd_mult(decays)
+            if norm_limit is not None:
+                vars(optimizer)["norm_limit"] = norm_limit  # for `limit_norms` of workers
             return optimizer
 
         return make
+
+
+def trained_parameters(
+    call: str, loss: Any, wanted: Any, unwanted: Any
+) -> tuple[list[Parameter], list[Parameter]]:
+    """Return the parameters that a loss depends on, and those of them to train.
+
+    Raises:
+        ArgumentError: the loss is not a scalar, or there is no parameter to train.
+    """
+    if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
+        raise ArgumentError(
+            f"{call}: loss is {loss!r}, expected a scalar variable, such as the result of layers.mean"
+        )
+    names = set(loss.symbol.list_arguments())
+    reached = [parameter for parameter in loss.program.all_parameters() if parameter.name in names]
+    trained = [each for each in reached if each.trainable and _is_chosen(each, wanted, unwanted)]
+    if not trained:
+        raise ArgumentError(f"{call}: {loss.name!r} does not depend on a parameter to train")
+    return reached, trained
+
+
+def append_backward(
+    loss: Any,
+    parameter_list: Sequence[Any] | None = None,
+    no_grad_set: Collection[Any] | None = None,
+    callbacks: Any = None,
+    checkpoints: Any = None,
+) -> list[tuple[Parameter, str]]:
+    """Return the parameters that a loss trains, each with the name of its gradient.
+
+    Give the pairs to `apply_gradients` of an optimizer.
+
+    Args:
+        loss: a scalar variable, such as the result of `layers.mean`.
+        parameter_list: variables or names to train; None: all that the loss depends on.
+        no_grad_set: variables or names not to train.
+        callbacks: accepted.
+        checkpoints: accepted.
+
+    Raises:
+        ArgumentError: the loss is not a scalar, or does not depend on a trained parameter.
+
+    Source: Paddle 1.8 `append_backward`.
+    """
+    _, trained = trained_parameters("append_backward", loss, parameter_list, no_grad_set)
+    loss.program.differentiated = loss
+    return [(parameter, f"{parameter.name}@GRAD") for parameter in trained]
 
 
 def _is_chosen(parameter: Parameter, wanted: Any, unwanted: Any) -> bool:
@@ -543,5 +619,5 @@ AdagradOptimizer, DecayedAdagradOptimizer, AdadeltaOptimizer = Adagrad, DecayedA
 AdamOptimizer, AdamaxOptimizer, LambOptimizer = Adam, Adamax, Lamb
 FtrlOptimizer, RMSPropOptimizer = Ftrl, RMSProp
 
-__all__ = lazy.own_names(vars())
+__all__ = [name for name in lazy.own_names(vars()) if name not in ("append_backward", "trained_parameters")]
 lazy.publish(__name__, __all__)

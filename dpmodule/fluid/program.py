@@ -41,11 +41,8 @@ class ParameterInit:
 class TrainingSetup:
     """Loss and optimizer of a program; each scope has an optimizer of its own, which counts updates."""
 
-    def __init__(
-        self, loss: Variable, make: Callable[[], Optimizer], norm_limit: Any, penalty: Symbol | None
-    ) -> None:
+    def __init__(self, loss: Variable, make: Callable[[], Optimizer], penalty: Symbol | None) -> None:
         self.loss = loss
-        self.norm_limit = norm_limit
         self.penalty = penalty
         self._make = make
         self._optimizers: WeakKeyDictionary[Scope, Optimizer] = WeakKeyDictionary()
@@ -75,6 +72,7 @@ class Program:
         random_seed: of a startup program: seed of parameters; 0: that of `mx.random.seed`.
         gradient_clip: of `clip.set_gradient_clip`, or None.
         feeder: a loader that feeds it, or None.
+        differentiated: the loss of `append_backward`, or None.
     """
 
     def __init__(self) -> None:
@@ -87,7 +85,9 @@ class Program:
         self._group: ProgramGroup | None = None
         self._startup_group: ProgramGroup | None = None
         self._heads: tuple[Any, Symbol] | None = None
-        self.feeder: Any = None
+        feeder: Any = None
+        self.feeder = feeder
+        self.differentiated: Variable | None = None
 
     def __repr__(self) -> str:
         trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
@@ -105,16 +105,10 @@ class Program:
         """The loss; None before `minimize`."""
         return None if self._training is None else self._training.loss
 
-    @property
-    def norm_limit(self) -> Any:
-        """A limit of norms of gradients, or None."""
-        return None if self._training is None else self._training.norm_limit
-
     def train_for(
         self,
         loss: Variable,
         make: Callable[[], Optimizer],
-        norm_limit: Any = None,
         penalty: Symbol | None = None,
     ) -> None:
         """Set the loss and the optimizer.
@@ -122,7 +116,6 @@ class Program:
         Args:
             loss: the loss to minimize.
             make: function that returns the optimizer.
-            norm_limit: a limit of norms of gradients, of `fluid.clip`; None: no limit.
             penalty: what is minimized in addition, but not part of the loss.
 
         Raises:
@@ -132,7 +125,7 @@ class Program:
             raise StateError(
                 "minimize: the program already has an optimizer; add the losses, or create another program"
             )
-        self._training = TrainingSetup(loss, make, norm_limit, penalty)
+        self._training = TrainingSetup(loss, make, penalty)
 
     def restart_training(self) -> None:
         """Recreate the optimizer, if there is one."""
@@ -339,6 +332,21 @@ class Program:
         """Return the program itself, which has no other blocks."""
         return self
 
+    current_block = global_block
+
+    def block(self, index: int) -> Program:
+        """Return the program itself; see `global_block`.
+
+        Args:
+            index: must be 0.
+
+        Raises:
+            ArgumentError: it is not 0.
+        """
+        if index != 0:
+            raise ArgumentError(f"block: index is {index!r}, expected 0: a program has one block")
+        return self
+
     def clone(self, for_test: bool = False) -> Program:
         """Return a program with the same variables and parameters.
 
@@ -347,7 +355,7 @@ class Program:
         """
         other = Program()
         other._group = self.group
-        other._variables = dict(self._variables)
+        other._variables, other.feeder = dict(self._variables), self.feeder
         other.is_test, other.random_seed = for_test or self.is_test, self.random_seed
         if not for_test:
             other._training = self._training

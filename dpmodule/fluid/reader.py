@@ -38,7 +38,8 @@ class DataLoader:
             capacity: number of batches to read ahead, from 1.
             use_double_buffer: accepted.
             iterable: whether the loader is iterated over; else `start` lets it feed the current program.
-            return_list: whether a batch is a list of arrays; else it is a dict by name.
+            return_list: whether a batch is a list of arrays; else it is a dict by name. The loader yields lists with
+                one batch, as Paddle does on one place.
             use_multiprocess: accepted; the generator runs in a thread.
             drop_last: accepted.
 
@@ -51,7 +52,7 @@ class DataLoader:
             ...     x = fluid.data("x", [None, 2])
             ...     loader = fluid.io.DataLoader.from_generator([x], capacity=2)
             >>> loader = loader.set_sample_generator(lambda: ([n, 0.5] for n in range(5)), batch_size=2)
-            >>> [batch["x"].tolist() for batch in loader]
+            >>> [batch["x"].tolist() for (batch,) in loader]
             [[[0.0, 0.5], [1.0, 0.5]], [[2.0, 0.5], [3.0, 0.5]]]
         """
         if not isinstance(feed_list, (list, tuple)) or not all(
@@ -61,6 +62,17 @@ class DataLoader:
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
             raise ArgumentError(f"from_generator: capacity is {capacity!r}, expected an integer from 1")
         return GeneratorLoader(feed_list, capacity, iterable, return_list)
+
+
+def PyReader(
+    feed_list: Sequence[Variable] | None = None,
+    capacity: int = 2,
+    use_double_buffer: bool = True,
+    iterable: bool = True,
+    return_list: bool = False,
+) -> GeneratorLoader:
+    """Return a loader as `DataLoader.from_generator` does, under the name of Paddle 1.5."""
+    return DataLoader.from_generator(feed_list, capacity, use_double_buffer, iterable, return_list)
 
 
 class GeneratorLoader:
@@ -128,6 +140,24 @@ class GeneratorLoader:
         self._batches = lambda: map(self._named, reader())
         return self
 
+    decorate_sample_generator = set_sample_generator
+    decorate_sample_list_generator = decorate_paddle_reader = set_sample_list_generator
+    decorate_batch_generator = decorate_tensor_provider = set_batch_generator
+
+    @property
+    def queue(self) -> GeneratorLoader:
+        """Itself: programs ask for its `size`."""
+        return self
+
+    def size(self) -> int:
+        """Return the number of batches that are read ahead at present."""
+        return 0 if self._running is None else self._running.num_ready()
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables that a batch feeds."""
+        return self._variables
+
     def _named(self, batch: Any) -> dict[str, Any]:
         values = batch if isinstance(batch, (list, tuple)) else [batch]
         if len(values) != len(self._variables):
@@ -153,7 +183,7 @@ class GeneratorLoader:
             raise StateError("the loader has iterable=False: it feeds its program; call start()")
         with self._opened() as batches:
             for batch in batches:
-                yield list(batch.values()) if self._returns_list else batch
+                yield [list(batch.values()) if self._returns_list else batch]  # one item for each place
 
     def __call__(self) -> Iterator[Any]:
         return iter(self)

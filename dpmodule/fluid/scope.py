@@ -13,6 +13,7 @@ from ..base import ArgumentError, ShapeError
 from ..context import cpu
 from ..ndarray import NDArray, array
 from ..params import ParamStore
+from .lod_tensor import LoDTensor
 
 
 class UniqueNames:
@@ -78,6 +79,7 @@ class Scope:
 
     def __init__(self) -> None:
         self._values: WeakKeyDictionary[ProgramGroup, _ScopeValues] = WeakKeyDictionary()
+        self._own: dict[str, ScopeVariable] = {}
 
     def values_of(self, group: ProgramGroup) -> _ScopeValues:
         """Return the values of a group of programs, which are empty at first."""
@@ -94,24 +96,16 @@ class Scope:
         for values in reversed(list(self._values.values())):
             if name in values.store.filled:
                 return ScopeVariable(name, values.store.value(name, 0))
-        return None
+        return self._own.get(name)
 
     def var(self, name: str) -> ScopeVariable:
-        """Return a parameter that has a value.
+        """Return a parameter that has a value; if there is none, a new variable without a value.
 
         Args:
             name: of the parameter.
-
-        Raises:
-            ArgumentError: there is none.
         """
         found = self.find_var(name)
-        if found is None:
-            known = sorted({each for values in self._values.values() for each in values.store.filled})
-            raise ArgumentError(
-                f"the scope has no value of {name!r}; it has {', '.join(known) or 'none, until a startup program runs'}"
-            )
-        return found
+        return self._own.setdefault(name, ScopeVariable(name, None)) if found is None else found
 
     def drop_kids(self) -> None:
         """Do nothing, since scopes have no children."""
@@ -120,12 +114,13 @@ class Scope:
 class ScopeVariable:
     """A parameter of a scope."""
 
-    def __init__(self, name: str, value: NDArray) -> None:
-        self.name, self._value = name, value
+    def __init__(self, name: str, value: NDArray | None) -> None:
+        self.name = name
+        self._tensor = LoDTensor() if value is None else ScopeTensor(name, value)
 
-    def get_tensor(self) -> ScopeTensor:
+    def get_tensor(self) -> ScopeTensor | LoDTensor:
         """Return its value, which can be set."""
-        return ScopeTensor(self.name, self._value)
+        return self._tensor
 
 
 class ScopeTensor:

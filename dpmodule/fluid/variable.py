@@ -192,6 +192,20 @@ class Variable:
         elif self._flowing is not None:
             self.symbol, self._flowing = self._flowing, None
 
+    def become(self, other: Variable) -> None:
+        """Take the value of another variable, for layers that are added from now on and for fetches.
+
+        Args:
+            other: a variable of the same program.
+
+        Raises:
+            ArgumentError: no layer computes this variable.
+        """
+        if not self.is_computed:
+            raise ArgumentError(f"{self.name!r} is no result of create_tensor, which can take a value")
+        self.symbol, self.lod_level = other.symbol, other.lod_level
+        self._shape, self._dtype, self._flowing = other._shape, other._dtype, other._flowing
+
     @property
     def shape(self) -> Shape:
         """The shape, with -1 for the batch axis and for unknown sizes."""
@@ -300,14 +314,14 @@ def declared_shape(attributes: Mapping[str, str]) -> Shape:
 
 
 def inferred_shape(symbol: Symbol) -> Shape:
-    """Return the shape of a symbol, with -1 for axes that differ between two batch sizes."""
+    """Return the shape of a symbol, with -1 for axes that differ between two batches."""
     shapes = []
-    for size in (2, 3):
+    for size, length in ((2, 5), (3, 7)):
         given = {}
         for name, attributes in symbol.attr_dict().items():
             shape = declared_shape(attributes)
-            if shape and not shape[0]:
-                given[name] = (size, *shape[1:])
+            if shape and not all(shape):
+                given[name] = (shape[0] or size, *(n or length for n in shape[1:]))
         names = set(symbol.list_arguments())
         known = {name: shape for name, shape in given.items() if name in names and all(shape)}
         shapes.append(symbol.infer_shape_partial(**known)[1][0])

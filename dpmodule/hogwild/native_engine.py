@@ -454,6 +454,8 @@ class _UpdateRules:
         if self._updater is None:
             raise NotNative("the optimizer runs inside a kvstore")
         optimizer = self._updater.optimizer
+        if getattr(optimizer, "norm_limit", None) is not None:
+            raise NotNative("gradients are limited by their norm")
         if not isinstance(optimizer, GroupedOptimizer) or not (optimizer.is_native and optimizer.is_grouped):
             raise NotNative(f"the optimizer {type(optimizer).__name__} has no native rule")
         trained_names = {

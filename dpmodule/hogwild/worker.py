@@ -147,6 +147,7 @@ def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
     if what is not None:
         module.restore_aux_states()
         raise _not_finite(what, lines, stats)
+    limit_norms(module)
     computed = now()
     module.update()
     updated = now()
@@ -159,6 +160,26 @@ def _step(state: WorkerState, lines: Any, stats: WorkerStats) -> float:
     seconds["update"] += updated - computed
     seconds["fetch"] += end - updated
     return end
+
+
+def limit_norms(module: Module) -> None:
+    """Scale gradients to the limit of their norms, if the optimizer has one.
+
+    Args:
+        module: its optimizer may have the attribute ``norm_limit``: "global" or "each", and the largest norm.
+    """
+    kind, limit = getattr(module.optimizer, "norm_limit", None) or (None, 0.0)
+    if kind == "global":
+        module.clip_by_global_norm(limit)
+    elif kind == "each":
+        for name in module.store.names():
+            gradient: Any = module.store.grad(name, 0)
+            if gradient is None:
+                continue
+            values = gradient.values if is_sparse(gradient) else gradient.raw
+            norm = float(values.norm())
+            if norm > limit:
+                values.mul_(limit / norm)
 
 
 def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:

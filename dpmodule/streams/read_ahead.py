@@ -97,6 +97,11 @@ class ReadAhead(Closing, Generic[T]):
         item: T = outcome.item
         return item
 
+    def num_ready(self) -> int:
+        """Return the number of items that are read already."""
+        with self._changed:
+            return sum(not outcome.final for outcome in self._ready)
+
     def advance(self) -> None:
         """Take the item that `peek` returned."""
         with self._changed:

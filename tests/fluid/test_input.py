@@ -59,10 +59,30 @@ def test_what_cannot_be_is_an_error():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         with pytest.raises(ShapeError, match=r"data 'x': shape is 3, expected a list such as \[None, 1\]"):
             fluid.data("x", 3)
-        with pytest.raises(ShapeError, match="expected -1 for the batch, followed by sizes from 1"):
-            fluid.data("x", [4, None])
+        with pytest.raises(ShapeError, match="expected sizes from 1, or -1 for open ones"):
+            fluid.data("x", [4, 0])
         ids = fluid.data("x", [None, 1], "int64")
         with pytest.raises(ArgumentError, match="the program already has"):
             fluid.data("x", [None, 2], "int64")
         with pytest.raises(ShapeError, match="embedding: size is 5"):
             fluid.embedding(ids, 5)
+
+
+def test_axes_that_differ_between_batches_and_data_without_a_batch():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()):
+        words = fluid.data("words", [None, None], "int64")
+        table = fluid.layers.data("table", [4, 1], append_batch_size=False, dtype="int64")
+        rows = fluid.embedding(words, [6, 3], param_attr="rows")
+        whole = fluid.layers.embedding(table, [6, 3], param_attr="rows")
+        scores = fluid.layers.matmul(fluid.layers.reduce_sum(rows, dim=1), whole, transpose_y=True)
+        assert (rows.shape, whole.shape, scores.shape) == ((-1, -1, 3), (4, 3), (-1, 4))
+        executor = fluid.Executor()
+        executor.run(startup)
+        values = np.array(fluid.global_scope().find_var("rows").get_tensor())
+        for numbers in ([[1, 2], [3, 3], [0, 5]], [[4, 0, 1]]):
+            feed = {"words": numbers, "table": [[2], [3], [5], [0]]}
+            (found,) = executor.run(main, feed, [scores])
+            np.testing.assert_allclose(found, values[numbers].sum(1) @ values[[2, 3, 5, 0]].T, rtol=1e-5)
+        with pytest.raises(ShapeError, match=r"'table' has shape \(3, 1\), expected \(4, 1\)"):
+            executor.run(main, {"words": [[1]], "table": [[2], [3], [5]]}, [scores])

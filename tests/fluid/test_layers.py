@@ -220,7 +220,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_values(case):
     build, expected = CASES[case]
-    inputs = {name: layers.data(name, [*array.shape[1:]], dtype=str(array.dtype)) for name, array in FEED.items()}
+    inputs = {
+        name: layers.data(name, [*array.shape[1:]], dtype=str(array.dtype)) for name, array in FEED.items()
+    }
     variable = build(SimpleNamespace(**inputs))
     (found,) = run(FEED, [variable])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -5,7 +5,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
-from dpmodule.base import ArgumentError
+from dpmodule.base import ArgumentError, StateError
 
 layers = fluid.layers
 STEPS = 4
@@ -270,10 +270,29 @@ def test_files_train_with_schedules_and_limits(tmp_path):
     np.testing.assert_allclose(found, w, rtol=1e-4)
 
 
-def test_workers_do_not_clip_by_the_global_norm(tmp_path):
-    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)).minimize(line())
-    with pytest.raises(ArgumentError, match="workers do not clip gradients by their norm"):
-        trained_from_lines(tmp_path / "part", 3)
+@pytest.mark.parametrize("kind", ["GradientClipByGlobalNorm", "GradientClipByNorm"])
+def test_workers_limit_norms(kind, tmp_path):
+    fluid.optimizer.SGD(0.1, grad_clip=getattr(fluid.clip, kind)(0.5)).minimize(line())
+    found = trained_from_lines(tmp_path / "part", 3)
+    batch, w = {"x": np.array([[1.0, 2, 3]]), "y": np.array([[1.0]])}, np.array([[0.3, -0.2, 0.5]])
+    for _ in range(3):
+        step = gradient(w, batch)
+        w = w - 0.1 * step * min(1, 0.5 / np.linalg.norm(step))
+    np.testing.assert_allclose(found, w, rtol=1e-4)
+
+
+def test_gradients_that_a_program_applies():
+    loss = line()
+    pairs = fluid.backward.append_backward(loss)
+    assert [(each.name, name) for each, name in pairs] == [("fc_0_weight", "fc_0_weight@GRAD")]
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(0.5))
+    fluid.optimizer.SGD(0.1).apply_gradients(fluid.clip.append_gradient_clip_ops(pairs))
+    (found,), batch = trained(1)
+    w = np.array([[0.3, -0.2, 0.5]])
+    step = gradient(w, batch)
+    np.testing.assert_allclose(found, w - 0.1 * step * min(1, 0.5 / np.linalg.norm(step)), rtol=1e-4)
+    with pytest.raises(StateError, match="call backward"):
+        fluid.optimizer.SGD(0.1).apply_gradients([])
 
 
 def test_rows_that_no_line_has_stay_under_ftrl():

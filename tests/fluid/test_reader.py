@@ -45,7 +45,7 @@ WAYS = {
 def test_batches(way, as_lists, variables):
     loader = WAYS[way](fluid.io.DataLoader.from_generator(variables, capacity=2, return_list=as_lists))
     for _ in range(2):
-        found = [batch if as_lists else [batch["x"], batch["y"]] for batch in loader()]
+        found = [batch if as_lists else [batch["x"], batch["y"]] for (batch,) in loader()]
         assert [len(x) for x, _ in found] == [4, 4, 2]
         np.testing.assert_array_equal(np.concatenate([x for x, _ in found]), X)
         np.testing.assert_array_equal(np.concatenate([y for _, y in found]), Y)
@@ -53,7 +53,7 @@ def test_batches(way, as_lists, variables):
 
 def test_short_batches_are_left_out(variables):
     loader = fluid.io.DataLoader.from_generator(feed_list=variables).set_sample_generator(samples, 4)
-    assert [len(batch["x"]) for batch in loader] == [4, 4]
+    assert [len(batch["x"]) for (batch,) in loader] == [4, 4]
 
 
 @pytest.mark.parametrize("feeds", ["dicts", "lists of one", "program"])
@@ -68,7 +68,7 @@ def test_a_program_trains_on_them(feeds, variables):
     for _ in range(40):
         if feeds != "program":
             for batch in loader:
-                given = batch if feeds == "dicts" else [batch]
+                given = batch[0] if feeds == "dicts" else batch
                 losses.append(executor.run(feed=given, fetch_list=[loss])[0].item())
             continue
         loader.start()

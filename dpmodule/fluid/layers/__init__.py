@@ -103,6 +103,10 @@ from .normalization import batch_norm as batch_norm
 from .normalization import l2_normalize as l2_normalize
 from .normalization import layer_norm as layer_norm
 from .normalization import prelu as prelu
+from .readers import create_py_reader_by_data as create_py_reader_by_data
+from .readers import double_buffer as double_buffer
+from .readers import py_reader as py_reader
+from .readers import read_file as read_file
 from .recurrent import dynamic_gru as dynamic_gru
 from .recurrent import dynamic_lstm as dynamic_lstm
 from .recurrent import gru_unit as gru_unit
@@ -145,6 +149,7 @@ from .shapes import unsqueeze as unsqueeze
 from .shapes import unstack as unstack
 from .tensor import assign as assign
 from .tensor import create_global_var as create_global_var
+from .tensor import create_tensor as create_tensor
 from .tensor import fill_constant as fill_constant
 from .tensor import fill_constant_batch_size_like as fill_constant_batch_size_like
 from .tensor import gaussian_random as gaussian_random

@@ -263,17 +263,15 @@ def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
     return add_layer("concat", several, made, name, shape=shape, dtype=None)
 
 
-def sums(input: Any, out: None = None) -> Variable:
+def sums(input: Any, out: Any = None) -> Variable:
     """Add variables of equal shape.
 
     Args:
-        out: must be None.
-
-    Raises:
-        ArgumentError: `out` is given.
+        out: a result of `create_tensor`, which gets the sum; None: a new variable.
     """
     if out is not None:
-        raise ArgumentError("sums: out is not supported; use the result of the layer")
+        as_variable("sums", out, "out").become(sums(input))
+        return as_variable("sums", out, "out")
     several = as_variables("sums", input)
     symbols = [each.symbol for each in several]
     return add_layer("sums", several, lambda name: sym.add_n(*symbols, name=name), hint="sum", dtype=None)

@@ -36,7 +36,8 @@ def data(
 
     Args:
         name: name of the data, and of its slot.
-        shape: shape of a line, or with `append_batch_size` False of a batch, with -1 first.
+        shape: shape of a line, or with `append_batch_size` False of a batch, whose first axis is -1 for lines, or a
+            size for data that is not of lines. Other axes can be -1, too, if batches differ in them.
         append_batch_size: whether to add an axis for the batch.
         lod_level: 1 for sequences of different lengths with elements of this shape.
         type: ignored.
@@ -44,7 +45,7 @@ def data(
 
     Raises:
         ArgumentError: the level is not 0 or 1, or the name is in use.
-        ShapeError: the shape is not a list of sizes; only the batch size may be open.
+        ShapeError: the shape is not a list of sizes.
     """
     program = main_program()
     if lod_level not in (0, 1):
@@ -53,10 +54,8 @@ def data(
     if declared is None or any(isinstance(n, bool) or not isinstance(n, int) for n in declared):
         raise ShapeError(f"data {name!r}: shape is {shape!r}, expected a list of integers such as [1]")
     whole = (-1, *declared) if append_batch_size and declared[:1] != (-1,) else declared
-    if not whole or whole[0] > 0 or any(n < 1 for n in whole[1:]):
-        raise ShapeError(
-            f"data {name!r}: the shape is {whole}, expected -1 for the batch, followed by sizes from 1"
-        )
+    if not whole or any(n < 1 and n != -1 for n in whole) or lod_level and -1 in whole[1:]:
+        raise ShapeError(f"data {name!r}: the shape is {whole}, expected sizes from 1, or -1 for open ones")
     kind = dtype_name(dtype)
     known = program.find(name)
     if known is not None and known.is_data:
@@ -64,7 +63,8 @@ def data(
             return known
         raise ArgumentError(f"data {name!r}: the program already has {known!r}; choose another name")
     inner = () if lod_level and whole[1:] == (1,) else whole[1:]
-    fed = sym.Variable(name, shape=(0, *inner), dtype=kind, stype="ragged" if lod_level else None)
+    fed_shape = tuple(max(n, 0) for n in (whole[0], *inner))
+    fed = sym.Variable(name, shape=fed_shape, dtype=kind, stype="ragged" if lod_level else None)
     return program.add(Data(program, fed, name, whole, kind, lod_level))
 
 
@@ -137,7 +137,7 @@ def look_up(
 
     drops = ids.shape[-1] == 1 and len(ids.shape) > 1 and (ids.lod_level or not keeps_axes)
     inner = ids.shape[1:-1] if drops else ids.shape[1:]
-    return add_layer("embedding", [ids], looked_up, name, shape=(-1, *inner, columns), dtype=kind)
+    return add_layer("embedding", [ids], looked_up, name, shape=(ids.shape[0], *inner, columns), dtype=kind)
 
 
 def _indices(ids: Variable) -> Symbol:

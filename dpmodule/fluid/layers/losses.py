@@ -181,7 +181,7 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     return add_layer("square_error_cost", [prediction, right], made)
 
 
-def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: None = None) -> Variable:
+def accuracy(input: Any, label: Any, k: int = 1, correct: Any = None, total: Any = None) -> Variable:
     """Return the share of lines whose label is among the k largest scores.
 
     Shape:
@@ -192,30 +192,42 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
     Args:
         input: scores or probabilities.
         k: number of largest scores.
-        correct: must be None.
-        total: must be None.
+        correct: a result of `create_tensor`, which gets the number of such lines.
+        total: a result of `create_tensor`, which gets the number of lines.
 
     Raises:
-        ArgumentError: `correct` or `total` is given, or `k` is out of range.
+        ArgumentError: `correct` or `total` is no variable, or `k` is out of range.
     """
     scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
-    if correct is not None or total is not None:
-        raise ArgumentError("accuracy: correct and total are not supported")
     if scores.lod_level != right.lod_level:
         raise ArgumentError(f"accuracy: only one of {scores.name!r} and {right.name!r} holds sequences")
     if not 1 <= k <= width_of("accuracy", scores):
         raise ArgumentError(f"accuracy: k is {k!r}, expected 1 to {scores.shape[-1]}")
 
-    def made(name: str) -> Any:
+    def hits_of(name: str) -> Any:
         if k == 1:
             best = sym.argmax(scores.symbol, axis=-1, keepdims=True, name=f"{name}_best")
             numbers = sym.Cast(right.symbol, dtype="float32", name=f"{name}_label")
-            hits = sym.broadcast_equal(best, numbers, name=f"{name}_hits")
-        else:
-            mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
-            hits = _pick_label(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
+            return sym.broadcast_equal(best, numbers, name=f"{name}_hits")
+        mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
+        return _pick_label(sym.BlockGrad(mask), right.symbol, f"{name}_hits")
+
+    def made(name: str) -> Any:
+        hits = hits_of(name)
         return over_sequences("mean", hits, name) if scores.lod_level else sym.mean(hits, name=name)
 
+    for argument, place, ones in (
+        ("correct", correct, hits_of),
+        ("total", total, lambda name: right.symbol * 0 + 1),
+    ):
+        if place is not None:
+
+            def counted(name: str, ones: Any = ones) -> Any:
+                counts = sym.Cast(ones(name), dtype="int64")
+                return over_sequences("sum", counts, name) if scores.lod_level else sym.sum(counts, name=name)
+
+            count = add_layer(argument, [scores, right], counted, shape=(1,), dtype="int64", lod_level=0)
+            as_variable("accuracy", place, argument).become(count)
     return add_layer("accuracy", [scores, right], made, shape=(1,), dtype="float32", lod_level=0)
 
 

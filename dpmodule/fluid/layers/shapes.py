@@ -10,6 +10,7 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
 from ..variable import Variable
+from .elementwise import concat
 from .layer_helper import add_layer, add_result, as_variable, as_variables, check_integer, width_of
 
 _OPEN_END = 2**31 - 1
@@ -174,10 +175,13 @@ def expand(x: Any, expand_times: Sequence[int], name: str | None = None) -> Vari
     """Repeat a variable along its axes.
 
     Args:
-        expand_times: number of repetitions for each axis.
+        expand_times: number of repetitions for each axis; of sequences of vectors, 1 first.
     """
+    variable = as_variable("expand", x, "x")
+    if variable.lod_level and len(expand_times) == len(variable.shape) == 2 and expand_times[0] == 1:
+        return concat([variable] * expand_times[1], axis=1, name=name)
     return _changed(
-        "expand", as_variable("expand", x, "x"),
+        "expand", variable,
         lambda data, own: sym.tile(data, reps=tuple(expand_times), name=own), name,
     )  # fmt: skip
 

@@ -12,6 +12,12 @@ from ... import symbol as sym
 from ...base import ArgumentError, dtype_name
 from ...symbol import Symbol
 from ..variable import ParamAttr, Variable
+from .comparison import argmax as argmax  # these are in this module in Paddle, too
+from .comparison import argmin as argmin
+from .comparison import argsort as argsort
+from .elementwise import cast as cast
+from .elementwise import concat as concat
+from .elementwise import sums as sums
 from .layer_helper import (
     add_layer,
     apply,
@@ -21,6 +27,7 @@ from .layer_helper import (
     main_program,
     parameter_variable,
 )
+from .shapes import reverse as reverse
 
 
 def _sizes(layer: str, shape: Any) -> tuple[int, ...]:
@@ -89,18 +96,20 @@ def _like(layer: str, operator: Any, x: Any, out: Any) -> Variable:
     return apply(layer, operator, [as_variable(layer, x, "x")])
 
 
-def assign(input: Any, output: None = None) -> Variable:
+def assign(input: Any, output: Any = None) -> Variable:
     """Return a copy of a variable, or the values of an array as a variable that is not trained.
 
     Args:
         input: a variable, or an array.
-        output: must be None.
+        output: a result of `create_tensor`, which gets the copy; None: a new variable.
 
     Raises:
-        ArgumentError: `output` is given, or `input` is neither a variable nor an array.
+        ArgumentError: `input` is neither a variable nor an array, or `output` is no variable that a layer computes.
     """
     if output is not None:
-        raise ArgumentError("assign: output is not supported; use the result of the layer")
+        place = as_variable("assign", output, "output")
+        place.become(assign(input))
+        return place
     if isinstance(input, Variable):
         return apply("assign", sym.identity, [input])
     if not isinstance(input, np.ndarray):
@@ -109,6 +118,19 @@ def assign(input: Any, output: None = None) -> Variable:
     return _untrained(
         "assign", None, input.shape, "float32" if kind == "float64" else kind, init.Constant(input)
     )
+
+
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+    """Return a variable that is 0 until `assign`, `accuracy` or `sums` gives it a value.
+
+    Args:
+        dtype: its element type.
+        name: its name; None: a new name.
+        persistable: accepted.
+    """
+    kind = dtype_name(dtype)
+    program = main_program()
+    return program.derive("tensor", lambda own: sym.zeros((1,), dtype=kind, name=own), (1,), kind, 0, name)
 
 
 def _untrained(hint: str, name: str | None, shape: Any, dtype: str, start: Any) -> Variable:
