@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from .layer_shapes import (
     to_last,
     window_size,
 )
+
+_FEW_CHANNELS = 8
 
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
@@ -112,7 +115,22 @@ def convolution(a: Any) -> Callable[..., torch.Tensor]:
         dilation=a.dilate or 1,
         groups=a.num_group,
     )
+    if len(a.kernel) == 2 and prod(a.kernel) == 1 and prod(a.stride or (1, 1)) > 1 and not any(a.pad or ()):
+        call = partial(_strided_1x1, call, a.stride)
     return through_first(call, 2) if channels_last(a.layout) else call
+
+
+def _strided_1x1(
+    call: Callable[..., torch.Tensor], stride: Sequence[int], x: torch.Tensor, *rest: torch.Tensor
+) -> torch.Tensor:
+    """Apply filters of 1x1 with a stride.
+
+    Of few channels, the values that are read are picked first: the gradient of the weight that oneDNN of torch 2.13
+    computes for them in channels_last, with AVX2, writes outside of its memory.
+    """
+    if x.shape[1] >= _FEW_CHANNELS:
+        return call(x, *rest)
+    return call(x[:, :, :: stride[0], :: stride[1]], *rest, stride=1)
 
 
 _TRANSPOSED: dict[int, Callable[..., torch.Tensor]] = {
