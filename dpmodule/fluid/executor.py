@@ -169,7 +169,7 @@ def data_descs(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> list[
     for name, shape in shapes.items():
         variable = program.var(name)
         stype = "ragged" if variable.lod_level else "default"
-        layout = {} if variable.shape[0] == -1 else {"layout": ""}  # a fixed first axis is no batch
+        layout = {} if variable.shape[0] == -1 else {"layout": ""}  # a fixed first axis is not a batch
         descs.append(DataDesc(name, shape, variable.dtype, stype=stype, **layout))
     return descs
 

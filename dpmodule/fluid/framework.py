@@ -73,5 +73,15 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     yield
 
 
-__all__ = lazy.public_names(vars())
+__all__ = [
+    *lazy.own_names(vars()),
+    "CPUPlace",
+    "Parameter",
+    "Program",
+    "Variable",
+    "default_main_program",
+    "default_startup_program",
+    "is_compiled_with_cuda",
+    "program_guard",
+]
 lazy.publish(__name__, __all__)

@@ -202,7 +202,7 @@ class Variable:
             ArgumentError: no layer computes this variable.
         """
         if not self.is_computed:
-            raise ArgumentError(f"{self.name!r} is no result of create_tensor, which can take a value")
+            raise ArgumentError(f"{self.name!r} is not a result of create_tensor, which can take a value")
         self.symbol, self.lod_level = other.symbol, other.lod_level
         self._shape, self._dtype, self._flowing = other._shape, other._dtype, other._flowing
 

@@ -196,7 +196,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: Any = None, total: Any
         total: a result of `create_tensor`, which gets the number of lines.
 
     Raises:
-        ArgumentError: `correct` or `total` is no variable, or `k` is out of range.
+        ArgumentError: `correct` or `total` is not a variable, or `k` is out of range.
     """
     scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
     if scores.lod_level != right.lod_level:

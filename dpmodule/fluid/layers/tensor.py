@@ -104,7 +104,7 @@ def assign(input: Any, output: Any = None) -> Variable:
         output: a result of `create_tensor`, which gets the copy; None: a new variable.
 
     Raises:
-        ArgumentError: `input` is neither a variable nor an array, or `output` is no variable that a layer computes.
+        ArgumentError: `input` is neither a variable nor an array, or `output` is not a variable that a layer computes.
     """
     if output is not None:
         place = as_variable("assign", output, "output")
