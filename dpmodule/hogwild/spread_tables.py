@@ -21,7 +21,7 @@ from ..executor.memory import allocate
 from ..kvstore.ranks import Ranks
 from ..kvstore.row_exchange import ShardedTable
 from ..module import Module
-from ..module.updates import LAZY_OPTIMIZERS
+from ..module.updates import trains_spread_rows
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ndarray.sparse import zeros
@@ -309,7 +309,7 @@ def _why_whole(prepared: BoundProgram, names: Sequence[str], args: RunArguments)
         return f"mode is {args.mode!r}"
     if prepared.module.store.aux_names():
         return "the network has auxiliary states"
-    if type(prepared.module.updates.optimizer) not in LAZY_OPTIMIZERS:
+    if not trains_spread_rows(prepared.module.updates.optimizer):
         return f"the optimizer is {type(prepared.module.updates.optimizer).__name__}"
     try:
         records = plan(prepared).description[2]

@@ -35,9 +35,6 @@ _logger = logging.getLogger(__name__)
 
 Grads = Sequence[Sequence[NDArray | None]]
 
-LAZY_OPTIMIZERS = (opt.SGD, opt.Adam, opt.AdaGrad, opt.Ftrl)
-"""The optimizers that can train tables whose rows are spread over processes."""
-
 
 class GradientAccumulator:
     """Accumulates gradients of batches by parameter name, on every device.
@@ -240,6 +237,11 @@ def rows_of_ids(array: Any) -> GrowingTable:
     source = array.source
     rows: GrowingTable = source if isinstance(source, GrowingTable) else source.rows
     return rows
+
+
+def trains_spread_rows(optimizer: opt.Optimizer) -> bool:
+    """Return True if an optimizer can train tables whose rows are spread over processes."""
+    return type(optimizer) in (opt.SGD, opt.Adam, opt.AdaGrad, opt.Ftrl)
 
 
 def prefetch_rows(row_ids: object, names: Collection[str], store: ParamStore) -> None:
@@ -487,7 +489,7 @@ class Updates:
             return f"the module has {len(self.group.contexts)} contexts, expected one"
         if self.updater is not None:
             return "the optimizer runs outside of the kvstore"
-        if type(self.optimizer) not in LAZY_OPTIMIZERS:
+        if not trains_spread_rows(self.optimizer):
             return f"the optimizer is {type(self.optimizer).__name__}, expected SGD, Adam, AdaGrad or Ftrl"
         return None
 
