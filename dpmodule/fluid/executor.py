@@ -322,6 +322,7 @@ class Executor(Closing):
     def __init__(self, place: Any = None) -> None:
         self._place = context_of(place)
         self._files: AsyncExecutor | None = None
+        self._is_closed = False
 
     def run(
         self,
@@ -353,9 +354,10 @@ class Executor(Closing):
             BoundsError: an index is not a row of its table.
             DTypeError: a fetch is ragged, and `return_numpy` is True.
             ShapeError: the shape of a feed differs from the declared one.
-            StateError: the startup program has not been run.
+            StateError: the startup program has not been run, or the executor is closed.
             EOFException: the loader that feeds the program has no further batch.
         """
+        self._check_open()
         owner = _program("run", program)
         with guard_of("run", scope):
             if owner.initial_values:
@@ -540,7 +542,12 @@ class Executor(Closing):
                 printer.show(number, (sums / lines).tolist())
             return list(latest((sums / max(lines, 1)).tolist()))
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StateError("the executor is closed; create another one")
+
     def _file_executor(self) -> AsyncExecutor:
+        self._check_open()
         if self._files is None:
             self._files = AsyncExecutor(self._place)
         return self._files
@@ -549,6 +556,7 @@ class Executor(Closing):
         if self._files is not None:
             self._files.close()
             self._files = None
+        self._is_closed = True
 
 
 _PRINT_S = 0.1

@@ -70,10 +70,10 @@ class Accuracy(MetricBase):
         """Return the mean.
 
         Raises:
-            ArgumentError: there is no batch.
+            ArgumentError: `update` has not been called.
         """
         if not self._weight:
-            raise ArgumentError("Accuracy: there is no batch; call update first")
+            raise ArgumentError("Accuracy: update has not been called; call it with a batch first")
         return self._sum / self._weight
 
 

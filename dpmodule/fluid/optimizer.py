@@ -202,7 +202,7 @@ class Optimizer:
 
         Raises:
             ArgumentError: as for `minimize`.
-            StateError: the program already has an optimizer, or there was no `backward`.
+            StateError: the program already has an optimizer, or `backward` has not been called.
         """
         pairs = list(params_grads)
         loss = pairs[0][0].program.differentiated if pairs else None
@@ -256,7 +256,7 @@ def trained_parameters(
     """Return the parameters that a loss depends on, and those of them to train.
 
     Raises:
-        ArgumentError: the loss is not a scalar, or there is no parameter to train.
+        ArgumentError: the loss is not a scalar, or no parameter can be trained.
     """
     if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
         raise ArgumentError(

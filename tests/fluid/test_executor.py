@@ -7,6 +7,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
+from dpmodule.base import StateError
 from helpers.fluid_programs import PROTOTXT, bow_net, run, text_inputs, values, write_files
 
 layers = fluid.layers
@@ -80,6 +81,9 @@ def test_files_train(net, files, feed, mode):
     assert found[0] > 0.9
     assert found[2] < 0.3
     executor.close()
+    for call in lambda: executor.run_from_files(None, feed, files, 2), lambda: executor.run(feed={}):
+        with pytest.raises(StateError, match="the executor is closed; create another one"):
+            call()
 
 
 def test_files_and_batches_train_the_same_parameters_and_states(net, files, feed):

@@ -44,7 +44,7 @@ def test_accuracy_is_weighted():
     metric.update(np.array([1.0]), np.array(6))
     assert metric.eval() == 0.875
     metric.reset()
-    with pytest.raises(ArgumentError, match="there is no batch; call update first"):
+    with pytest.raises(ArgumentError, match="update has not been called"):
         metric.eval()
 
 

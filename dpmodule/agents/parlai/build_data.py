@@ -125,7 +125,7 @@ def download_from_google_drive(gd_id: str, destination: str) -> None:
 
 
 def download_models(*names: object, **options: object) -> NoReturn:
-    """Raise an error: there are no models to download.
+    """Raise an error, since this package has no models to download.
 
     Args:
         names: ignored.
@@ -134,7 +134,7 @@ def download_models(*names: object, **options: object) -> NoReturn:
     Raises:
         NotSupportedError: always.
     """
-    raise NotSupportedError("download_models: there are no models to download; train one with train_model")
+    raise NotSupportedError("download_models: this package has no trained models; train one with train_model")
 
 
 def modelzoo_path(datapath: str, path: str | None) -> str | None:

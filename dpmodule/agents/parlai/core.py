@@ -164,7 +164,7 @@ def get_task_module(taskname: str) -> Any:
 
 
 def print_announcements(opt: Mapping[str, Any]) -> None:
-    """Do nothing: there are no announcements.
+    """Do nothing, since this package has no announcements.
 
     Args:
         opt: ignored.

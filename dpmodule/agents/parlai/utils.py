@@ -182,7 +182,7 @@ def load_cands(path: str | None, lines_have_ids: bool = False, cands_are_replies
     """Return the candidates of a file; see `FbDialogTeacher.load_cands`.
 
     Args:
-        path: path of the file; None: there are no candidates.
+        path: path of the file; None for no candidates.
         lines_have_ids: ignored, since the file shows it.
         cands_are_replies: ignored, since the file shows it.
     """
