@@ -81,7 +81,7 @@ def test_files_train(net, files, feed, mode):
     assert found[0] > 0.9
     assert found[2] < 0.3
     executor.close()
-    for call in lambda: executor.run_from_files(None, feed, files, 2), lambda: executor.run(feed={}):
+    for call in lambda: executor.run_from_files(None, feed, files, 2, []), lambda: executor.run(feed={}):
         with pytest.raises(StateError, match="the executor is closed; create another one"):
             call()
 
