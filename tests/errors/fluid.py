@@ -228,6 +228,9 @@ ROWS = [
         (lambda: layers.sequence_pool(words(), "median"), "'median'"),
         (lambda: layers.accuracy(dense(), dense("y"), k=7), "k is 7"),
         (lambda: layers.dropout(dense(), 0.5, seed=1), "mx.random.seed"),
+        (lambda: layers.split(dense(), 2, dim=9), "split: dim is 9 for 'x' of shape"),
+        (lambda: layers.unstack(dense(), axis=-4), "unstack: axis is -4 for 'x' of shape"),
+        (lambda: layers.data("ids", [1], "int64"), "append_batch_size is 'int64', expected True or False"),
         (
             lambda: layers.dropout(dense(), 0.5, dropout_implementation="scale"),
             "dropout_implementation is 'scale', expected 'downgrade_in_infer' or 'upscale_in_train'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from ... import symbol as sym
@@ -44,15 +45,20 @@ def data(
         stop_gradient: ignored; data has no gradient.
 
     Raises:
-        ArgumentError: the level is not 0 or 1, or the name is in use.
+        ArgumentError: the level is not 0 or 1, `append_batch_size` is not a bool, or the name is in use.
         ShapeError: the shape is not a list of sizes.
     """
     program = main_program()
     if lod_level not in (0, 1):
         raise ArgumentError(f"data {name!r}: lod_level is {lod_level!r}, expected 0, or 1 for sequences")
-    declared = tuple(shape) if isinstance(shape, (list, tuple)) else None
-    if declared is None or any(isinstance(n, bool) or not isinstance(n, int) for n in declared):
+    if not isinstance(append_batch_size, bool):
+        raise ArgumentError(
+            f"data {name!r}: append_batch_size is {append_batch_size!r}, expected True or False"
+        )
+    is_list = isinstance(shape, (list, tuple))
+    if not is_list or any(isinstance(n, bool) or not isinstance(n, Integral) for n in shape):
         raise ShapeError(f"data {name!r}: shape is {shape!r}, expected a list of integers such as [1]")
+    declared = tuple(map(int, shape))
     whole = (-1, *declared) if append_batch_size and declared[:1] != (-1,) else declared
     if not whole or any(n < 1 and n != -1 for n in whole) or lod_level and -1 in whole[1:]:
         raise ShapeError(f"data {name!r}: the shape is {whole}, expected sizes from 1, or -1 for open ones")

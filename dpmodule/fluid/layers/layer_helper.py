@@ -164,6 +164,17 @@ def check_integer(layer: str, argument: str, given: Any, least: int) -> int:
     return int(given)
 
 
+def place_of_axis(layer: str, argument: str, variable: Variable, axis: Any) -> int:
+    """Return the number of an axis of a variable from 0; raise ArgumentError if it has no such axis."""
+    count = len(variable.shape)
+    if isinstance(axis, bool) or not isinstance(axis, Integral) or not -count <= int(axis) < count:
+        raise ArgumentError(
+            f"{layer}: {argument} is {axis!r} for {variable.name!r} of shape {variable.shape}, expected {-count} to "
+            f"{count - 1}"
+        )
+    return int(axis) % count
+
+
 def add_layer(
     layer: str,
     variables: Sequence[Variable],

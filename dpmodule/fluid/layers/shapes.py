@@ -11,7 +11,15 @@ from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
 from ..variable import Variable
 from .elementwise import concat
-from .layer_helper import add_layer, add_result, as_variable, as_variables, check_integer, width_of
+from .layer_helper import (
+    add_layer,
+    add_result,
+    as_variable,
+    as_variables,
+    check_integer,
+    place_of_axis,
+    width_of,
+)
 
 _OPEN_END = 2**31 - 1
 """Ends of slices from here on mean the end of the axis, as in Paddle."""
@@ -116,8 +124,10 @@ def slice(input: Any, axes: Sequence[int], starts: Sequence[int], ends: Sequence
             f"slice: axes, starts and ends have {len(axes)}, {len(starts)} and {len(ends)} items, expected equally many"
         )
 
+    places = [place_of_axis("slice", "axes", variable, axis) for axis in axes]
+
     def made(data: Symbol, own: str) -> Any:
-        for i, (axis, start, end) in enumerate(zip(axes, starts, ends)):
+        for i, (axis, start, end) in enumerate(zip(places, starts, ends)):
             size = variable.shape[axis]
             is_open = end >= (size if size > 0 else _OPEN_END)
             part = f"{own}_{i}" if i < len(axes) - 1 else own
@@ -137,10 +147,12 @@ def split(
         dim: the axis.
 
     Raises:
+        ArgumentError: the variable has no such axis.
         ShapeError: the parts do not add up to the length of the axis.
     """
     variable = as_variable("split", input)
-    size = variable.shape[dim]
+    axis = place_of_axis("split", "dim", variable, dim)
+    size = variable.shape[axis]
     if isinstance(num_or_sections, int):
         sections = [size // num_or_sections] * num_or_sections
     else:
@@ -153,7 +165,6 @@ def split(
             f"{variable.shape}"
         )
     begins = [sum(sections[:i]) for i in range(len(sections))]
-    axis = dim % len(variable.shape)
     return [slice(variable, [axis], [begin], [begin + length]) for begin, length in zip(begins, sections)]
 
 
@@ -259,10 +270,12 @@ def unstack(x: Any, axis: int = 0, num: int | None = None) -> list[Variable]:
         num: its length, if known.
 
     Raises:
+        ArgumentError: the variable has no such axis.
         ShapeError: the length of the axis is unknown, or not `num`.
     """
     variable = as_variable("unstack", x, "x")
-    size, place = variable.shape[axis], axis % len(variable.shape)
+    place = place_of_axis("unstack", "axis", variable, axis)
+    size = variable.shape[place]
     if size < 1 or num not in (None, size):
         raise ShapeError(f"unstack: axis {axis} of {variable.name!r} has length {size}, num is {num!r}")
     return [squeeze(slice(variable, [place], [i], [i + 1]), [place]) for i in range(size)]
