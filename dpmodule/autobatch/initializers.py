@@ -252,9 +252,12 @@ class InitialTable:
         return part[numbers - begin]
 
     def _fill(self, part: Tensor, seed: int, begin: int) -> None:
-        generator = torch.Generator(part.device)
+        generator = torch.Generator()  # of the CPU, so that all devices draw the same
         generator.manual_seed(int(np.random.SeedSequence([seed, begin]).generate_state(1)[0]))
-        self._initializer.fill(part, generator, is_lookup=True)
+        drawn = part.cpu()
+        self._initializer.fill(drawn, generator, is_lookup=True)
+        if drawn is not part:
+            part.copy_(drawn)
 
 
 def initializer_of(

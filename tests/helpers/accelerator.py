@@ -561,7 +561,7 @@ class _Watched:
 
         def call(*args):
             for each in pytree.tree_leaves(args):
-                if type(each) is int and each in _addresses and not _addresses[each].expired():
+                if type(each) is int and each and each in _addresses and not _addresses[each].expired():
                     raise RuntimeError(f"{name} was given an address of the device's memory")
             return found(*args)
 

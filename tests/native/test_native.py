@@ -46,7 +46,7 @@ def test_a_source_tree_uses_the_installed_extension_of_its_sources(tmp_path):
         "was built from other sources; to use the installed package, start Python in another folder" in other
     )
     assert same == "True None"
-    assert any(line.startswith(f"native     active, from the installed package: {site}") for line in info)
+    assert any(line.startswith(f"native       active, from the installed package: {site}") for line in info)
 
 
 def test_the_header_is_found():
