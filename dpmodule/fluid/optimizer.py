@@ -28,7 +28,7 @@ class Update:
     """Update of a parameter, from `minimize`.
 
     Args:
-        type: name of the rule, such as "adagrad".
+        type: name of the rule, such as "adam".
         parameter: the trained parameter.
     """
 
@@ -396,10 +396,7 @@ def Adagrad(
     name: Any = None,
     initial_accumulator_value: float = 0.0,
 ) -> Optimizer:
-    """Return AdaGrad: ``h += g ** 2``, ``w -= lr * (g / sqrt(h + epsilon ** 2) + decay * w)``.
-
-    Paddle divides by ``sqrt(h) + epsilon``. With the square of epsilon below the root, the step is the same if h is far
-    from that square, and otherwise up to 1.41 times as large.
+    """Return AdaGrad: ``h += g ** 2``, ``w -= lr * g / (sqrt(h) + epsilon)``.
 
     Args:
         initial_accumulator_value: must be 0.
@@ -414,7 +411,7 @@ def Adagrad(
     rest = _by_type(
         parameter_list=parameter_list, regularization=regularization, grad_clip=grad_clip, name=name
     )
-    return Optimizer("adagrad", learning_rate, {"eps": epsilon**2}, **rest)
+    return Optimizer("plainadagrad", learning_rate, {"eps": epsilon}, **rest)
 
 
 def DecayedAdagrad(
@@ -428,7 +425,8 @@ def DecayedAdagrad(
 ) -> Optimizer:
     """Return AdaGrad with a moving mean of squares: ``h = decay * h + (1 - decay) * g ** 2``.
 
-    The step is ``lr * g / sqrt(h + epsilon ** 2)``; see `Adagrad` for the difference from Paddle.
+    The step is ``lr * g / sqrt(h + epsilon ** 2)``, and in Paddle ``lr * g / (sqrt(h) + epsilon)``: they differ only if
+    h is about as small as ``epsilon ** 2``.
 
     Args:
         decay: decay rate of the mean.

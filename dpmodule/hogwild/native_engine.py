@@ -482,5 +482,5 @@ class _UpdateRules:
 
     def by_rows(self, weight: NDArray, sparse: bool, rule: dict[str, Any]) -> bool:
         """Return True if rows of a table without a gradient do not change."""
-        is_still = rule["kind"] in ("sgd", "adagrad") and rule["wd"] == 0.0
+        is_still = rule["kind"] in ("sgd", "adagrad", "plain adagrad") and rule["wd"] == 0.0
         return is_still or (sparse and self._updater.optimizer.is_lazy(weight))

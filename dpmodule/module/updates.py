@@ -241,7 +241,7 @@ def rows_of_ids(array: Any) -> GrowingTable:
 
 def trains_spread_rows(optimizer: opt.Optimizer) -> bool:
     """Return True if an optimizer can train tables whose rows are spread over processes."""
-    return type(optimizer) in (opt.SGD, opt.Adam, opt.AdaGrad, opt.Ftrl)
+    return type(optimizer) in (opt.SGD, opt.Adam, opt.AdaGrad, opt.PlainAdaGrad, opt.Ftrl)
 
 
 def prefetch_rows(row_ids: object, names: Collection[str], store: ParamStore) -> None:

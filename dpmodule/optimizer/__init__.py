@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
     from .adaptive import Adam as Adam
     from .adaptive import Adamax as Adamax
     from .adaptive import Nadam as Nadam
+    from .adaptive import PlainAdaGrad as PlainAdaGrad
     from .adaptive import RMSProp as RMSProp
     from .descent import DCASGD as DCASGD
     from .descent import FTML as FTML
@@ -34,7 +35,7 @@ if typing.TYPE_CHECKING:
     from .torch_optimizer import TorchOptimizer as TorchOptimizer
 
 _LATER = {
-    "adaptive": "AdaDelta AdaGrad Adam Adamax Nadam RMSProp",
+    "adaptive": "AdaDelta AdaGrad Adam Adamax Nadam PlainAdaGrad RMSProp",
     "descent": "DCASGD FTML Ftrl SGLD Signum",
     "layerwise": "LAMB LARS LBSGD",
     "torch_optimizer": "TorchOptimizer",

@@ -145,6 +145,36 @@ class AdaGrad(GroupedOptimizer):
 
 
 @register
+class PlainAdaGrad(AdaGrad):
+    """AdaGrad as PyTorch and Paddle compute it: with weight decay in the gradient, and epsilon outside the root.
+
+    With g = clip(rescale_grad * gradient) + wd * w::
+
+        h = h + g ** 2
+        w = w - lr * g / (sqrt(h) + eps)
+
+    Args:
+        **kwargs: see `Optimizer`.
+    Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization",
+        2011.
+    """
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        (history,) = group.states
+        moves, roots = self.gradients(group, grads), group.scratch(1)
+        if wd != 0.0:
+            group.add(moves.views, group.weights, wd)
+        torch.mul(moves.flat, moves.flat, out=roots.flat)
+        group.add(history, roots.views, 1.0)
+        roots.fill(history).sqrt_().add_(group.representable(self.float_stable_eps))
+        moves.flat.div_(roots.flat)
+        group.descend(moves.views, lr)
+
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        return {**super().native_rule(lr, wd, count, slots), "kind": "plain adagrad"}
+
+
+@register
 class RMSProp(GroupedOptimizer):
     """RMSProp, plain or centered.
 

@@ -11,9 +11,12 @@ layers = fluid.layers
 STEPS = 4
 
 
-def adagrad(w, g, s, lr, t):
-    s["h"] = s.get("h", 0) + g * g
-    return w - lr * g / (np.sqrt(s["h"]) + 1e-6)
+def adagrad(epsilon):
+    def step(w, g, s, lr, t):
+        s["h"] = s.get("h", 0) + g * g
+        return w - lr * g / (np.sqrt(s["h"]) + epsilon)
+
+    return step
 
 
 def adam(w, g, s, lr, t):
@@ -109,7 +112,12 @@ RULES = {
     "SGD": (lambda: fluid.optimizer.SGD(0.1), lambda w, g, s, lr, t: w - lr * g),
     "Momentum": (lambda: fluid.optimizer.Momentum(0.1, 0.9), momentum(False)),
     "Nesterov": (lambda: fluid.optimizer.Momentum(0.1, 0.9, use_nesterov=True), momentum(True)),
-    "Adagrad": (lambda: fluid.optimizer.Adagrad(0.1), adagrad),
+    "Adagrad": (lambda: fluid.optimizer.Adagrad(0.1), adagrad(1e-6)),
+    "Adagrad, large epsilon": (lambda: fluid.optimizer.Adagrad(0.1, 0.5), adagrad(0.5)),
+    "Adagrad, decay": (
+        lambda: fluid.optimizer.Adagrad(0.1, regularization=fluid.regularizer.L2Decay(0.5)),
+        lambda w, g, s, lr, t: adagrad(1e-6)(w, g + 0.5 * w, s, lr, t),
+    ),
     "Adam": (lambda: fluid.optimizer.Adam(0.1), adam),
     "Adamax": (lambda: fluid.optimizer.Adamax(0.1), adamax),
     "Ftrl": (lambda: fluid.optimizer.Ftrl(0.1, l1=0.01, l2=0.02), ftrl),

@@ -33,6 +33,12 @@ def adagrad(w, g, s, t, *, lr, wd=0.0, eps=1e-7, rescale_grad=1.0, clip_gradient
     return w - lr * (g / np.sqrt(h + eps) + wd * w), {"h": h}
 
 
+def plainadagrad(w, g, s, t, *, lr, wd=0.0, eps=1e-7, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g, clip_gradient) + wd * w
+    h = s.get("h", 0.0) + g * g
+    return w - lr * g / (np.sqrt(h) + eps), {"h": h}
+
+
 def rmsprop(w, g, s, t, *, lr, wd=0.0, gamma1=0.9, gamma2=0.9, centered=False, clip_weights=None, **o):
     g, epsilon = _scaled(g, wd * w, **o), 1e-8
     n = gamma1 * s.get("n", 0.0) + (1 - gamma1) * g * g
@@ -54,9 +60,9 @@ def ftrl(w, g, s, t, *, lr, wd=0.0, lamda1=0.01, beta=1.0, rescale_grad=1.0, cli
     return w, {"z": z, "n": n}
 
 
-RULES = {rule.__name__: rule for rule in (sgd, adam, adagrad, rmsprop, ftrl)}
+RULES = {rule.__name__: rule for rule in (sgd, adam, adagrad, plainadagrad, rmsprop, ftrl)}
 HALF = {"batch_scale": 2, "warmup_strategy": "lars", "momentum": 0.9}
-PLAIN = "sgd nag adam adagrad rmsprop adadelta adamax nadam ftrl ftml signum dcasgd lars lamb groupadagrad"
+PLAIN = "sgd nag adam adagrad rmsprop adadelta adamax nadam ftrl ftml signum dcasgd lars lamb groupadagrad plainadagrad"
 VARIANTS = [
     *((name, {}) for name in PLAIN.split()),
     *((name, {"momentum": 0.9}) for name in ("sgd", "nag", "lbsgd")),

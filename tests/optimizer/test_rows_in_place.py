@@ -15,7 +15,7 @@ from helpers.rules import RULES, VARIANTS
 from helpers.walk import walks
 
 BACKENDS = ["native", "python"] if native.core is not None else ["python"]
-IN_PLACE = ("sgd", "adam", "adagrad", "rmsprop", "ftrl")
+IN_PLACE = ("sgd", "adam", "adagrad", "plainadagrad", "rmsprop", "ftrl")
 """Optimizers that native code updates."""
 
 COMMON = [{}, {"wd": 0.05, "rescale_grad": 0.5, "clip_gradient": 0.4}, {"lazy_update": False, "wd": 0.1}]

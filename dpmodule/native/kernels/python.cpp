@@ -26,7 +26,7 @@ namespace {
 
 // in the order of UpdateRule::Kind
 constexpr const char *kind_names[UpdateRule::kinds] = {"sgd",     "momentum", "adagrad",  "adam", "amsgrad",
-                                                       "rmsprop", "centered", "adadelta", "ftrl"};
+                                                       "rmsprop", "centered", "adadelta", "ftrl", "plain adagrad"};
 
 struct Field {
     const char *name;

@@ -15,7 +15,7 @@ void one_row(const UpdateRule &rule, float *weight, float *const *states, std::s
 }  // namespace
 
 int state_count(UpdateRule::Kind kind) {
-    constexpr int counts[UpdateRule::kinds] = {0, 1, 1, 2, 3, 1, 3, 2, 2};
+    constexpr int counts[UpdateRule::kinds] = {0, 1, 1, 2, 3, 1, 3, 2, 2, 1};
     return counts[static_cast<int>(kind)];
 }
 

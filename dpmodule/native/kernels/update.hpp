@@ -14,17 +14,18 @@ namespace dpmodule::vector {
 // g = clip(x + wd * w), "late" g = clip(x) with wd * w added to the step.
 struct UpdateRule {
     enum class Kind : int {
-        Sgd,       // late
-        Momentum,  // late; state: momentum
-        AdaGrad,   // late; state: sum of squares
-        Adam,      // early; states: mean, mean square. lr includes the bias correction
-        AmsGrad,   // Adam with a third state: the maximal mean square
-        RmsProp,   // early; state: mean square
-        Centered,  // RMSProp, centered; states: mean square, mean, last step
-        AdaDelta,  // late; states: mean squares of gradients and of steps. Has no lr
-        Ftrl,      // late, in its own form; states: z, n. Unchanged at lr 0
+        Sgd,           // late
+        Momentum,      // late; state: momentum
+        AdaGrad,       // late; state: sum of squares
+        Adam,          // early; states: mean, mean square. lr includes the bias correction
+        AmsGrad,       // Adam with a third state: the maximal mean square
+        RmsProp,       // early; state: mean square
+        Centered,      // RMSProp, centered; states: mean square, mean, last step
+        AdaDelta,      // late; states: mean squares of gradients and of steps. Has no lr
+        Ftrl,          // late, in its own form; states: z, n. Unchanged at lr 0
+        PlainAdaGrad,  // g = clip(x) + wd * w; state: sum of squares
     };
-    static constexpr int kinds = 9;
+    static constexpr int kinds = 10;
     static constexpr int max_states = 3;
 
     Kind kind = Kind::Sgd;
@@ -35,7 +36,7 @@ struct UpdateRule {
     double momentum = 0;       // Momentum
     double beta1 = 0.9;        // Adam, AmsGrad
     double beta2 = 0.999;
-    double epsilon = 1e-8;    // inside the root in AdaGrad, RmsProp, Centered and AdaDelta, outside in Adam and AmsGrad
+    double epsilon = 1e-8;    // inside the root in AdaGrad, RmsProp, Centered and AdaDelta, else outside
     double gamma1 = 0.9;      // RmsProp, Centered; AdaDelta's rho
     double gamma2 = 0.9;      // Centered
     double clip_weights = 0;  // RmsProp, Centered; 0 or less: not clipped

@@ -64,6 +64,12 @@ void step_of(const UpdateRule &rule, float *w, float *const *states, const float
                 put(first + j, total, n);
                 put(w + j, L::fma(down, decayed(L::div(x, root(total)), now), now), n);
             });
+        case Kind::PlainAdaGrad:
+            return sweep(size, [&](std::size_t j, int n) {
+                const V now = get(w + j, n), x = decayed(late(j, n), now), total = L::fma(x, x, get(first + j, n));
+                put(first + j, total, n);
+                put(w + j, L::fma(down, L::div(x, L::add(L::sqrt(total), eps)), now), n);
+            });
         case Kind::Adam:
         case Kind::AmsGrad: {
             const Mean mean1(rule.beta1), mean2(rule.beta2);
