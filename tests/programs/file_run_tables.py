@@ -19,6 +19,7 @@ feed = hogwild.described(**hogwild.BAGS)
 OPTIMIZERS = {
     "sgd": {"learning_rate": 0.1, "momentum": 0.9},
     "adagrad": {"learning_rate": 0.3},
+    "plainadagrad": {"learning_rate": 0.3, "wd": 0.01},
     "adam": {"learning_rate": 0.02},
     "ftrl": {"learning_rate": 0.1},
 }
