@@ -203,3 +203,58 @@ def test_words_with_negative_samples_and_a_py_reader(tmp_path):
             for each, step in zip((emb, weight), torch.autograd.grad(loss, (emb, weight))):
                 each -= 0.5 * 0.5**i * step
     assert found == pytest.approx(losses, rel=1e-5)
+
+
+SESSIONS = """
+reader = fluid.layers.py_reader(
+    capacity=4, shapes=[[-1, 1], [-1, 1]], dtypes=["int64", "int64"], lod_levels=[1, 0], name="sessions")
+items, label = fluid.layers.double_buffer(reader) and fluid.layers.read_file(reader)
+with fluid.name_scope("network"):
+    rows = fluid.layers.embedding(items, size=[12, 4], param_attr="rows")
+    gates = fluid.layers.fc(rows, size=9, param_attr="gates", bias_attr=False)
+    states = fluid.layers.dynamic_gru(gates, size=3, param_attr="hidden")
+    share = fluid.layers.fc(fluid.layers.sequence_last_step(states), size=2, act="softmax", param_attr="out")
+loss = fluid.layers.mean(fluid.layers.cross_entropy(share, label))
+fluid.optimizer.Adagrad(0.1, regularization=fluid.regularizer.L2Decay(0.01)).minimize(loss)
+def samples():
+    yield from DATA
+reader.decorate_paddle_reader(paddle.batch(samples, batch_size=2))
+exe = fluid.Executor(fluid.cpu_places()[0])
+exe.run(fluid.default_startup_program())
+begin = first("rows", "gates", "hidden", "out")
+program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+    loss_name=loss.name, places=fluid.cpu_places())
+found = []
+for epoch in range(2):
+    reader.start()
+    try:
+        while True:
+            found += exe.run(program, fetch_list=[loss])[0].tolist()
+    except fluid.core.EOFException:
+        reader.reset()
+print(json.dumps([begin, found]))
+"""
+
+
+def test_sessions_with_a_gru_and_a_compiled_program(tmp_path):
+    data = [[[1, 2, 3], [0]], [[4], [1]], [[5, 6], [1]], [[7, 1, 1, 8], [0]]]
+    begin, found = run(tmp_path, f"DATA = {data}" + SESSIONS)
+    rows, gates, hidden, out = (torch.tensor(value, requires_grad=True) for value in begin.values())
+    biases = [torch.zeros(n, requires_grad=True) for n in (9, 2)]
+    parameters, losses = [rows, gates, hidden, out, *biases], []
+    adagrad = torch.optim.Adagrad(parameters, lr=0.1, weight_decay=0.01, eps=1e-6)
+    for i in (0, 2, 0, 2):
+        scores = []
+        for items, _ in data[i : i + 2]:
+            state = torch.zeros(3)
+            for row in rows[torch.tensor(items)] @ gates.T + biases[0]:
+                update, reset = torch.sigmoid(row[:6] + hidden[:6] @ state).chunk(2)
+                state = (1 - update) * state + update * torch.tanh(row[6:] + hidden[6:] @ (reset * state))
+            scores.append(out @ state + biases[1])
+        labels = torch.tensor([label[0] for _, label in data[i : i + 2]])
+        loss = torch.nn.functional.cross_entropy(torch.stack(scores), labels)
+        losses.append(loss.item())
+        adagrad.zero_grad()
+        loss.backward()
+        adagrad.step()
+    assert found == pytest.approx(losses, rel=1e-5)

@@ -8,6 +8,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
+from dpmodule.base import ArgumentError
 from helpers.fluid_programs import bow_net, run, text_inputs, values
 
 layers = fluid.layers
@@ -169,3 +170,14 @@ def test_vectors_have_their_length_as_numbers_of_inputs_and_outputs(name, limit)
     even, normal = values(*(each.name for each in made))
     assert 0.95 * limit < abs(even).max() <= limit
     assert normal.std() == pytest.approx(limit / 3**0.5, rel=0.15)
+
+
+def test_compiled_programs_run_on_one_place():
+    compiled = fluid.CompiledProgram(fluid.default_main_program())
+    assert compiled.with_data_parallel(places=fluid.cpu_places(2)) is compiled
+    with pytest.raises(ArgumentError, match="got 2 places, expected one"):
+        compiled.with_data_parallel(places=[fluid.CPUPlace()] * 2)
+    with pytest.raises(ArgumentError, match="program is of type int, expected a Program"):
+        fluid.CompiledProgram(3)
+    with pytest.raises(ArgumentError, match="got 2 shapes, 1 dtypes and 2 lod_levels"):
+        fluid.layers.py_reader(4, [[-1, 1], [-1, 1]], ["int64"])
