@@ -191,10 +191,11 @@ def test_killed_at_random_moments(count, seed, prefix):
         for version in range(last + 1, 1 << 30):
             save_version(prefix, version, size=100_000)
 
-    draw, last, start = random.Random(seed), 1, time.perf_counter()
+    draw, last, kills, start = random.Random(seed), 1, 0, time.perf_counter()
     save_version(prefix, 1, size=100_000)
     once_s = time.perf_counter() - start
-    for _ in range(count):
+    while kills < count or last == 1:  # a child on a busy machine may not come to a save
+        kills += 1
         child = in_child(save_on)
         time.sleep(draw.uniform(0, 4 * once_s))
         os.kill(child, signal.SIGKILL)
@@ -205,7 +206,7 @@ def test_killed_at_random_moments(count, seed, prefix):
         assert version >= last
         last = version
     save_version(prefix, 1)
-    assert (last > 1, leftovers(prefix)) == (True, set())
+    assert leftovers(prefix) == set()
 
 
 def killed_in_the_switch(prefix):
