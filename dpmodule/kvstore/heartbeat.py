@@ -16,6 +16,10 @@ _ANSWER_S = 3.0
 
 _MEETING_S = 6.5
 """Time within which all processes must come to the same round; with that of `silent_ranks`, less than 10 s."""
+
+_SILENCE_S = 4.0
+"""Time without a heartbeat after which the others do not wait longer for a process to come to a round."""
+
 _POLL_S = 0.005
 
 
@@ -53,15 +57,27 @@ class Heartbeat:
     def _publish(self) -> None:
         self._store.set(_rounds_key(self._rank), str(self.rounds))
 
-    def await_round(self) -> list[int]:
-        """Wait until all processes are at the round of this one; return the ranks that did not come in time."""
-        deadline = time.monotonic() + _MEETING_S
+    def await_round(self) -> tuple[list[int], list[int]]:
+        """Wait until all processes are at the round of this one.
+
+        Returns:
+            The ranks that did not come in time, and those of them without a heartbeat.
+        """
+        start = time.monotonic()
         late = [i for i in range(self._size) if i != self._rank]
         self._publish()
-        while late and time.monotonic() < deadline:
+        before: list[int] | None = None
+        while late and (waited := time.monotonic() - start) < _MEETING_S:
             late = [i for i in late if int(self._store.get(_rounds_key(i))) < self.rounds]
+            if late and before is None:
+                before = self._counts()
+            elif before and waited > _SILENCE_S:
+                silent = [i for i in late if self._store.add(_key(i), 0) == before[i]]
+                if silent:
+                    return late, silent
+                before = []
             time.sleep(_POLL_S if late else 0.0)
-        return late
+        return late, [i for i in self.silent_ranks() if i in late] if late else []
 
     def silent_ranks(self) -> list[int]:
         """Return the ranks without a heartbeat, after waiting for several intervals."""

@@ -272,16 +272,20 @@ class Ranks:
             return []
         self._heartbeat.rounds = number
         late: list[int] = []
+        silent: list[int] = []
         if wait:
             with self._watched():  # the store is in rank 0, which may be the lost one
-                late = self._heartbeat.await_round()
-        if late and not {*late}.isdisjoint(self._heartbeat.silent_ranks()):
-            raise LostWorkerError(self._lost_worker_message(TimeoutError("it did not come to an exchange")))
+                late, silent = self._heartbeat.await_round()
+        if silent:
+            error = TimeoutError("it did not come to an exchange")
+            raise LostWorkerError(self._lost_worker_message(error, silent))
         return late
 
-    def _lost_worker_message(self, error: Exception) -> str:
+    def _lost_worker_message(self, error: Exception, silent: list[int] | None = None) -> str:
+        """Return the message about lost processes; `silent` are their ranks, None if they are to be found."""
         self._abort_group()  # ends the waiting of the other processes
-        silent = [] if self._heartbeat is None else self._heartbeat.silent_ranks()
+        if silent is None:
+            silent = [] if self._heartbeat is None else self._heartbeat.silent_ranks()
         names = ", ".join(map(str, silent))
         first = str(error).splitlines()[0]
         if not silent:
