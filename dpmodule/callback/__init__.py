@@ -4,6 +4,8 @@ Batch callbacks take a `BatchEndParam`; epoch callbacks take ``(epoch, symbol, a
 is called at all these points. Lines are written to Python's root logger at level INFO, as MXNet does.
 """
 
+import typing
+
 from .._core import lazy
 from .base import BatchEndParam as BatchEndParam
 from .base import Callback as Callback
@@ -14,6 +16,14 @@ from .mxnet import TqdmBar as TqdmBar
 from .mxnet import do_checkpoint as do_checkpoint
 from .mxnet import log_train_metric as log_train_metric
 from .mxnet import module_checkpoint as module_checkpoint
+
+if typing.TYPE_CHECKING:
+    from .checkpoint import Checkpoint as Checkpoint
+    from .early_stopping import EarlyStopping as EarlyStopping
+    from .ema import EMA as EMA
+    from .loggers import CSVLogger as CSVLogger
+    from .loggers import LiveCurve as LiveCurve
+    from .loggers import TensorBoard as TensorBoard
 
 _LATER = {
     "ema": "EMA",

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import typing
+
 from .._core import lazy
+
+if typing.TYPE_CHECKING:
+    from .async_executor import AsyncExecutor as AsyncExecutor
+    from .data_feed import FeedBatch as FeedBatch
+    from .data_feed import FileBatches as FileBatches
+    from .data_feed_desc import DataFeedDesc as DataFeedDesc
+    from .data_feed_desc import UnknownSlotError as UnknownSlotError
+    from .data_files import FileRange as FileRange
+    from .data_files import check_files as check_files
+    from .data_files import split_parts as split_parts
+    from .dataset import Dataset as Dataset
+    from .dataset import InMemoryDataset as InMemoryDataset
+    from .dataset import QueueDataset as QueueDataset
+    from .dataset import ReadPlan as ReadPlan
 
 _LATER = {
     "async_executor": "AsyncExecutor",

@@ -341,11 +341,11 @@ class _BatchAssembler:
         end = first + full * size
         width = _even_width(column)
         if width:
-            return map(SlotValues, column.values[first:end].split(size), repeat(self._even(size, width)))
+            return map(SlotValues, torch.split(column.values[first:end], size), repeat(self._even(size, width)))
         rows = column.offsets[first : end + 1].unfold(0, size + 1, size)
         bounds = column.offsets[first : end + 1 : size].tolist()
         counts = [after - before for before, after in zip(bounds, bounds[1:])]
-        values = column.values[bounds[0] : bounds[-1]].split(counts)
+        values = torch.split(column.values[bounds[0] : bounds[-1]], counts)
         return map(SlotValues, values, (rows - rows[:, :1]).unbind(0))
 
     def _rows(self, column: SlotValues, first: int, end: int) -> SlotValues:

@@ -164,7 +164,7 @@ def _no_item(indices: Any) -> NoReturn:
     raise StopIteration
 
 
-def _unchanged(answer: _Answer) -> _Answer:
+def _unchanged(answer: Any) -> Any:
     return answer
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,8 +23,9 @@ from .op_dispatch import PreparedOp, plan_for
 
 if TYPE_CHECKING:
     from ..types import Number
+    from .ndarray import NDArray
 
-Method = Callable[[Handle, Operand], Any]
+Method: TypeAlias = "Callable[[Handle, Operand], NDArray]"
 
 
 class Binary:

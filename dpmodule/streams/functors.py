@@ -21,8 +21,9 @@ from typing import Any, Generic, TypeVar
 from .. import native
 from ..base import ArgumentError, BoundsError
 from ..native import blocks, multislot
-from ..native.blocks import Records
-from ..native.multislot import MultiSlotLines, Slot
+from ..native.blocks import Records as Records
+from ..native.multislot import MultiSlotLines as MultiSlotLines
+from ..native.multislot import Slot as Slot
 from ..native.multislot import SlotValues as SlotValues
 from .string_handle import StringHandle
 

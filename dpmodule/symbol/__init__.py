@@ -61,6 +61,7 @@ __all__ = [
     "sparse",
 ]
 
+__getattr__: typing.Callable[[str], typing.Callable[..., Symbol]]
 __getattr__, __dir__ = lazy.attributes(
     __name__,
     __all__,

@@ -16,7 +16,7 @@ from ..initializer import Xavier
 from ..program import Program, default_main_program, default_startup_program
 from ..variable import LayerState, ParamAttr, Parameter, Shape, Variable
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[..., Symbol]] = {
     "exp": sym.exp,
     "relu": sym.relu,
     "sigmoid": sym.sigmoid,
