@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base import ArgumentError, StateError
 from .desc import DataDesc
@@ -79,8 +79,8 @@ class DataBatch:
             raise ArgumentError(
                 f"DataBatch: label is {_kind(label)}, expected a list of arrays; write [label]"
             )
-        self.data = data
-        self.label = label
+        self.data = cast("list[Any]", data)
+        self.label = cast("list[Any]", label)
         self.pad = pad
         self.index = index
         self.bucket_key = bucket_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .._core import lazy
 from ..base import ArgumentError, DeviceError, DTypeError
@@ -49,7 +49,7 @@ def is_local(name: str) -> bool:
     return name.lower() in _KINDS
 
 
-def create(name: str = "local", **options: Any) -> KVStoreBase:
+def create(name: str = "local", **options: Any) -> KVStore:
     """Make a store by name, in any case.
 
     Args:
@@ -74,7 +74,7 @@ def create(name: str = "local", **options: Any) -> KVStoreBase:
             "dist_device_sync and dist_async"
         )
     if kind in KVStoreBase.kv_registry:
-        return KVStoreBase.kv_registry[kind]()
+        return cast("KVStore", KVStoreBase.kv_registry[kind]())
     if kind == "nccl" and not num_gpus():
         raise DeviceError("kvstore 'nccl' needs a GPU, and torch has none here; use 'device' or 'local'")
     if kind in _KINDS:
@@ -101,7 +101,8 @@ def create_kvstore(
         kvstore: a name, a store or None.
         arg_params: the parameters by name.
     """
-    store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+    store: KVStoreBase | None = None
+    on_store = os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
     if isinstance(kvstore, str):
         if num_device > 1 or not is_local(kvstore):
             try:

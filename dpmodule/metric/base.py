@@ -157,7 +157,7 @@ class EvalMetric:
         labels = list(label.values()) if self.label_names is None else [label[n] for n in self.label_names]
         self.update(labels, preds)
 
-    def update(self, labels: Arrays, preds: Arrays) -> None:
+    def update(self, labels: Any, preds: Any) -> None:
         """Add a batch.
 
         Args:

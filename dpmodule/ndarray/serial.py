@@ -203,7 +203,7 @@ def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, 
     return array
 
 
-def load(fname: str | os.PathLike[str]) -> Arrays:
+def load(fname: str | os.PathLike[str]) -> Any:
     """Load the arrays of a file written by any version of MXNet or by `save`, or of any safetensors or .npz file.
 
     The content determines the format. The arrays are on cpu(0), wherever they were saved. Nothing in the file is

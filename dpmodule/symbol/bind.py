@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core import mode
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 Arrays: TypeAlias = "Mapping[str, NDArray] | Sequence[NDArray | None] | None"
 """Arrays of arguments by name, or in the order of `list_arguments`."""
-
-
-class HasGraph(Protocol):
-    """An object with a graph to bind, such as a symbol."""
-
-    @property
-    def graph(self) -> Graph:
-        """Graph of the object."""
 
 
 def _context(ctx: ContextLike) -> Context:
@@ -77,7 +69,7 @@ def _checked_shapes(
 
 
 def bind(
-    symbol: HasGraph,
+    symbol: Any,
     /,
     ctx: ContextLike,
     args: Arrays,
@@ -106,7 +98,7 @@ def bind(
 
     Source: MXNet 1.9.1 `Symbol.bind`.
     """
-    graph = symbol.graph
+    graph: Graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
     placement = place_nodes(graph, context, group2ctx)
@@ -231,7 +223,7 @@ def _known_names(graph: Graph, what: str, values: Mapping[str, Any]) -> dict[str
 
 
 def simple_bind(
-    symbol: HasGraph,
+    symbol: Any,
     /,
     ctx: ContextLike,
     grad_req: GradReqLike = "write",
@@ -265,7 +257,7 @@ def simple_bind(
 
     Source: MXNet 1.9.1 `Symbol.simple_bind`.
     """
-    graph = symbol.graph
+    graph: Graph = symbol.graph
     graph.check_names()
     context = _context(ctx)
     placement = place_nodes(graph, context, group2ctx)
@@ -307,7 +299,7 @@ def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
         )
 
 
-def evaluate(symbol: HasGraph, /, ctx: ContextLike | None = None, **kwargs: Any) -> list[NDArray]:
+def evaluate(symbol: Any, /, ctx: ContextLike | None = None, **kwargs: Any) -> list[NDArray]:
     """Run the graph once, forward only.
 
     Args:
