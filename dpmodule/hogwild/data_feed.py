@@ -341,7 +341,9 @@ class _BatchAssembler:
         end = first + full * size
         width = _even_width(column)
         if width:
-            return map(SlotValues, torch.split(column.values[first:end], size), repeat(self._even(size, width)))
+            return map(
+                SlotValues, torch.split(column.values[first:end], size), repeat(self._even(size, width))
+            )
         rows = column.offsets[first : end + 1].unfold(0, size + 1, size)
         bounds = column.offsets[first : end + 1 : size].tolist()
         counts = [after - before for before, after in zip(bounds, bounds[1:])]

@@ -35,7 +35,7 @@ from .convert import (
     wanted_shape,
 )
 from .differentiate import differentiate
-from .handle import Handle
+from .handle import Handle, Operand
 from .methods import OpMethods, fluent
 from .op_functions import as_context, call, op_function
 from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..types import ArrayLike, ContextLike, DTypeLike, IndexLike
+
+    _Method = Callable[["NDArray", Operand], "NDArray"]
 
 __all__ = ["NDArray"]
 
@@ -104,12 +106,12 @@ class NDArray(Handle, OpMethods):
     __array_priority__ = 1000.0  # NumPy arrays leave ``array + ndarray`` to this class
     __hash__ = object.__hash__
 
-    __add__ = __radd__ = ADD.right
-    __sub__, __rsub__ = SUB.right, SUB.left
-    __mul__ = __rmul__ = MUL.right
-    __truediv__, __rtruediv__ = DIV.right, DIV.left
-    __mod__, __rmod__ = MOD.right, MOD.left
-    __pow__, __rpow__ = POW.right, POW.left
+    __add__ = __radd__ = cast("_Method", ADD.right)
+    __sub__, __rsub__ = cast("_Method", SUB.right), cast("_Method", SUB.left)
+    __mul__ = __rmul__ = cast("_Method", MUL.right)
+    __truediv__, __rtruediv__ = cast("_Method", DIV.right), cast("_Method", DIV.left)
+    __mod__, __rmod__ = cast("_Method", MOD.right), cast("_Method", MOD.left)
+    __pow__, __rpow__ = cast("_Method", POW.right), cast("_Method", POW.left)
     __iadd__, __isub__, __imul__ = ADD.within, SUB.within, MUL.within
     __itruediv__, __imod__, __ipow__ = DIV.within, MOD.within, POW.within
     __eq__, __ne__ = EQ.compared(), NE.compared()

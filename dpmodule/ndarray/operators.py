@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,9 +23,8 @@ from .op_dispatch import PreparedOp, plan_for
 
 if TYPE_CHECKING:
     from ..types import Number
-    from .ndarray import NDArray
 
-Method: TypeAlias = "Callable[[Handle, Operand], NDArray]"
+Method = Callable[[Handle, Operand], Any]
 
 
 class Binary:
