@@ -24,11 +24,11 @@ from . import (
 from .compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from .dataset import DatasetFactory
 from .executor import AsyncExecutor, CPUPlace, Executor
-from .feeding import DataFeeder, create_lod_tensor
+from .feeding import DataFeeder, create_lod_tensor, create_random_int_lodtensor
 from .framework import cpu_places, name_scope, require_version
 from .input import data, embedding
 from .io import load, save
-from .lod_tensor import LoDTensor
+from .lod_tensor import LoDTensor, LoDTensorArray
 from .parallel_executor import ParallelExecutor
 from .program import Program, default_main_program, default_startup_program, program_guard
 from .scope import Scope, global_scope, scope_guard
@@ -46,6 +46,7 @@ __all__ = [
     "DatasetFactory",
     "ExecutionStrategy",
     "LoDTensor",
+    "LoDTensorArray",
     "Executor",
     "ParallelExecutor",
     "ParamAttr",
@@ -59,6 +60,7 @@ __all__ = [
     "core",
     "cpu_places",
     "create_lod_tensor",
+    "create_random_int_lodtensor",
     "data",
     "default_main_program",
     "default_startup_program",

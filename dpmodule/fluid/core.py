@@ -4,6 +4,7 @@ from .._core import lazy
 from .executor import CPUPlace as CPUPlace
 from .executor import EOFException as EOFException
 from .lod_tensor import LoDTensor as LoDTensor
+from .lod_tensor import LoDTensorArray as LoDTensorArray
 from .scope import Scope as Scope
 
 

@@ -47,6 +47,26 @@ def create_lod_tensor(
     return ragged_array(values, [0, *accumulate(lengths)], dtype=values.dtype)
 
 
+def create_random_int_lodtensor(
+    recursive_seq_lens: Sequence[Sequence[int]], base_shape: Sequence[int], place: Any, low: int, high: int
+) -> RaggedNDArray:
+    """Return sequences of random integers, from NumPy's global generator.
+
+    Args:
+        recursive_seq_lens: a list with the list of lengths.
+        base_shape: shape of an element.
+        place: accepted.
+        low: the smallest integer.
+        high: the largest integer.
+
+    Raises:
+        ArgumentError: there are several levels of lengths.
+    """
+    count = sum(recursive_seq_lens[-1]) if len(recursive_seq_lens) else 0
+    numbers = np.random.randint(low, high + 1, (count, *base_shape), "int64")
+    return create_lod_tensor(numbers, recursive_seq_lens, place)
+
+
 def feed_arrays(program: Program, feed: Any, wanted: Sequence[Data]) -> dict[str, Any]:
     """Return a feed as arrays of the declared shapes and types.
 

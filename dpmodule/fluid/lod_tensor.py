@@ -101,6 +101,10 @@ class LoDTensor:
 
     _get_dims = shape
 
+    def _is_initialized(self) -> bool:
+        """Return True if it has a value."""
+        return self._array is not None
+
     def _get_float_element(self, index: int) -> float:
         """Return an element of the flattened array."""
         return float(self._elements.asnumpy().reshape(-1)[index])
@@ -123,3 +127,10 @@ class LoDTensor:
 
     def __repr__(self) -> str:
         return "<LoDTensor without a value>" if self._array is None else f"<LoDTensor: {self._array!r}>"
+
+
+class LoDTensorArray(list[LoDTensor]):
+    """A list of `LoDTensor`.
+
+    Source: Paddle 1.8 `LoDTensorArray`.
+    """

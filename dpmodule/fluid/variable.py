@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
-from ..base import ArgumentError, dtype_name
+from ..base import ArgumentError, ShapeError, dtype_name
 from ..initializer import Initializer
 from ..ops.attrs import shape as shape_type
 from ..symbol import Symbol
@@ -244,6 +244,65 @@ class Variable:
     def __neg__(self) -> Variable:
         return self * -1.0
 
+    __iter__: None = None  # it can be indexed, but has no known number of items
+
+    def __getitem__(self, index: Any) -> Variable:
+        """Return a part, by integers, slices and ``...``, as in NumPy; one element has the shape (1,).
+
+        Raises:
+            ArgumentError: an index is of another type, there are too many, or sequences are cut along their first axis.
+        """
+        items = list(index) if isinstance(index, tuple) else [index]
+        rank = len(self.shape)
+        places = [i for i, item in enumerate(items) if item is Ellipsis]
+        if len(places) == 1:
+            items[places[0] : places[0] + 1] = [slice(None)] * (rank - len(items) + 1)
+        if len(items) > rank or not all(_is_index(item) for item in items):
+            raise ArgumentError(
+                f"{self.name}[{index!r}]: expected up to {rank} integers or slices of integers, for the shape "
+                f"{self.shape}"
+            )
+        if self.lod_level and items[0] != slice(None):
+            raise ArgumentError(f"{self.name}[{index!r}]: {self.name!r} holds sequences; pool them first")
+        dropped = tuple(axis for axis, item in enumerate(items) if not isinstance(item, slice))
+
+        def made(name: str) -> Symbol:
+            data = self.symbol
+            for axis, item in enumerate(items):
+                data = _part(data, axis, item)
+            if len(dropped) == rank:
+                return call("Reshape", data, shape=(1,), name=name)
+            return (
+                call("squeeze", data, axis=dropped, name=name)
+                if dropped
+                else call("identity", data, name=name)
+            )
+
+        return self.program.derive("slice", made, None, self._dtype, self.lod_level)
+
+
+def _is_index(item: Any) -> bool:
+    bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
+    is_open = isinstance(item, slice)
+    return all(
+        isinstance(each, Integral) and not isinstance(each, bool) or is_open and each is None
+        for each in bounds
+    )
+
+
+def _part(data: Symbol, axis: int, item: Any) -> Symbol:
+    """Return a part of a symbol along an axis, which stays."""
+    if not isinstance(item, slice):
+        return call("slice_axis", data, axis=axis, begin=int(item), end=int(item) + 1 or None)
+    if item == slice(None):
+        return data
+    if item.step in (None, 1):
+        return call("slice_axis", data, axis=axis, begin=item.start or 0, end=item.stop)
+    before = (None,) * axis
+    return call(
+        "slice", data, begin=(*before, item.start), end=(*before, item.stop), step=(*before, item.step)
+    )
+
 
 class Data(Variable):
     """A variable that is fed.
@@ -314,15 +373,55 @@ def declared_shape(attributes: Mapping[str, str]) -> Shape:
 
 
 def inferred_shape(symbol: Symbol) -> Shape:
-    """Return the shape of a symbol, with -1 for axes that differ between two batches."""
-    shapes = []
-    for size, length in ((2, 5), (3, 7)):
-        given = {}
-        for name, attributes in symbol.attr_dict().items():
-            shape = declared_shape(attributes)
-            if shape and not all(shape):
-                given[name] = (shape[0] or size, *(n or length for n in shape[1:]))
-        names = set(symbol.list_arguments())
-        known = {name: shape for name, shape in given.items() if name in names and all(shape)}
-        shapes.append(symbol.infer_shape_partial(**known)[1][0])
-    return tuple(a if a == b and a else -1 for a, b in zip(*shapes))
+    """Return the shape of a symbol, with -1 for axes that differ between two batches.
+
+    Networks that cut their batch at fixed places, or reshape it to fixed sizes, are tried with batches of these sizes.
+    """
+    try:
+        shapes = [_shape_of_batch(symbol, size, length) for size, length in ((2, 5), (3, 7))]
+    except ShapeError as error:
+        shapes = []
+        for size in _sizes_in(symbol):
+            shapes += _possible_shape(symbol, size, 5)
+            if shapes:
+                shapes += _possible_shape(symbol, size + 1, 7)
+                break
+        if not shapes:
+            raise error
+    return tuple(a if a == b and a else -1 for a, b in zip(shapes[0], shapes[-1]))
+
+
+def _shape_of_batch(symbol: Symbol, size: int, length: int) -> Shape:
+    """Return the shape of a symbol for a batch.
+
+    Args:
+        size: number of lines.
+        length: length of other axes that are open.
+    """
+    given = {}
+    for name, attributes in symbol.attr_dict().items():
+        shape = declared_shape(attributes)
+        if shape and not all(shape):
+            given[name] = (shape[0] or size, *(n or length for n in shape[1:]))
+    names = set(symbol.list_arguments())
+    known = {name: shape for name, shape in given.items() if name in names and all(shape)}
+    found: Shape = symbol.infer_shape_partial(**known)[1][0]
+    return found
+
+
+def _possible_shape(symbol: Symbol, size: int, length: int) -> list[Shape]:
+    """Return a list with the shape of a symbol for a batch, empty if the batch does not fit."""
+    try:
+        return [_shape_of_batch(symbol, size, length)]
+    except ShapeError:
+        return []
+
+
+def _sizes_in(symbol: Symbol) -> list[int]:
+    """Return the numbers at which a network cuts axes, or to which it reshapes them."""
+    numbers: set[int] = set()
+    for node in symbol.graph.nodes:
+        if node.op is not None and node.op.name in ("slice_axis", "Reshape"):
+            given = node.a.shape if node.op.name == "Reshape" else (node.a.end,)
+            numbers.update(n for n in given if isinstance(n, int) and n > 1)
+    return sorted(numbers)

@@ -376,3 +376,49 @@ def test_dropout_is_for_training_programs(how, kept, predicted):
     (same,) = fluid.Executor().run(still, {"x": given}, [out.name])
     np.testing.assert_array_equal(same, np.float32(predicted) * given)
     assert still.var(out.name) is out
+
+
+@pytest.mark.parametrize("kernel", [(2, 5), (3, 4)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(
+    ("padding", "sides"),
+    [
+        ("SAME", None),
+        ("valid", [0] * 4),
+        ((1, 2, 0, 3), [0, 3, 1, 2]),
+        ([[0, 0], [0, 0], [2, 2], [0, 1]], [0, 1, 2, 2]),
+    ],
+)
+def test_padding_of_convolutions_by_name_and_by_side(kernel, stride, padding, sides):
+    image = layers.data("image", [2, 7, 6])
+    out = layers.conv2d(image, 3, kernel, stride=stride, padding=padding, bias_attr=False)
+    array = np.random.default_rng(0).normal(size=(2, 2, 7, 6)).astype("float32")
+    (found,) = run({"image": array}, [out])
+    if sides is None:
+        whole = [max((-(-n // stride) - 1) * stride + k - n, 0) for n, k in zip((7, 6), kernel)]
+        sides = [*(whole[1] // 2, whole[1] - whole[1] // 2), *(whole[0] // 2, whole[0] - whole[0] // 2)]
+    padded = F.pad(torch.tensor(array), sides)
+    expected = F.conv2d(padded, weights("conv2d_0_weight"), stride=stride)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-5)
+    assert out.shape[1:] == tuple(expected.shape[1:])
+
+
+def test_pooling_with_padding_by_name():
+    image = layers.data("image", [1, 6, 6])
+    array = np.random.default_rng(0).normal(size=(2, 1, 6, 6)).astype("float32")
+    cases = [layers.pool2d(image, 3, pool_padding="SAME"), layers.pool2d(image, 2, "avg", 2, "VALID")]
+    same, valid = run({"image": array}, cases)
+    np.testing.assert_allclose(same, F.max_pool2d(torch.tensor(array), 3, 1, 1).numpy())
+    np.testing.assert_allclose(valid, F.avg_pool2d(torch.tensor(array), 2).numpy(), rtol=1e-5)
+    with pytest.raises(ArgumentError, match="adds 0 rows above and 1 below, 0 columns left and 1 right"):
+        layers.pool2d(image, 2, pool_padding="SAME")
+
+
+def test_networks_for_batches_of_one_size():
+    x = layers.data("x", [3])
+    first, second = layers.slice(x, [0], [0], [4]), layers.slice(x, [0], [4], [8])
+    whole = layers.fc(layers.reshape(first - second, [2, 6]), 1, bias_attr=False, param_attr="w")
+    array = np.arange(24.0, dtype="float32").reshape(8, 3)
+    (found,) = run({"x": array}, [whole])
+    expected = (array[:4] - array[4:]).reshape(2, 6) @ weights("w").numpy().T
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

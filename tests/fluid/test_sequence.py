@@ -5,6 +5,7 @@ import pytest
 
 import dpmodule as mx
 import dpmodule.fluid as fluid
+from dpmodule.base import NodeError, ShapeError
 from helpers.fluid_programs import run, values
 
 layers = fluid.layers
@@ -225,3 +226,50 @@ def test_noise_contrast_of_sequences_trains():
     executor.run(fluid.default_startup_program())
     losses = [executor.run(feed=feed, fetch_list=[loss])[0][0] for _ in range(80)]
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_sequences_of_one_length_are_rows_for_reshape_losses_and_metrics():
+    ids, label = (layers.data(name, [1], dtype="int64", lod_level=1) for name in ("ids", "label"))
+    weight, pair = layers.data("weight", [3]), layers.data("pair", [2], lod_level=1)
+    table = fluid.embedding(ids, [20, 2], param_attr="table")
+    kept = [layers.reshape(pair, [-1, 2]), layers.reshape(table, [0, -1]), layers.reshape(ids, [-1, 1])]
+    rows = layers.reshape(table, [-1, 3, 2]) * layers.reshape(weight, [-1, 3, 1])
+    share = layers.sigmoid(layers.reduce_sum(rows, [1, 2], keep_dim=True)[:, :, 0])
+    shares = layers.concat([1.0 - share, share], 1)
+    truth = layers.cast(label, "float32")
+    losses = [
+        *(layers.log_loss(share, truth, epsilon=1e-7), layers.cross_entropy(shares, label)),
+        *(layers.square_error_cost(share, truth), layers.softmax_with_cross_entropy(shares, label)),
+        layers.sigmoid_cross_entropy_with_logits(share, truth),
+    ]
+    metrics = [
+        layers.accuracy(shares, label),
+        layers.auc(shares, label)[0],
+        layers.auc(layers.scale(truth), label)[0],
+    ]
+    assert [each.lod_level for each in (*kept, rows, *losses)] == [1, 1, 1, *[0] * 6]
+    assert (table.shape, rows.shape, share.shape) == ((-1, 1, 2), (-1, 3, 2), (-1, 1))
+    draw = np.random.default_rng(0)
+    feed = {"ids": draw.integers(0, 20, (6, 3, 1)), "label": np.array([[[i % 2]] for i in range(6)])}
+    feed |= {
+        "weight": draw.normal(size=(6, 3)).astype("float32"),
+        "pair": sequences(2, rows=[1, 0, 2, 1, 3, 1]),
+    }
+    found = run(feed, [*kept, share, *losses, *metrics], return_numpy=False)
+    (rows_of,) = values("table")
+    picked = (rows_of[feed["ids"][..., 0]] * feed["weight"][..., None]).sum((1, 2))[:, None]
+    p, y = sigmoid(picked), feed["label"][:, 0].astype(float)
+    chosen, exponents = np.where(y, p, 1 - p), np.exp(np.concatenate([1 - p, p], 1))
+    softmax = np.where(y, exponents[:, 1:], exponents[:, :1]) / exponents.sum(1, keepdims=True)
+    pairs = (p[y == 1][:, None] > p[y == 0]).mean()
+    expected = [
+        *(np.concatenate(feed["pair"]), rows_of[feed["ids"].ravel()], feed["ids"].reshape(-1, 1), p),
+        *(-np.log(chosen + 1e-7), -np.log(chosen), (p - y) ** 2, -np.log(softmax)),
+        *(np.log1p(np.exp(p)) - p * y, [((p > 0.5) == y).mean()], [pairs], [1.0]),
+    ]
+    for one, wanted in zip(found, expected):
+        np.testing.assert_allclose(np.array(one), wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(NodeError, match="which do not fill a row of shape"):
+        run({**feed, "ids": [[[1]] * 3, [[2]] * 2] * 3}, [share])
+    with pytest.raises(ShapeError, match="expected -1 first, and then sizes from 1"):
+        layers.reshape(pair, [3, 2])

@@ -157,6 +157,7 @@ from .tensor import gaussian_random_batch_size_like as gaussian_random_batch_siz
 from .tensor import hash as hash
 from .tensor import ones as ones
 from .tensor import ones_like as ones_like
+from .tensor import shape as shape
 from .tensor import uniform_random as uniform_random
 from .tensor import uniform_random_batch_size_like as uniform_random_batch_size_like
 from .tensor import zeros as zeros

@@ -30,6 +30,38 @@ def _pair(layer: str, name: str, given: Any, least: int) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
+def _padding(
+    layer: str, name: str, given: Any, variable: Variable, kernel: Sequence[int], stride: Sequence[int]
+) -> tuple[int, int, int, int]:
+    """Return the padding above, below, left and right.
+
+    Args:
+        given: an integer, two, four, four pairs, "VALID" for none, or "SAME" for images of ceil(size / stride).
+        variable: the images.
+        kernel: height and width of a window.
+    """
+    if isinstance(given, str) and given.upper() == "SAME":
+        sides: list[int] = []
+        for size, length, step in zip(variable.shape[2:], kernel, stride):
+            if size < 1 and step > 1:
+                raise ShapeError(
+                    f'{layer}: {name} "SAME" needs the height and width of {variable.name!r}, which has the shape '
+                    f"{variable.shape}"
+                )
+            whole = length - step if size < 1 else (-(-size // step) - 1) * step + length - size
+            sides += [max(whole, 0) // 2, max(whole, 0) - max(whole, 0) // 2]
+        return sides[0], sides[1], sides[2], sides[3]
+    if isinstance(given, str) and given.upper() == "VALID":
+        return 0, 0, 0, 0
+    flat = list(given) if isinstance(given, (list, tuple)) else []
+    if len(flat) == 4 and all(isinstance(each, (list, tuple)) for each in flat):
+        flat = [*flat[2], *flat[3]] if list(flat[0]) == list(flat[1]) == [0, 0] else []
+    if len(flat) == 4 and all(isinstance(n, (int, np.integer)) and n >= 0 for n in flat):
+        return int(flat[0]), int(flat[1]), int(flat[2]), int(flat[3])
+    height, width = _pair(layer, name, given, 0)
+    return height, height, width, width
+
+
 def _images(layer: str, given: Any, data_format: Any) -> Variable:
     variable = as_variable(layer, given)
     if data_format != "NCHW":
@@ -46,7 +78,7 @@ def conv2d(
     num_filters: int,
     filter_size: int | Sequence[int],
     stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
+    padding: int | str | Sequence[Any] = 0,
     dilation: int | Sequence[int] = 1,
     groups: int | None = None,
     param_attr: Any = None,
@@ -67,7 +99,7 @@ def conv2d(
         num_filters: number of channels of the result.
         filter_size: height and width, as one number or two; so are the next three.
         stride: step between two places.
-        padding: number of zeros on each side.
+        padding: number of zeros on each side; also four for above, below, left and right, "VALID" or "SAME".
         dilation: distance between elements of a filter.
         groups: number of groups of channels; None: 1.
         param_attr: attributes of the weight; without an initializer, it is normal with variance 2 / inputs.
@@ -96,18 +128,25 @@ def conv2d(
         program, f"{own}_weight", shape, ParamAttr.of(param_attr), variable.dtype, initializer=start
     )
     bias = biases(program, own, num_filters, bias_attr)
+    steps = _pair("conv2d", "stride", stride, 1)
+    up, down, left, right = _padding("conv2d", "padding", padding, variable, kernel, steps)
+    is_same = isinstance(padding, str) and padding.upper() == "SAME"  # without dilation, as in Paddle
+    is_even = (up, left) == (down, right)
     attributes = {
         "kernel": kernel,
         "num_filter": num_filters,
         "num_group": parts,
-        "stride": _pair("conv2d", "stride", stride, 1),
-        "pad": _pair("conv2d", "padding", padding, 0),
-        "dilate": _pair("conv2d", "dilation", dilation, 1),
+        "stride": steps,
+        "pad": (up, left) if is_even else (0, 0),
+        "dilate": (1, 1) if is_same else _pair("conv2d", "dilation", dilation, 1),
         "no_bias": not bias,
     }
 
     def made(name: str) -> Any:
-        return sym.Convolution(variable.symbol, weight, *bias, name=name, **attributes)
+        data = variable.symbol
+        if not is_even:
+            data = sym.Pad(data, mode="constant", pad_width=(0, 0, 0, 0, up, down, left, right))
+        return sym.Convolution(data, weight, *bias, name=name, **attributes)
 
     return add_layer("conv2d", [variable], made, own, act=act, shape=None)
 
@@ -117,7 +156,7 @@ def pool2d(
     pool_size: int | Sequence[int] = -1,
     pool_type: str = "max",
     pool_stride: int | Sequence[int] = 1,
-    pool_padding: int | Sequence[int] = 0,
+    pool_padding: int | str | Sequence[Any] = 0,
     global_pooling: bool = False,
     use_cudnn: bool = True,
     ceil_mode: bool = False,
@@ -135,7 +174,7 @@ def pool2d(
         pool_size: height and width of a window, as one number or two; so are the next two.
         pool_type: "max" or "avg".
         pool_stride: step between two windows.
-        pool_padding: padding on each side.
+        pool_padding: padding on each side; also "VALID", and "SAME" if both sides need the same.
         global_pooling: whether the window is the whole image.
         use_cudnn: ignored.
         ceil_mode: whether windows may extend beyond the image.
@@ -150,10 +189,18 @@ def pool2d(
         raise ArgumentError(f'pool2d: pool_type is {pool_type!r}, expected "max" or "avg"')
     attributes: dict[str, Any] = {"pool_type": pool_type, "global_pool": bool(global_pooling)}
     if not global_pooling:
+        kernel = _pair("pool2d", "pool_size", pool_size, 1)
+        steps = _pair("pool2d", "pool_stride", pool_stride, 1)
+        up, down, left, right = _padding("pool2d", "pool_padding", pool_padding, variable, kernel, steps)
+        if (up, left) != (down, right):
+            raise ArgumentError(
+                f"pool2d: pool_padding is {pool_padding!r}, which adds {up} rows above and {down} below, {left} "
+                f"columns left and {right} right; expected equal numbers"
+            )
         attributes |= {
-            "kernel": _pair("pool2d", "pool_size", pool_size, 1),
-            "stride": _pair("pool2d", "pool_stride", pool_stride, 1),
-            "pad": _pair("pool2d", "pool_padding", pool_padding, 0),
+            "kernel": kernel,
+            "stride": steps,
+            "pad": (up, left),
             "pooling_convention": "full" if ceil_mode else "valid",
             "count_include_pad": not exclusive,
         }

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import symbol as sym
-from ...base import ArgumentError, dtype_name
+from ...base import ArgumentError, ShapeError, dtype_name
 from ...symbol import Symbol
-from ..variable import Variable
+from ..variable import Shape, Variable
 from .layer_helper import (
     ACTIVATIONS,
     add_layer,
     apply,
+    as_rows,
     as_variable,
     as_variables,
     check_act,
@@ -290,24 +292,56 @@ def reshape(
 ) -> Variable:
     """Reshape a variable; 0 keeps an axis, and one -1 is inferred.
 
+    Sequences whose elements keep their number of numbers stay sequences; those of one length become rows.
+
     Args:
-        shape: the shape, starting with 0 or -1 for the batch.
+        shape: the shape, starting with 0 or -1 for the batch; for sequences, all other sizes must be known.
         actual_shape: must be None.
         inplace: ignored.
 
     Raises:
-        ArgumentError: the variable is ragged, or `actual_shape` is given.
+        ArgumentError: `actual_shape` is given.
+        ShapeError: the sizes are not known for sequences.
+        NodeError: on running: a sequence does not fill a row.
     """
     variable = as_variable("reshape", x, "x")
     if actual_shape is not None and not isinstance(actual_shape, bool):
         raise ArgumentError("reshape: actual_shape is not supported; shape must be a list of integers")
     if variable.lod_level:
-        raise ArgumentError(f"reshape: {variable.name!r} holds sequences; pool them first")
+        return _reshape_sequences(variable, tuple(shape), act, name)
 
     def made(name: str) -> Any:
         return sym.Reshape(variable.symbol, shape=tuple(shape), name=name)
 
     return add_layer("reshape", [variable], made, name, act=act, shape=None, dtype=None)
+
+
+def _reshape_sequences(variable: Variable, shape: Shape, act: str | None, name: str | None) -> Variable:
+    """Return sequences with other elements, or as rows if the elements change their number of numbers."""
+    before = variable.shape
+    sizes = tuple(before[i] if n == 0 and i < len(before) else n for i, n in enumerate(shape))
+    numbers = math.prod(before[1:])
+    if len(sizes) > 1 and sizes[1:].count(-1) == 1 and shape[0] == 0:
+        sizes = (-1, *(-numbers // math.prod(sizes[1:]) if n == -1 else n for n in sizes[1:]))
+    if sizes[:1] != (-1,) or min(sizes[1:], default=1) < 1:
+        raise ShapeError(
+            f"reshape: shape is {list(shape)} for sequences {variable.name!r} of {before}, expected -1 first, and then "
+            "sizes from 1"
+        )
+    if math.prod(sizes[1:]) != numbers:
+        rows = as_rows(variable, sizes[1:], name if act is None else None)
+        return rows if act is None else apply(act, ACTIVATIONS[act], [rows], name)
+
+    def made(name: str) -> Any:
+        if sizes == before:
+            return sym.identity(variable.symbol, name=name)
+        return sym.sequence_reshape(variable.symbol, new_dim=numbers, name=name)
+
+    if len(sizes) != 2 and sizes != before:
+        raise ShapeError(
+            f"reshape: shape is {list(shape)} for sequences {variable.name!r} of {before}, expected (-1, {numbers})"
+        )
+    return add_layer("reshape", [variable], made, name, act=act, shape=sizes)
 
 
 def dropout(

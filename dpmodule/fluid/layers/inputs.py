@@ -128,20 +128,24 @@ def look_up(
     name, kind = program.unique("embedding"), dtype_name(dtype)
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
     numbers, is_column = _indices(ids), not ids.lod_level and ids.shape[-1] == 1 and not keeps_axes
+    adds_axis = keeps_axes and ids.lod_level and ids.shape[1:] == (1,)
 
     def looked_up(name: str) -> Any:
-        own = f"{name}_lookup" if is_column or padding_idx is not None else name
+        changes = is_column or adds_axis
+        own = f"{name}_lookup" if changes or padding_idx is not None else name
         sizes = {"input_dim": rows, "output_dim": columns}
         whole = sym.Embedding(numbers, table, dtype=kind, sparse_grad=is_sparse, name=own, **sizes)
         if padding_idx is not None:
-            whole = _zero_row(padding_idx % rows, numbers, whole, kind, f"{name}_kept" if is_column else name)
+            whole = _zero_row(padding_idx % rows, numbers, whole, kind, f"{name}_kept" if changes else name)
+        if adds_axis:
+            return sym.expand_dims(whole, axis=1, name=name)
         if not is_column:
             return whole
         if len(ids.shape) == 2:
             return sym.Flatten(whole, name=name)
         return sym.squeeze(whole, axis=len(ids.shape) - 1, name=name)
 
-    drops = ids.shape[-1] == 1 and len(ids.shape) > 1 and (ids.lod_level or not keeps_axes)
+    drops = ids.shape[-1] == 1 and len(ids.shape) > 1 and not keeps_axes
     inner = ids.shape[1:-1] if drops else ids.shape[1:]
     return add_layer("embedding", [ids], looked_up, name, shape=(ids.shape[0], *inner, columns), dtype=kind)
 

@@ -219,6 +219,22 @@ def add_result(layer: str, variables: Sequence[Variable], result: Any, name: str
     return add_layer(layer, variables, lambda own: sym.identity(result, name=own), name, **known)
 
 
+def as_rows(variable: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
+    """Return sequences of one length as dense rows of a shape without the batch axis."""
+
+    def made(name: str) -> Any:
+        return sym._internal._sequence_rows(variable.symbol, shape=tuple(shape), name=name)
+
+    return add_layer("sequence_rows", [variable], made, name, shape=(-1, *shape), lod_level=0)
+
+
+def label_of(scores: Variable, label: Variable) -> Variable:
+    """Return a label as dense rows if it holds sequences of one element, and its scores are dense, as in Paddle."""
+    if label.lod_level and not scores.lod_level:
+        return as_rows(label, label.shape[1:])
+    return label
+
+
 def main_program() -> Program:
     """Return the current program, joined with its startup program."""
     program = default_main_program()

@@ -10,7 +10,7 @@ from ...base import ArgumentError
 from ...symbol import Symbol
 from ..variable import Variable
 from .elementwise import mean, over_sequences
-from .layer_helper import add_layer, apply, as_variable, check_number, width_of
+from .layer_helper import add_layer, apply, as_variable, check_number, label_of, width_of
 
 _MIN_PROBABILITY = 1e-20
 """Smallest probability, so that losses are finite."""
@@ -31,6 +31,7 @@ def cross_entropy(
         ignore_index: class whose lines have loss 0; None: there is none (Paddle: -100).
     """
     probabilities, right = as_variable("cross_entropy", input), as_variable("cross_entropy", label, "label")
+    right = label_of(probabilities, right)
 
     def logarithms(name: str) -> Any:
         if soft_label:
@@ -74,6 +75,7 @@ def softmax_with_cross_entropy(
     """
     layer = "softmax_with_cross_entropy"
     scores, right = as_variable(layer, logits, "logits"), as_variable(layer, label, "label")
+    right = label_of(scores, right)
     if axis not in (-1, len(scores.shape) - 1):
         raise ArgumentError(f"{layer}: axis is {axis!r}, expected -1, the last one")
 
@@ -138,6 +140,7 @@ def sigmoid_cross_entropy_with_logits(
     """
     layer = "sigmoid_cross_entropy_with_logits"
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
+    right = label_of(scores, right)
 
     def made(name: str) -> Any:
         wanted = _cast_label(right, scores.dtype)
@@ -173,6 +176,7 @@ def square_error_cost(input: Any, label: Any) -> Variable:
         as_variable("square_error_cost", input),
         as_variable("square_error_cost", label, "label"),
     )
+    right = label_of(prediction, right)
 
     def made(name: str) -> Any:
         wanted = _cast_label(right, prediction.dtype)
@@ -199,6 +203,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: Any = None, total: Any
         ArgumentError: `correct` or `total` is not a variable, or `k` is out of range.
     """
     scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
+    right = label_of(scores, right)
     if scores.lod_level != right.lod_level:
         raise ArgumentError(f"accuracy: only one of {scores.name!r} and {right.name!r} holds sequences")
     if not 1 <= k <= width_of("accuracy", scores):
@@ -243,6 +248,7 @@ def log_loss(input: Any, label: Any, epsilon: float = 1e-4, name: str | None = N
         epsilon: added to the arguments of logarithms.
     """
     given, right = as_variable("log_loss", input), as_variable("log_loss", label, "label")
+    right = label_of(given, right)
 
     def made(name: str) -> Any:
         wanted = _cast_label(right, given.dtype)

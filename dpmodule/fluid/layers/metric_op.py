@@ -9,7 +9,7 @@ from ...base import ArgumentError
 from ...ops.nn.auc import area, num_counts, window
 from ...symbol import Symbol
 from ..variable import LayerState, RunningValue
-from .layer_helper import as_variable, check_integer, program_of, state, width_of
+from .layer_helper import as_rows, as_variable, check_integer, label_of, program_of, state, width_of
 
 
 def auc(
@@ -46,8 +46,9 @@ def auc(
         and of all.
 
     Raises:
-        ArgumentError: an argument is not valid, or `input` holds sequences.
+        ArgumentError: an argument is not valid.
         ShapeError: the size of the last axis of `input` is unknown.
+        NodeError: on running: a sequence does not have one element.
 
     Source: Paddle 1.8 `auc`.
     """
@@ -56,9 +57,10 @@ def auc(
         raise ArgumentError(f'auc: curve is {curve!r}, expected "ROC"')
     bins = check_integer("auc", "num_thresholds", num_thresholds, 1)
     steps = check_integer("auc", "slide_steps", slide_steps, 0)
-    if scores.lod_level:
-        raise ArgumentError(f"auc: {scores.name!r} holds sequences; pool them first")
     width_of("auc", scores)
+    if scores.lod_level:
+        scores = as_rows(scores, scores.shape[1:])
+    right = label_of(scores, right)
     program = program_of("auc", scores, right)
     sizes = [(num_counts(bins, steps),) if steps else (1, bins + 1), (1, bins + 1)]
     states = [

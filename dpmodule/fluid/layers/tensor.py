@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,54 @@ def _sizes(layer: str, shape: Any) -> tuple[int, ...]:
     return tuple(check_integer(layer, "an axis of shape", size, 1) for size in shape)
 
 
+class _Length(Variable):
+    """The length of an axis of a variable, which `fill_constant` takes as a size."""
+
+    def __init__(self, value: Variable, of: Variable, axis: int) -> None:
+        super().__init__(value.program, value.symbol, value.name, value.shape, value.dtype)
+        self.of, self.axis = of, axis
+
+
+class _Shape(Variable):
+    """The lengths of the axes of a variable."""
+
+    def __init__(self, of: Variable, symbol: Symbol, name: str) -> None:
+        super().__init__(of.program, symbol, name, (len(of.shape),), "int32")
+        self.of = of
+
+    def __getitem__(self, index: Any) -> Variable:
+        found = super().__getitem__(index)
+        if not isinstance(index, Integral):
+            return found
+        return _Length(found, self.of, int(index) % len(self.of.shape))
+
+
+def shape(input: Any) -> Variable:
+    """Return the lengths of all axes, int32; the first one of sequences is their number.
+
+    Shape:
+        output: (number of axes,).
+
+    Args:
+        input: a variable.
+    """
+    given = as_variable("shape", input)
+
+    def made(name: str) -> Any:
+        data = sym.sequence_pool(given.symbol, pool_type="first") if given.lod_level else given.symbol
+        return sym.Cast(sym.shape_array(data), dtype="int32", name=name)
+
+    own = given.program.unique("shape")
+    return given.program.add(_Shape(given, made(own), own))
+
+
 def fill_constant(
     shape: Sequence[int], dtype: Any, value: float, force_cpu: bool = False, out: None = None
 ) -> Variable:
     """Return a variable filled with a number.
 
     Args:
-        shape: length of each axis.
+        shape: length of each axis, one of which can be an element of `shape`, such as ``shape(x)[0]``.
         value: the number.
         force_cpu: ignored.
         out: must be None.
@@ -54,6 +96,13 @@ def fill_constant(
     if out is not None:
         raise ArgumentError("fill_constant: out is not supported; use the result of the layer")
     check_number("fill_constant", "value", value)
+    lengths = (
+        [size for size in shape if isinstance(size, _Length)] if isinstance(shape, (list, tuple)) else []
+    )
+    if len(lengths) == 1:
+        to = [isinstance(size, _Length) for size in shape].index(True)
+        sizes = [-1 if isinstance(size, _Length) else size for size in shape]
+        return fill_constant_batch_size_like(lengths[0].of, sizes, dtype, value, lengths[0].axis, to)
     sizes, kind = _sizes("fill_constant", shape), dtype_name(dtype)
 
     def made(name: str) -> Symbol:

@@ -328,6 +328,41 @@ def sequence_reshape(a: Any, env: Env, data: Tensor) -> Tensor:
 add_sequence_rule("sequence_reshape", _reshape)
 
 
+def _rows_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = ins[0]
+    return [data], [outs[0] if data is None else unify_input("output", outs[0], (data[0], *a.shape), data)]
+
+
+def _rows(a: Any, env: Env, data: Ragged) -> Tensor:
+    wrong = data.lengths() * prod(data.values.shape[1:]) != prod(a.shape)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise ShapeError(
+            f"_sequence_rows: sequence {row} has {int(data.lengths()[row])} elements of shape "
+            f"{tuple(data.values.shape[1:])}, which do not fill a row of shape {a.shape}"
+        )
+    return data.values.reshape(-1, *a.shape)
+
+
+@op("_sequence_rows", [arg("data", NEVER)], {"shape": Attr(ints, "shape of a row", ())},
+    infer=_rows_shapes, infer_type=_first_types, batch=NEVER, onnx=NO_ONNX)  # fmt: skip
+def sequence_rows(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Return ragged rows of one length as dense rows.
+
+    Shape:
+        data: (N, ...), ragged.
+        output: (N, *shape).
+
+    Raises:
+        OpError: the data is dense.
+        ShapeError: a row has another number of numbers than `shape`.
+    """
+    raise dense_error("_sequence_rows")
+
+
+add_sequence_rule("_sequence_rows", _rows, "default")
+
+
 def _erase(a: Any, env: Env, data: Ragged) -> Ragged:
     tokens = torch.tensor(a.tokens, dtype=data.values.dtype, device=data.values.device)
     kept = ~torch.isin(data.values.reshape(data.values.shape[0], -1)[:, 0], tokens)

@@ -100,3 +100,41 @@ def test_hashes_are_those_of_xxhash():
     )
     assert listed(a[0]) == [[[[595905], [267482]], [[797950], [378533]]], [[[757017], [270296]]]]
     assert a[1].asnumpy().tolist() == [[[628849], [245107]]] * 2
+
+
+def test_parts_by_indices_as_in_numpy():
+    array = np.arange(24.0, dtype="float32").reshape(2, 3, 4)
+    x, (_, numbers, _) = layers.data("x", [3, 4]), inputs()
+    table = layers.create_parameter([3, 2], "float32", name="table")
+    first = [np.s_[:, 1], np.s_[:, 1:, -1], np.s_[..., 2], np.s_[:, ::2, 3:0:-2]]
+    cases = [*first, np.s_[0], np.s_[1, :2], np.s_[:, -2:, 1:3]]
+    parts = [*(x[case] for case in cases), table[1], table[2, 1], numbers[:, 1:]]
+    found = run({"x": array, "numbers": NUMBERS[:2]}, parts, return_numpy=False)
+    (rows,) = values("table")
+    expected = [*(array[case] for case in cases), rows[1], rows[2, 1:], np.concatenate(NUMBERS[:2])[:, 1:]]
+    for part, one, wanted in zip(parts, found, expected):
+        np.testing.assert_array_equal(np.array(one), wanted)
+        assert part.shape[1:] == np.shape(wanted)[1:]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(x)
+
+
+def test_the_shape_of_a_variable_is_a_size_of_a_constant():
+    words, numbers, places = inputs()
+    lengths = layers.shape(places)
+    like = [layers.fill_constant([layers.shape(each)[0], 2], "float32", 1.5) for each in (places, numbers)]
+    wide = layers.fill_constant([2, lengths[-2]], "int64", 4)
+    feed = {"numbers": NUMBERS, "places": PLACES}
+    found = run(feed, [lengths, lengths[0], *like, wide, lengths[0:1]])
+    for one, wanted in zip(found, [[3, 1], [3], [[1.5] * 2] * 3, [[1.5] * 2] * 3, [[4] * 3] * 2, [3]]):
+        np.testing.assert_array_equal(one, wanted)
+    assert (lengths.dtype, like[0].shape, wide.shape) == ("int32", (-1, 2), (2, -1))
+
+
+def test_random_sequences_and_arrays_of_tensors():
+    given = fluid.create_random_int_lodtensor([[2, 0, 3]], [1], fluid.CPUPlace(), low=4, high=5)
+    assert given.values.shape == (5, 1)
+    assert set(given.values.asnumpy().ravel()) <= {4, 5}
+    assert fluid.core.LoDTensorArray([fluid.LoDTensor()])[0]._is_initialized() is False
+    (found,) = run({"words": WORDS}, [layers.scale(inputs()[0])], return_numpy=False)
+    assert found._is_initialized()

@@ -102,3 +102,13 @@ def test_wrong_calls(row):
     call, error, text = WRONG[row]
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("trailing", [(), (2,)])
+def test_rows_of_one_length_as_dense_rows(trailing):
+    x = ragged([3, 3, 3], *trailing)
+    shape = (*trailing, 3)
+    (out,) = check_gradients(S._internal._sequence_rows(X, shape=shape), {"x": x})
+    np.testing.assert_array_equal(out.asnumpy(), x.values.asnumpy().reshape(3, *shape))
+    with pytest.raises(ShapeError, match="sequence 1 has 2 elements of shape .*, which do not fill a row"):
+        N._internal._sequence_rows(ragged([3, 2], *trailing), shape=shape)
