@@ -154,6 +154,11 @@ class GeneratorLoader:
         return 0 if self._running is None else self._running.num_ready()
 
     @property
+    def iterable(self) -> bool:
+        """True if it is iterated over; else it feeds its program."""
+        return self._is_iterable
+
+    @property
     def variables(self) -> list[Variable]:
         """The variables that a batch feeds."""
         return self._variables

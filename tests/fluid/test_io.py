@@ -57,3 +57,29 @@ def test_a_loaded_model_is_pruned_and_runs_beside_the_one_that_trains(net, execu
         np.testing.assert_array_equal(one, other)
     assert fluid.io.save_inference_model(tmp_path, ["words"], [prediction], executor) == ["fc_2"]
     assert "label" not in mx.sym.load(f"{tmp_path}/model-symbol.json").list_arguments()
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        lambda: fluid.layers.exponential_decay(0.1, 2, 0.5, True),
+        lambda: fluid.layers.linear_lr_warmup(
+            fluid.layers.piecewise_decay([2, 4], [0.1, 0.05, 0.01]), 2, 0.0, 0.1
+        ),
+        lambda: fluid.layers.polynomial_decay(0.1, 4, cycle=True),
+    ],
+)
+def test_a_schedule_is_saved_with_its_optimizer(rate, tmp_path):
+    loss, _, _ = bow_net(*text_inputs())
+    fluid.optimizer.SGD(rate()).minimize(loss)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    train(executor, loss, 3)
+    fluid.save(fluid.default_main_program(), str(tmp_path / "model"))
+    expected = train(executor, loss, 3)
+    with programs():
+        again, _, _ = bow_net(*text_inputs())
+        fluid.optimizer.SGD(rate()).minimize(again)
+        executor.run(fluid.default_startup_program())
+        fluid.load(fluid.default_main_program(), str(tmp_path / "model"), executor)
+        assert train(executor, again, 3) == expected

@@ -128,3 +128,8 @@ def test_what_cannot_be_is_an_error(variables):
     assert executor.run(feed={"x": X}, fetch_list=[out])[0].shape == (10, 1)
     assert not fluid.core.is_compiled_with_cuda()
     assert fluid.core.get_cuda_device_count() == 0
+
+
+def test_a_loader_says_if_it_is_iterated_over(variables):
+    loaders = [fluid.io.DataLoader.from_generator(variables, iterable=each) for each in (True, False)]
+    assert [each.iterable for each in loaders] == [True, False]

@@ -6,8 +6,7 @@ Source: Paddle 1.8, `fluid.layers.learning_rate_scheduler`. The first update has
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..._core import lazy
@@ -19,26 +18,33 @@ from .layer_helper import check_number
 class Schedule(LRScheduler):
     """Learning rate as a function of the step; created by the functions below.
 
+    It has no functions as attributes, so that it can be saved with an optimizer.
+
     Args:
-        rate_at: function from a step, an integer from 0, to the rate.
+        layer: name of the function that created it.
+        numbers: arguments of its rate at a step.
     """
 
-    def __init__(self, rate_at: Callable[[int], float]) -> None:
-        super().__init__(rate_at(0))
-        self.rate_at = rate_at
+    def __init__(self, layer: str, **numbers: Any) -> None:
+        super().__init__(_RATES[layer](0, **numbers))
+        self.layer, self.numbers = layer, numbers
 
     def __call__(self, num_update: int) -> float:
         """Return the rate for an update, which has the step `num_update` - 1."""
-        return self.rate_at(max(num_update - 1, 0))
+        return _RATES[self.layer](max(num_update - 1, 0), **self.numbers)
 
 
-def _schedule(layer: str, rate_at: Callable[..., float], **given: Any) -> Schedule:
-    """Return a schedule after a check of its numbers; those named after steps and epochs are above 0."""
+def _schedule(layer: str, checked: Mapping[str, Any] | None = None, **given: Any) -> Schedule:
+    """Return a schedule after a check of its numbers; those named after steps and epochs are above 0.
+
+    Args:
+        checked: further arguments of its rate, which are valid.
+    """
     for name, value in given.items():
         check_number(layer, name, value)
         if ("step" in name or name in ("epochs", "d_model")) and value <= 0:
             raise ArgumentError(f"{layer}: {name} is {value!r}, expected a number above 0")
-    return Schedule(partial(rate_at, **given))
+    return Schedule(layer, **(checked or {}), **given)
 
 
 def _periods(step: int, decay_steps: float, staircase: bool) -> float:
@@ -93,6 +99,19 @@ def _warmup(step: int, after: Any, warmup_steps: float, start_lr: float, end_lr:
     return after(step + 1) if isinstance(after, LRScheduler) else after
 
 
+_RATES: dict[str, Callable[..., float]] = {
+    "cosine_decay": _cosine,
+    "exponential_decay": _exponential,
+    "inverse_time_decay": _inverse,
+    "linear_lr_warmup": _warmup,
+    "natural_exp_decay": _natural,
+    "noam_decay": _noam,
+    "piecewise_decay": _piecewise,
+    "polynomial_decay": _polynomial,
+}
+"""Rate at a step of each function of `layers`."""
+
+
 def exponential_decay(
     learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
@@ -112,28 +131,26 @@ def exponential_decay(
         >>> schedule(10), schedule(11)
         (0.4, 0.2)
     """
-    return _decay("exponential_decay", _exponential, learning_rate, decay_steps, decay_rate, staircase)
+    return _decay("exponential_decay", learning_rate, decay_steps, decay_rate, staircase)
 
 
 def natural_exp_decay(
     learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
     """Return ``learning_rate * exp(-decay_rate * step / decay_steps)``; arguments as of `exponential_decay`."""
-    return _decay("natural_exp_decay", _natural, learning_rate, decay_steps, decay_rate, staircase)
+    return _decay("natural_exp_decay", learning_rate, decay_steps, decay_rate, staircase)
 
 
 def inverse_time_decay(
     learning_rate: float, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Schedule:
     """Return ``learning_rate / (1 + decay_rate * step / decay_steps)``; arguments as of `exponential_decay`."""
-    return _decay("inverse_time_decay", _inverse, learning_rate, decay_steps, decay_rate, staircase)
+    return _decay("inverse_time_decay", learning_rate, decay_steps, decay_rate, staircase)
 
 
-def _decay(
-    layer: str, rate_at: Callable[..., float], learning_rate: float, steps: int, rate: float, staircase: bool
-) -> Schedule:
-    rate_at = partial(rate_at, staircase=bool(staircase))
-    return _schedule(layer, rate_at, learning_rate=learning_rate, decay_steps=steps, decay_rate=rate)
+def _decay(layer: str, learning_rate: float, steps: int, rate: float, staircase: bool) -> Schedule:
+    checked = {"staircase": bool(staircase)}
+    return _schedule(layer, checked, learning_rate=learning_rate, decay_steps=steps, decay_rate=rate)
 
 
 def polynomial_decay(
@@ -157,7 +174,7 @@ def polynomial_decay(
     """
     return _schedule(
         "polynomial_decay",
-        partial(_polynomial, cycle=bool(cycle)),
+        {"cycle": bool(cycle)},
         learning_rate=learning_rate,
         decay_steps=decay_steps,
         end_learning_rate=end_learning_rate,
@@ -177,7 +194,7 @@ def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Sch
         ArgumentError: an argument is not a number, or a count is not above 0.
     """
     return _schedule(
-        "cosine_decay", _cosine, learning_rate=learning_rate, step_each_epoch=step_each_epoch, epochs=epochs
+        "cosine_decay", learning_rate=learning_rate, step_each_epoch=step_each_epoch, epochs=epochs
     )
 
 
@@ -193,9 +210,7 @@ def noam_decay(d_model: int, warmup_steps: int, learning_rate: float = 1.0) -> S
         ArgumentError: an argument is not a number, or `d_model` or `warmup_steps` is not above 0.
     Source: Vaswani et al., "Attention Is All You Need", 2017, section 5.3.
     """
-    return _schedule(
-        "noam_decay", _noam, d_model=d_model, warmup_steps=warmup_steps, learning_rate=learning_rate
-    )
+    return _schedule("noam_decay", d_model=d_model, warmup_steps=warmup_steps, learning_rate=learning_rate)
 
 
 def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Schedule:
@@ -220,7 +235,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Sched
         )
     if any(first >= second for first, second in zip(steps, steps[1:])):
         raise ArgumentError(f"piecewise_decay: boundaries is {steps}, expected increasing steps")
-    return Schedule(partial(_piecewise, boundaries=steps, values=rates))
+    return Schedule("piecewise_decay", boundaries=steps, values=rates)
 
 
 def linear_lr_warmup(learning_rate: Any, warmup_steps: int, start_lr: float, end_lr: float) -> Schedule:
@@ -239,7 +254,7 @@ def linear_lr_warmup(learning_rate: Any, warmup_steps: int, start_lr: float, end
         check_number("linear_lr_warmup", "learning_rate", learning_rate)
     return _schedule(
         "linear_lr_warmup",
-        partial(_warmup, after=learning_rate),
+        {"after": learning_rate},
         warmup_steps=warmup_steps,
         start_lr=start_lr,
         end_lr=end_lr,
