@@ -169,6 +169,38 @@ class Auc(MetricBase):
         return float(area(torch.from_numpy(self._positive), torch.from_numpy(self._negative)))
 
 
+class ChunkEvaluator(MetricBase):
+    """Precision, recall and F1 of chunks over all batches, from the counts of `layers.chunk_eval`.
+
+    Example:
+        >>> import dpmodule.fluid as fluid
+        >>> chunks = fluid.metrics.ChunkEvaluator()
+        >>> chunks.update(num_infer_chunks=10, num_label_chunks=8, num_correct_chunks=6)
+        >>> chunks.eval()
+        (0.6, 0.75, 0.6666666666666666)
+    """
+
+    def reset(self) -> None:
+        self.num_infer_chunks = self.num_label_chunks = self.num_correct_chunks = 0
+
+    def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
+        """Add a batch.
+
+        Args:
+            num_infer_chunks: number of predicted chunks, a number or an array with one.
+            num_label_chunks: number of right chunks.
+            num_correct_chunks: number of chunks that are predicted and right.
+        """
+        self.num_infer_chunks += int(np.asarray(num_infer_chunks).reshape(()))
+        self.num_label_chunks += int(np.asarray(num_label_chunks).reshape(()))
+        self.num_correct_chunks += int(np.asarray(num_correct_chunks).reshape(()))
+
+    def eval(self) -> tuple[float, float, float]:
+        """Return precision, recall and F1, 0 if there is nothing to count."""
+        common, found, right = self.num_correct_chunks, self.num_infer_chunks, self.num_label_chunks
+        return common / max(found, 1), common / max(right, 1), 2 * common / max(found + right, 1)
+
+
 class CompositeMetric(MetricBase):
     """Several metrics of the same predictions and labels."""
 

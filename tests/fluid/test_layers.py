@@ -81,6 +81,14 @@ CASES = {
         lambda v: (v.x + v.y) * 2.0 - v.y / (v.x * v.x + 1.0) + (1.0 - v.x) - (-v.y) + 3.0 / (v.y * v.y + 1.0),
         (A.x + A.y) * 2 - A.y / (A.x**2 + 1) + (1 - A.x) + A.y + 3 / (A.y**2 + 1),
     ),
+    **{
+        f"act {name}": (lambda v, name=name: layers.scale(v.x, 1.0, act=name), found)
+        for name, found in {
+            "stanh": 1.7159 * np.tanh(0.67 * A.x),
+            "relu6": A.x.clip(0, 6),
+            "leaky_relu": np.where(A.x > 0, A.x, 0.02 * A.x),
+        }.items()
+    },
     "powers": (lambda v: v.soft**v.y + v.soft**np.float32(2) + 2.0**v.x, A.soft**A.y + A.soft**2 + 2**A.x),
     "pow": (lambda v: layers.pow(v.soft, 1.5), A.soft**1.5),
     "rsqrt": (lambda v: layers.rsqrt(v.soft), A.soft**-0.5),

@@ -27,6 +27,14 @@ def test_area_counts_pairs_in_order():
     assert metric.eval() == 0.0
 
 
+def test_chunks_of_batches_are_added_up():
+    metric = fluid.metrics.ChunkEvaluator()
+    assert metric.eval() == (0.0, 0.0, 0.0)
+    for counts in (np.array([10]), np.array([8]), np.array([6])), (0, 2, 0):
+        metric.update(*counts)
+    assert metric.eval() == pytest.approx((0.6, 0.6, 0.6))
+
+
 def test_shares_of_hits():
     assert in_batches(fluid.metrics.Precision()).eval() == pytest.approx(2 / 3)
     assert in_batches(fluid.metrics.Recall()).eval() == pytest.approx(2 / 3)

@@ -72,6 +72,7 @@ from .inputs import create_parameter as create_parameter
 from .inputs import data as data
 from .inputs import embedding as embedding
 from .inputs import fc as fc
+from .labeling import chunk_eval as chunk_eval
 from .labeling import crf_decoding as crf_decoding
 from .labeling import linear_chain_crf as linear_chain_crf
 from .labeling import warpctc as warpctc

@@ -21,6 +21,7 @@ from .layer_helper import (
     check_act,
     check_number,
     program_of,
+    scaled_tanh,
 )
 
 
@@ -106,12 +107,7 @@ def soft_relu(x: Any, threshold: float = 40.0, name: str | None = None) -> Varia
 def stanh(x: Any, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
     """Return ``scale_b * tanh(scale_a * x)``."""
     given = as_variable("stanh", x, "x")
-
-    def made(name: str) -> Any:
-        inner = sym.tanh(sym._internal._mul_scalar(given.symbol, scalar=float(scale_a)))
-        return sym._internal._mul_scalar(inner, scalar=float(scale_b), name=name)
-
-    return add_layer("stanh", [given], made, name)
+    return apply("stanh", scaled_tanh, [given], name, scale_a=scale_a, scale_b=scale_b)
 
 
 def relu6(x: Any, threshold: float = 6.0, name: str | None = None) -> Variable:

@@ -8,7 +8,17 @@ from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ...symbol import Symbol
 from ..variable import ParamAttr, Variable
-from .layer_helper import add_layer, as_sequences, as_variable, check_integer, parameter, program_of, width_of
+from .layer_helper import (
+    add_layer,
+    add_result,
+    as_sequences,
+    as_variable,
+    check_integer,
+    parameter,
+    program_of,
+    width_of,
+)
+from .sequence_parts import sequence_unpad
 
 
 def _check_lengths(layer: str, **lengths: Any) -> None:
@@ -101,6 +111,67 @@ def crf_decoding(input: Any, param_attr: Any, label: Any = None, length: None = 
         return sym.Cast(hits, dtype="int64", name=name)
 
     return add_layer(layer, [scores], made, own, shape=(-1, 1), dtype="int64")
+
+
+def chunk_eval(
+    input: Any,
+    label: Any,
+    chunk_scheme: str,
+    num_chunk_types: int,
+    excluded_chunk_types: Any = None,
+    seq_length: Any = None,
+) -> tuple[Variable, ...]:
+    """Compare the chunks of predicted labels with those of the right ones.
+
+    A label is ``kind * number of tags + tag``, and ``num_chunk_types * number of tags`` outside of chunks. The tags are
+    B and I of "IOB", I and E of "IOE", B, I, E and S of "IOBES", and one of "plain".
+
+    Shape:
+        input, label: sequences of numbers; or (N, T, 1), with `seq_length`.
+        seq_length: (N,) or (N, 1), integers.
+        output: (1,) each, three of float32 and three of int64.
+
+    Args:
+        chunk_scheme: "IOB", "IOE", "IOBES" or "plain".
+        num_chunk_types: number of kinds of chunks.
+        excluded_chunk_types: list of kinds that do not count.
+        seq_length: lengths of padded rows.
+
+    Returns:
+        Precision, recall and F1 of the batch, and the numbers of predicted, of right and of common chunks, which
+        `metrics.ChunkEvaluator` adds up.
+
+    Raises:
+        ArgumentError: `input` or `label` does not hold sequences.
+        OpError: `chunk_scheme` is none of the four.
+        NodeError: on running: a label is out of range, or the lengths of rows differ.
+
+    Source: Paddle 1.8 `chunk_eval`.
+    """
+    layer = "chunk_eval"
+    pair = [as_variable(layer, input), as_variable(layer, label, "label")]
+    if seq_length is not None:
+        pair = [sequence_unpad(each, seq_length) for each in pair]
+    found, right = as_sequences(layer, pair[0]), as_sequences(layer, pair[1], "label")
+    own = program_of(layer, found, right).unique(layer)
+    counts: Symbol = sym._internal._sequence_chunks(
+        found.symbol, right.symbol, scheme=chunk_scheme, num_chunk_types=num_chunk_types,
+        excluded_chunk_types=tuple(excluded_chunk_types or ()), name=f"{own}_counts",
+    )  # fmt: skip
+    parts = [sym.slice_axis(counts, axis=0, begin=i, end=i + 1) for i in range(3)]
+    common, sums = sym.Cast(parts[2], dtype="float32"), [*parts[:2], parts[0] + parts[1]]
+    rates = [
+        common * times / sym._internal._maximum_scalar(sym.Cast(each, dtype="float32"), scalar=1.0)
+        for times, each in zip((1, 1, 2), sums)
+    ]
+    known: dict[str, Any] = {"shape": (1,), "lod_level": 0}
+    names = "precision", "recall", "f1_score", "num_infer_chunks", "num_label_chunks", "num_correct_chunks"
+    return tuple(
+        add_result(
+            layer, [found, right], each, f"{own}_{name}", dtype="int64" if i > 2 else "float32", **known
+        )
+        for i, (name, each) in enumerate(zip(names, [*rates, *parts]))
+    )
 
 
 def warpctc(

@@ -16,6 +16,16 @@ from ..initializer import Xavier
 from ..program import Program, default_main_program, default_startup_program
 from ..variable import LayerState, ParamAttr, Parameter, Shape, Variable
 
+
+def scaled_tanh(
+    data: Symbol, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
+) -> Symbol:
+    """Return ``scale_b * tanh(scale_a * data)``."""
+    inner = sym.tanh(sym._internal._mul_scalar(data, scalar=float(scale_a)))
+    result: Symbol = sym._internal._mul_scalar(inner, scalar=float(scale_b), name=name)
+    return result
+
+
 ACTIVATIONS: dict[str, Callable[..., Symbol]] = {
     "exp": sym.exp,
     "relu": sym.relu,
@@ -35,6 +45,10 @@ ACTIVATIONS: dict[str, Callable[..., Symbol]] = {
     "rsqrt": sym.rsqrt,
     "sin": sym.sin,
     "softplus": partial(sym.Activation, act_type="softrelu"),
+    "stanh": scaled_tanh,
+    "relu6": partial(sym.clip, a_min=0.0, a_max=6.0),
+    "leaky_relu": partial(sym.LeakyReLU, act_type="leaky", slope=0.02),
+    "gelu": partial(sym.LeakyReLU, act_type="gelu"),
 }
 """Activations by the name for ``act``."""
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
-from ..attrs import boolean, integer
+from ..attrs import boolean, choice, integer, ints
 from ..nn.layer_shapes import unify_input
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Shapes, Types, arg, param
@@ -241,5 +241,76 @@ def sequence_ctc(a: Any, env: Env, data: Tensor, label: Tensor) -> Tensor:
 add_ragged_rule(
     "sequence_ctc",
     SparseRule(_two_ragged("sequence_ctc", 0), _ctc, None, None, differentiated_by_torch(_ctc)),
+    alone=lambda a: True,
+)
+
+
+# chunks of labels
+
+_BREAKS = {
+    "IOB": (2, [0], []),
+    "IOE": (2, [], [1]),
+    "IOBES": (4, [0, 3], [2, 3]),
+    "plain": (1, [], []),
+}
+"""Number of tags of a scheme, those that begin a chunk, and those that end one."""
+
+
+def _chunks(a: Any, labels: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the kind of the chunk that begins at each place, -1 for none, and the place after the end of it."""
+    tags, begin, end = _BREAKS[a.scheme]
+    other, device = a.num_chunk_types, labels.device
+    kind, tag = labels // tags, labels % tags
+    begins, ends = (
+        torch.isin(tag, torch.tensor(some, dtype=tag.dtype, device=device)) for some in (begin, end)
+    )
+    breaks = first | (kind != kind.roll(1)) | begins | ends.roll(1)
+    places = torch.where(breaks, torch.arange(len(labels), device=device), len(labels))
+    after = torch.cat([places[1:], places.new_full((1,), len(labels))]).flip(0).cummin(0).values.flip(0)
+    counted = breaks & (kind != other)
+    for excluded in a.excluded_chunk_types:
+        counted &= kind != excluded
+    return torch.where(counted, kind, -1), after
+
+
+def _chunk_counts(a: Any, env: Env, data: Ragged, label: Ragged) -> Tensor:
+    count = a.num_chunk_types * _BREAKS[a.scheme][0] + 1
+    labels = _labels_of("_sequence_chunks", label, count, data)
+    if not labels.numel():
+        return labels.new_zeros(3)
+    first = torch.zeros_like(labels, dtype=torch.bool)
+    first[label.offsets[:-1][label.lengths() > 0]] = True
+    found, found_end = _chunks(a, _labels_of("_sequence_chunks", data, count), first)
+    right, right_end = _chunks(a, labels, first)
+    hits = (found >= 0) & (found == right) & (found_end == right_end)
+    return torch.stack([(found >= 0).sum(), (right >= 0).sum(), hits.sum()])
+
+
+@op("_sequence_chunks", [arg("data", NEVER), arg("label", NEVER)],
+    {"scheme": Attr(choice(*_BREAKS), "tags in the label of a kind of chunk"),
+     "num_chunk_types": Attr(integer(low=1), "number of kinds"),
+     "excluded_chunk_types": Attr(ints, "kinds that do not count", ())},
+    infer=lambda a, ins, outs: (ins, [unify_input("output", outs[0], (3,), ins[0])]),
+    infer_type=lambda a, ins, outs: (ins, ["int64"]), batch=NEVER, onnx=NO_ONNX)  # fmt: skip
+def sequence_chunks(a: Any, env: Env, data: Tensor, label: Tensor) -> Tensor:
+    """Count the chunks of rows of labels; not differentiable.
+
+    Shape:
+        data, label: (N,) or (N, 1), ragged: kind * number of tags + tag, and num_chunk_types * number of tags outside
+            of chunks.
+        output: (3,) int64: chunks of data, of label, and those that are in both with the same ends and kind.
+
+    Raises:
+        OpError: a value is dense, or a label is out of range.
+        ShapeError: the lengths of data and label differ.
+
+    Source: Paddle 1.x `fluid.layers.chunk_eval`.
+    """
+    raise dense_error("_sequence_chunks", "data and label")
+
+
+add_ragged_rule(
+    "_sequence_chunks",
+    SparseRule(_two_ragged("_sequence_chunks", 0), _chunk_counts, None, None, None),
     alone=lambda a: True,
 )

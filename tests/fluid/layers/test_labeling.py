@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import dpmodule as mx
 import dpmodule.fluid as fluid
 from helpers.fluid_programs import run, values
 
@@ -43,6 +44,62 @@ def test_crf_counts_all_paths_and_finds_the_best_one():
         best = max(totals, key=totals.get)
         assert np.ravel(paths[i].asnumpy()).tolist() == list(best)
         assert np.ravel(hits[i].asnumpy()).tolist() == (np.array(best) == wanted).astype(int).tolist()
+
+
+LETTERS = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "I"}
+
+
+def chunks(labels, scheme, other, excluded):
+    """Return the kinds, first and last places of the chunks of a row."""
+    found, before = [], None
+    for place, label in enumerate(labels):
+        kind, tag = divmod(int(label), len(LETTERS[scheme]))
+        now = None if kind == other else (kind, LETTERS[scheme][tag])
+        if now and before and now[0] == before[0] and now[1] not in "BS" and before[1] not in "ES":
+            found[-1][2] = place
+        elif now:
+            found.append([kind, place, place])
+        before = now
+    return {tuple(one) for one in found if one[0] not in excluded}
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("excluded", [None, [1]])
+@pytest.mark.parametrize("scheme", LETTERS)
+def test_chunks_are_counted(scheme, excluded, padded):
+    lengths, draw = [7, 1, 30, 4, 18], np.random.default_rng(3)
+    high = 3 * len(LETTERS[scheme]) + 1
+    right = [draw.integers(0, high, n) for n in lengths]
+    found = [np.where(draw.random(n) < 0.3, draw.integers(0, high, n), row) for n, row in zip(lengths, right)]
+    names, given = ("found", "right"), {"found": found, "right": right}
+    if padded:
+        given = {
+            name: np.stack([np.pad(row, (0, 30 - len(row))) for row in given[name]])[..., None]
+            for name in names
+        }
+        given["lengths"] = np.array(lengths)
+    shape = [30, 1] if padded else [1]
+    pair = [layers.data(name, shape, dtype="int64", lod_level=0 if padded else 1) for name in names]
+    lengths = layers.data("lengths", [], dtype="int64") if padded else None
+    results = run(given, list(layers.chunk_eval(*pair, scheme, 3, excluded, lengths)))
+    ours, theirs = ([chunks(row, scheme, 3, excluded or []) for row in rows] for rows in (found, right))
+    counts = [sum(map(len, some)) for some in (ours, theirs, [a & b for a, b in zip(ours, theirs)])]
+    assert [int(each[0]) for each in results[3:]] == counts
+    assert all(counts)
+    shares = [counts[2] / counts[0], counts[2] / counts[1], 2 * counts[2] / (counts[0] + counts[1])]
+    np.testing.assert_allclose(np.ravel(results[:3]), shares, rtol=1e-6)
+    assert [each.dtype.name for each in results] == ["float32"] * 3 + ["int64"] * 3
+
+
+def test_chunks_of_wrong_labels():
+    pair = [layers.data(name, [1], dtype="int64", lod_level=1) for name in ("found", "right")]
+    counts = layers.chunk_eval(*pair, "IOB", 2)
+    row, empty = [np.array([0, 5])], [np.zeros(0, "int64")]
+    with pytest.raises(mx.base.NodeError, match="labels are from 0 to 5, expected 0 to 4"):
+        run({"found": row, "right": row}, list(counts))
+    assert [float(each[0]) for each in run({"found": empty, "right": empty}, list(counts))] == [0.0] * 6
+    with pytest.raises(mx.base.OpError, match="one of IOB, IOE, IOBES, plain"):
+        layers.chunk_eval(*pair, "BIO", 2)
 
 
 def test_a_tagger_trains():
