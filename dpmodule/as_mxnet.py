@@ -186,7 +186,7 @@ def explain_missing_name(module: ModuleType, name: str, depth: int = 2, path: st
         return
     from .cli.check_program import advice, missing_name
 
-    old, text = (path, advice(path)) if path.startswith("parlai") else missing_name(module, name)
+    old, text = (path, advice(path)) if path.startswith("parlai") else missing_name(module, name, path)
     frame = sys._getframe(depth)
     # Python replaces an AttributeError of `from module import name` by its own text
     if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:

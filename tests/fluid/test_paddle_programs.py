@@ -258,3 +258,17 @@ def test_sessions_with_a_gru_and_a_compiled_program(tmp_path):
         loss.backward()
         adagrad.step()
     assert found == pytest.approx(losses, rel=1e-5)
+
+
+def test_missing_data_sets_say_what_takes_their_place(tmp_path):
+    source = """
+texts = []
+for line in ("paddle.dataset.imdb", "from paddle import dataset", "import paddle.dataset.mnist"):
+    try:
+        exec(line)
+    except (AttributeError, ImportError) as error:
+        texts.append(str(error))
+print(json.dumps(texts))
+"""
+    texts = run(tmp_path, source)
+    assert ["nothing is downloaded: give paddle.batch a function" in text for text in texts] == [True] * 3
