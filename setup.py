@@ -14,31 +14,31 @@ FINGERPRINT = runpy.run_path(str(NATIVE / "installed.py"))["fingerprint"](NATIVE
 REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 
 UNITS = {
-    "conv3x3": ("kernels/conv3x3.cpp",),
-    "convolution": ("kernels/convolution.cpp",),
-    "depthwise": ("kernels/depthwise.cpp",),
-    "image_layers": ("kernels/image_layers.cpp",),
-    "lstm": ("kernels/lstm.cpp",),
+    "io": ("io/*.cpp",),
+    "steps": ("kernels/steps.cpp",),
     "norm": ("kernels/norm.cpp",),
     "product": ("kernels/product.cpp",),
-    "small": ("kernels/small.cpp",),
-    "steps": ("kernels/steps.cpp",),
-    "kernels_avx512": ("kernels/kernels_avx512.cpp",),
-    "kernels_avx2": ("kernels/kernels_avx2.cpp",),
+    "depthwise": ("kernels/depthwise.cpp",),
+    "conv3x3": ("kernels/conv3x3.cpp",),
+    "lstm": ("kernels/lstm.cpp",),
     "kernels_plain": ("kernels/kernels_plain.cpp",),
+    "kernels_avx2": ("kernels/kernels_avx2.cpp",),
+    "small": ("kernels/small.cpp",),
+    "recording": ("recording/*.cpp",),
+    "kernels_avx512": ("kernels/kernels_avx512.cpp",),
     "autobatch_python": tuple(
         f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
     ),
-    "io": ("io/*.cpp",),
-    "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
-    "kernels": ("kernels/*.cpp",),
     "hogwild": ("hogwild/*.cpp",),
+    "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
     "autobatch": ("autobatch/*.cpp",),
-    "recording": ("recording/*.cpp",),
+    "convolution": ("kernels/convolution.cpp",),
+    "image_layers": ("kernels/image_layers.cpp",),
+    "kernels": ("kernels/*.cpp",),
 }
 """Compilation units, which compile headers and templates once: for each unit, patterns of the sources that no earlier
-unit has. Names within a unit differ, even in anonymous namespaces. Kernels are separate units, since their pragmas
-apply to the end of a file."""
+unit has, the slowest ones last. Names within a unit differ, even in anonymous namespaces. Kernels are separate units,
+since their pragmas apply to the end of a file."""
 
 
 def asked_for(option):

@@ -114,11 +114,8 @@ struct WholeWindows : Pixels {
 #pragma GCC unroll 8
             for (int n = 0; n < Count; ++n) sums[n] = V::between(sums[n], l.low, l.high);
         }
-        const bool is_done = l.function <= LayerFunction::Clamp;
 #pragma GCC unroll 8
-        for (int n = 0; n < Count; ++n) {
-            V::store(result + n * l.result_gap + c, is_done ? sums[n] : applied<Width>(l, sums[n]));
-        }
+        for (int n = 0; n < Count; ++n) V::store(result + n * l.result_gap + c, sums[n]);
     }
 };
 
@@ -224,6 +221,15 @@ struct Elementwise : Pixels {
     }
 };
 
+// Applies the function of a layer to numbers in place.
+template <int Width>
+DPMODULE_INLINE void apply(const ImageLayer &l, float *values, std::ptrdiff_t count) {
+    using V = Vector<Width>;
+    std::ptrdiff_t i = 0;
+    for (; i + Width <= count; i += Width) V::store(values + i, applied<Width>(l, V::load(values + i)));
+    if constexpr (Width > 1) apply<(Width > 4 ? Width / 2 : 1)>(l, values + i, count - i);
+}
+
 // Computes pixels of a row whose windows are inside along x, as many as `count`; returns how many.
 template <int Width, int Kernel, int Stride, bool Groups, int Count = 8>
 DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count) {
@@ -239,47 +245,53 @@ DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count)
     return done;
 }
 
-template <int Width, int Kernel, int Stride, bool Groups = false>
+template <int Width, int Kernel, int Stride, bool Groups>
 DPMODULE_INLINE std::ptrdiff_t inner_pixels(Pixels next, std::ptrdiff_t count) {
     const Axis &x = next.l.x;
     if (x.dilate != 1 || next.x * Stride < x.pad) return 0;
-    return whole_windows<Width, Kernel, Stride, Groups>(
+    float *result = next.result;
+    const std::ptrdiff_t done = whole_windows<Width, Kernel, Stride, Groups>(
         next, std::min(count, (x.size + x.pad - Kernel) / Stride + 1 - next.x));
+    for (std::ptrdiff_t n = 0; n < done && next.l.function > LayerFunction::Clamp; ++n)
+        apply<Width>(next.l, result + n * next.l.result_gap, next.l.groups * next.l.filters);
+    return done;
+}
+
+// The least `Width` with functions for windows that share numbers: x86 processors without AVX2 are older than ten years,
+// and such functions take a fifth of the time to compile.
+#if defined(__x86_64__)
+constexpr int kSharing = 8;
+#else
+constexpr int kSharing = 4;
+#endif
+
+template <int Width>
+DPMODULE_INLINE void compute_one(const Pixels &first) {
+    const ImageLayer &l = first.l;
+    switch (l.kind) {
+        case LayerKind::Depthwise: return all_vectors<Width>(l.channels, OneWindow<false>{first});
+        case LayerKind::Grouped: return all_vectors<Width>(l.groups * l.filters, OneWindow<true>{first});
+        case LayerKind::MaxPool: return all_vectors<Width>(l.channels, Pool<Largest>{first, 1});
+        case LayerKind::MeanPool: {
+            const std::ptrdiff_t divisor = counted(l, l.y, first.y) * counted(l, l.x, first.x);
+            return all_vectors<Width>(l.channels, Pool<Total>{first, static_cast<float>(divisor)});
+        }
+        case LayerKind::Shuffle: return shuffle(first.begin, l.groups, l.channels, first.result);
+        default: return all_vectors<Width>(l.channels, Elementwise{first});
+    }
 }
 
 // Computes the first of `count` pixels of a row, or some more; returns how many.
-template <int Width>
+template <int Width, int Kernel, int Stride, bool Groups>
 DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count) {
-    const ImageLayer &l = first.l;
-    std::ptrdiff_t done = 0;
-    switch (l.kind) {
-        case LayerKind::Depthwise:
-            if (l.x.kernel == 3 && l.x.stride == 1) done = inner_pixels<Width, 3, 1>(first, count);
-            if (l.x.kernel == 3 && l.x.stride == 2) done = inner_pixels<Width, 3, 2>(first, count);
-            if (l.x.kernel == 5 && l.x.stride == 1) done = inner_pixels<Width, 5, 1>(first, count);
-            if (l.x.kernel == 5 && l.x.stride == 2) done = inner_pixels<Width, 5, 2>(first, count);
-            if (l.x.kernel == 7 && l.x.stride == 1) done = inner_pixels<Width, 7, 1>(first, count);
-            if (done) return done;
-            all_vectors<Width>(l.channels, OneWindow<false>{first});
-            return 1;
-        case LayerKind::Grouped:
-            if (l.x.kernel == 1 && l.x.stride == 1) done = inner_pixels<Width, 1, 1, true>(first, count);
-            if (l.x.kernel == 3 && l.x.stride == 1) done = inner_pixels<Width, 3, 1, true>(first, count);
-            if (l.x.kernel == 3 && l.x.stride == 2) done = inner_pixels<Width, 3, 2, true>(first, count);
-            if (l.x.kernel == 5 && l.x.stride == 1) done = inner_pixels<Width, 5, 1, true>(first, count);
-            if (done) return done;
-            all_vectors<Width>(l.groups * l.filters, OneWindow<true>{first});
-            return 1;
-        case LayerKind::MaxPool: all_vectors<Width>(l.channels, Pool<Largest>{first, 1}); return 1;
-        case LayerKind::MeanPool: {
-            const std::ptrdiff_t divisor = counted(l, l.y, first.y) * counted(l, l.x, first.x);
-            all_vectors<Width>(l.channels, Pool<Total>{first, static_cast<float>(divisor)});
-            return 1;
-        }
-        case LayerKind::Shuffle: shuffle(first.begin, l.groups, l.channels, first.result); return 1;
-        default: break;
+    if constexpr (Kernel == 0) {
+        compute_one<Width>(first);
+    } else {
+        std::ptrdiff_t done = 0;
+        if constexpr (Width >= kSharing) done = inner_pixels<Width, Kernel, Stride, Groups>(first, count);
+        if (done) return done;
+        all_vectors<Width>(first.l.groups * first.l.filters, OneWindow<Groups>{first});
     }
-    all_vectors<Width>(l.channels, Elementwise{first});
     return 1;
 }
 
@@ -363,11 +375,16 @@ DPMODULE_INLINE void pool_rows(const ImageLayer &l, std::ptrdiff_t begin, std::p
     }
 }
 
+// Layers whose windows have this size and share the numbers that they read, or all other layers if `Kernel` is 0. A
+// function for all sizes would take four times as long to compile.
+template <int Kernel = 0, int Stride = 0, bool Groups = false>
 struct Rows {
     template <int Width>
     DPMODULE_INLINE static void run(const ImageLayer &l, std::ptrdiff_t begin, std::ptrdiff_t end) {
-        if (l.kind == LayerKind::MaxRows) return pool_rows<Width, Largest>(l, begin, end);
-        if (l.kind == LayerKind::MeanRows) return pool_rows<Width, Total>(l, begin, end);
+        if constexpr (Kernel == 0) {
+            if (l.kind == LayerKind::MaxRows) return pool_rows<Width, Largest>(l, begin, end);
+            if (l.kind == LayerKind::MeanRows) return pool_rows<Width, Total>(l, begin, end);
+        }
         while (begin < end) {
             const std::ptrdiff_t row = begin / l.x.result, image = row / l.y.result, y = row % l.y.result;
             std::ptrdiff_t x = begin % l.x.result;
@@ -389,7 +406,7 @@ struct Rows {
                                    l.x.dilate * l.data_gap,
                                    other,
                                    result};
-                const std::ptrdiff_t done = compute<Width>(first, stop - x);
+                const std::ptrdiff_t done = compute<Width, Kernel, Stride, Groups>(first, stop - x);
                 x += done;
                 result += done * l.result_gap;
                 if (other) other += done * other_step;
@@ -401,7 +418,19 @@ struct Rows {
 }  // namespace
 
 void compute_pixels(const ImageLayer &layer, std::ptrdiff_t begin, std::ptrdiff_t end) {
-    run_best<Rows>(layer, begin, end);
+    const auto is = [&](LayerKind kind, std::ptrdiff_t kernel, std::ptrdiff_t stride) {
+        return layer.kind == kind && layer.x.kernel == kernel && layer.x.stride == stride;
+    };
+    if (is(LayerKind::Depthwise, 3, 1)) return run_best<Rows<3, 1>>(layer, begin, end);
+    if (is(LayerKind::Depthwise, 3, 2)) return run_best<Rows<3, 2>>(layer, begin, end);
+    if (is(LayerKind::Depthwise, 5, 1)) return run_best<Rows<5, 1>>(layer, begin, end);
+    if (is(LayerKind::Depthwise, 5, 2)) return run_best<Rows<5, 2>>(layer, begin, end);
+    if (is(LayerKind::Depthwise, 7, 1)) return run_best<Rows<7, 1>>(layer, begin, end);
+    if (is(LayerKind::Grouped, 1, 1)) return run_best<Rows<1, 1, true>>(layer, begin, end);
+    if (is(LayerKind::Grouped, 3, 1)) return run_best<Rows<3, 1, true>>(layer, begin, end);
+    if (is(LayerKind::Grouped, 3, 2)) return run_best<Rows<3, 2, true>>(layer, begin, end);
+    if (is(LayerKind::Grouped, 5, 1)) return run_best<Rows<5, 1, true>>(layer, begin, end);
+    run_best<Rows<>>(layer, begin, end);
 }
 
 }  // namespace dpmodule
