@@ -273,3 +273,19 @@ def test_sequences_of_one_length_are_rows_for_reshape_losses_and_metrics():
         run({**feed, "ids": [[[1]] * 3, [[2]] * 2] * 3}, [share])
     with pytest.raises(ShapeError, match="expected -1 first, and then sizes from 1"):
         layers.reshape(pair, [3, 2])
+
+
+def test_numbers_are_added_to_places_of_rows():
+    x, places, numbers = (
+        layers.data("x", [6]),
+        layers.data("places", [1], dtype="int64", lod_level=1),
+        declared(1, "y"),
+    )
+    out = layers.sequence_scatter(x, places, numbers)
+    wanted = np.random.default_rng(1).normal(size=(4, 6)).astype("float32")
+    index = [[[(3 * j + i) % 5] for j in range(n)] for i, n in enumerate(ROWS)]
+    feed = {"x": wanted.copy(), "places": index, "y": sequences(1)}
+    for i, n in enumerate(ROWS):
+        for j in range(n):
+            wanted[i, index[i][j][0]] += feed["y"][i][j, 0]
+    np.testing.assert_allclose(run(feed, [out])[0], wanted, rtol=1e-6)

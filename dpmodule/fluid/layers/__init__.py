@@ -130,6 +130,7 @@ from .sequence_parts import sequence_expand_as as sequence_expand_as
 from .sequence_parts import sequence_mask as sequence_mask
 from .sequence_parts import sequence_pad as sequence_pad
 from .sequence_parts import sequence_reshape as sequence_reshape
+from .sequence_parts import sequence_scatter as sequence_scatter
 from .sequence_parts import sequence_slice as sequence_slice
 from .sequence_parts import sequence_unpad as sequence_unpad
 from .shapes import cumsum as cumsum

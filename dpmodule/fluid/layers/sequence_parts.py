@@ -8,6 +8,7 @@ from typing import Any
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
 from ..variable import Variable
+from .elementwise import elementwise_add, elementwise_mul
 from .layer_helper import (
     add_layer,
     add_result,
@@ -19,7 +20,8 @@ from .layer_helper import (
     check_number,
     width_of,
 )
-from .sequence import sequence_expand
+from .sequence import sequence_expand, sequence_pool
+from .shapes import one_hot
 
 
 def sequence_concat(input: Any, name: str | None = None) -> Variable:
@@ -178,6 +180,26 @@ def sequence_mask(
         return sym.Cast(before, dtype=dtype, name=name)
 
     return add_layer(layer, [lengths], made, name, shape=(-1, size), dtype=str(dtype))
+
+
+def sequence_scatter(input: Any, index: Any, updates: Any, name: str | None = None) -> Variable:
+    """Add the numbers of each sequence to places of a row.
+
+    Shape:
+        input: (N, features).
+        index: N sequences of place numbers.
+        updates: as many sequences of numbers.
+        output: (N, features).
+
+    Raises:
+        ArgumentError: `index` or `updates` does not hold sequences.
+        ShapeError: the size of the last axis of `input` is unknown.
+    """
+    layer = "sequence_scatter"
+    rows = as_variable(layer, input)
+    places, numbers = as_sequences(layer, index, "index"), as_sequences(layer, updates, "updates")
+    marks = one_hot(places, width_of(layer, rows))
+    return elementwise_add(rows, sequence_pool(elementwise_mul(marks, numbers), "sum"), name=name)
 
 
 def sequence_reshape(input: Any, new_dim: int) -> Variable:
