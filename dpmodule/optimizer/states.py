@@ -11,6 +11,7 @@ import pickle
 import pickletools
 import struct
 from collections.abc import Callable, Iterator
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,9 +225,7 @@ def _attributes(origin: str, state: object) -> dict[str, Any]:
 def _check_attributes(origin: str, found: dict[str, Any]) -> None:
     """Check that an optimizer has all common attributes, with the usual types."""
     for key, usual in vars(Optimizer()).items():
-        kind = (
-            (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
-        )
+        kind = Real if isinstance(usual, Real) else dict if isinstance(usual, dict) else object
         if key == "lr" and found.get("lr_scheduler") is not None:  # the schedule sets it
             continue
         if not isinstance(found.get(key, None if kind is object else _Record), kind):

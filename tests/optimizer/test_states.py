@@ -102,6 +102,14 @@ def test_own_optimizers_come_back_if_they_are_registered():
         update.set_states(data)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64, np.int64])
+def test_settings_may_be_numbers_of_numpy(kind):
+    made = optimizer.create("sgd", learning_rate=kind(1), wd=kind(0), momentum=kind(0))
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    update.set_states(optimizer.get_updater(made).get_states(True))
+    assert (update.optimizer.lr, update.optimizer.wd) == (1, 0)
+
+
 def test_states_of_other_kinds():
     """What a user's own optimizer may keep: numbers, text, NumPy arrays, nested containers."""
     states = {
