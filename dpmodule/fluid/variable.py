@@ -262,7 +262,7 @@ class Variable:
                 f"{self.name}[{index!r}]: expected up to {rank} integers or slices of integers, for the shape "
                 f"{self.shape}"
             )
-        if self.lod_level and items[0] != slice(None):
+        if self.lod_level and items and items[0] != slice(None):
             raise ArgumentError(f"{self.name}[{index!r}]: {self.name!r} holds sequences; pool them first")
         dropped = tuple(axis for axis, item in enumerate(items) if not isinstance(item, slice))
 
@@ -278,16 +278,14 @@ class Variable:
                 else call("identity", data, name=name)
             )
 
-        return self.program.derive("slice", made, None, self._dtype, self.lod_level)
+        found: Variable = self.program.derive("slice", made, None, self._dtype, self.lod_level)
+        return found
 
 
 def _is_index(item: Any) -> bool:
-    bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
-    is_open = isinstance(item, slice)
-    return all(
-        isinstance(each, Integral) and not isinstance(each, bool) or is_open and each is None
-        for each in bounds
-    )
+    if isinstance(item, slice):
+        return all(each is None or _is_index(each) for each in (item.start, item.stop, item.step))
+    return isinstance(item, Integral) and type(item) is not bool
 
 
 def _part(data: Symbol, axis: int, item: Any) -> Symbol:

@@ -76,11 +76,12 @@ def shape(input: Any) -> Variable:
         return sym.Cast(sym.shape_array(data), dtype="int32", name=name)
 
     own = given.program.unique("shape")
-    return given.program.add(_Shape(given, made(own), own))
+    added: Variable = given.program.add(_Shape(given, made(own), own))
+    return added
 
 
 def fill_constant(
-    shape: Sequence[int], dtype: Any, value: float, force_cpu: bool = False, out: None = None
+    shape: Sequence[Any], dtype: Any, value: float, force_cpu: bool = False, out: None = None
 ) -> Variable:
     """Return a variable filled with a number.
 
@@ -96,13 +97,12 @@ def fill_constant(
     if out is not None:
         raise ArgumentError("fill_constant: out is not supported; use the result of the layer")
     check_number("fill_constant", "value", value)
-    lengths = (
-        [size for size in shape if isinstance(size, _Length)] if isinstance(shape, (list, tuple)) else []
-    )
+    given = shape if isinstance(shape, (list, tuple)) else []
+    lengths = [size for size in given if isinstance(size, _Length)]
     if len(lengths) == 1:
         to = [isinstance(size, _Length) for size in shape].index(True)
-        sizes = [-1 if isinstance(size, _Length) else size for size in shape]
-        return fill_constant_batch_size_like(lengths[0].of, sizes, dtype, value, lengths[0].axis, to)
+        like = [-1 if isinstance(size, _Length) else size for size in shape]
+        return fill_constant_batch_size_like(lengths[0].of, like, dtype, value, lengths[0].axis, to)
     sizes, kind = _sizes("fill_constant", shape), dtype_name(dtype)
 
     def made(name: str) -> Symbol:
