@@ -285,7 +285,7 @@ class Variable:
 def _is_index(item: Any) -> bool:
     if isinstance(item, slice):
         return all(each is None or _is_index(each) for each in (item.start, item.stop, item.step))
-    return isinstance(item, Integral) and type(item) is not bool
+    return not isinstance(item, bool) and isinstance(item, Integral)
 
 
 def _part(data: Symbol, axis: int, item: Any) -> Symbol:
