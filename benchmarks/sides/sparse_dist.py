@@ -208,6 +208,8 @@ def main() -> None:
     print(json.dumps({"cpu": times, "memory": rss_mb() - before}), flush=True)
     if dist.is_initialized():
         dist.barrier()
+    if system in ("ddp", "torchrec"):
+        dist.destroy_process_group()  # without which gloo aborts now and then
 
 
 if __name__ == "__main__":
