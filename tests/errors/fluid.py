@@ -174,7 +174,6 @@ WRONG_LAYERS = [
         "num_samples is 4 and num_true 1 for 3 classes",
     ),
     (lambda: layers.linear_chain_crf(dense(), numbers()), "input 'x' does not hold sequences"),
-    (lambda: layers.linear_chain_crf(words(), words(), length=numbers()), "padded rows are not supported"),
     (lambda: layers.warpctc(dense(), numbers()), "input 'x' does not hold sequences"),
     (lambda: layers.warpctc(dense(), numbers(), blank=3), "blank is 3, expected 0 to 2"),
     (lambda: layers.argsort("x"), "argsort: input is 'x', expected a variable of fluid"),

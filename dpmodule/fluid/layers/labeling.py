@@ -18,16 +18,14 @@ from .layer_helper import (
     program_of,
     width_of,
 )
-from .sequence_parts import sequence_unpad
+from .sequence_parts import sequence_pad, sequence_unpad
+from .shapes import squeeze
 
 
-def _check_lengths(layer: str, **lengths: Any) -> None:
-    for name, given in lengths.items():
-        if given is not None:
-            raise ArgumentError(
-                f"{layer}: {name} is given, but padded rows are not supported; turn them into sequences by "
-                "sequence_unpad"
-            )
+def _sequences_of(layer: str, given: Any, length: Any, argument: str = "input") -> Variable:
+    """Return an input, which holds sequences or has padded rows of these lengths, as sequences."""
+    variable = as_variable(layer, given, argument)
+    return as_sequences(layer, variable if length is None else sequence_unpad(variable, length), argument)
 
 
 def _transition(layer: str, scores: Variable, param_attr: Any) -> tuple[str, Symbol]:
@@ -37,21 +35,22 @@ def _transition(layer: str, scores: Variable, param_attr: Any) -> tuple[str, Sym
     return own, parameter(scores.program, f"{own}_transition", shape, ParamAttr.of(param_attr))
 
 
-def linear_chain_crf(input: Any, label: Any, param_attr: Any = None, length: None = None) -> Variable:
+def linear_chain_crf(input: Any, label: Any, param_attr: Any = None, length: Any = None) -> Variable:
     """Return the negative log-likelihood of the labels of each sequence in a linear-chain conditional random field.
 
     Shape:
-        input: sequences of D scores.
-        label: sequences of numbers from 0 to D - 1.
+        input: sequences of D scores; or (N, T, D), with `length`.
+        label: sequences of numbers from 0 to D - 1; or (N, T, 1), with `length`.
+        length: (N,) or (N, 1), integers.
         transition: (D + 2, D): scores of the first label, of the last one, and of a label after another, as in Paddle.
         output: (N, 1).
 
     Args:
         param_attr: attributes of the transition scores; `crf_decoding` takes the same name.
-        length: must be None.
+        length: lengths of padded rows.
 
     Raises:
-        ArgumentError: `input` or `label` does not hold sequences, or `length` is given.
+        ArgumentError: `input` or `label` does not hold sequences.
         OpError: when it runs, for a label out of range.
 
     Example:
@@ -67,8 +66,7 @@ def linear_chain_crf(input: Any, label: Any, param_attr: Any = None, length: Non
     Source: Lafferty, McCallum and Pereira, "Conditional random fields", 2001; Paddle 1.8 `linear_chain_crf`.
     """
     layer = "linear_chain_crf"
-    _check_lengths(layer, length=length)
-    scores, right = as_sequences(layer, input), as_sequences(layer, label, "label")
+    scores, right = _sequences_of(layer, input, length), _sequences_of(layer, label, length, "label")
     program_of(layer, scores, right)
     own, transition = _transition(layer, scores, param_attr)
 
@@ -78,25 +76,26 @@ def linear_chain_crf(input: Any, label: Any, param_attr: Any = None, length: Non
     return add_layer(layer, [scores, right], made, own, shape=(-1, 1), lod_level=0)
 
 
-def crf_decoding(input: Any, param_attr: Any, label: Any = None, length: None = None) -> Variable:
+def crf_decoding(input: Any, param_attr: Any, label: Any = None, length: Any = None) -> Variable:
     """Return the most likely labels of each sequence in the field of `linear_chain_crf`.
 
     Shape:
-        input: sequences of D scores.
-        output: sequences of numbers, int64.
+        input: sequences of D scores; or (N, T, D), with `length`.
+        label: sequences of numbers; or (N, T, 1), with `length`.
+        length: (N,) or (N, 1), integers.
+        output: sequences of numbers, int64; or (N, T), with 0 after the ends, with `length`.
 
     Args:
         param_attr: the name of the transition scores.
-        label: sequences of the right labels; with them the result is 1 where the label is right, and 0 elsewhere.
-        length: must be None.
+        label: the right labels; with them the result is 1 where the label is right, and 0 elsewhere.
+        length: lengths of padded rows.
 
     Raises:
-        ArgumentError: a variable does not hold sequences, or `length` is given.
+        ArgumentError: a variable does not hold sequences, or the number of columns of padded rows is unknown.
     """
     layer = "crf_decoding"
-    _check_lengths(layer, length=length)
-    scores = as_sequences(layer, input)
-    right = None if label is None else as_sequences(layer, label, "label")
+    scores = _sequences_of(layer, input, length)
+    right = None if label is None else _sequences_of(layer, label, length, "label")
     own, transition = _transition(layer, scores, param_attr)
 
     def made(name: str) -> Any:
@@ -110,7 +109,11 @@ def crf_decoding(input: Any, param_attr: Any, label: Any = None, length: None = 
         hits = sym.broadcast_equal(path, sym.Cast(right.symbol, dtype="int64"), name=f"{name}_hits")
         return sym.Cast(hits, dtype="int64", name=name)
 
-    return add_layer(layer, [scores], made, own, shape=(-1, 1), dtype="int64")
+    path = add_layer(layer, [scores], made, own, shape=(-1, 1), dtype="int64")
+    if length is None:
+        return path
+    columns = as_variable(layer, input).shape[1]
+    return squeeze(sequence_pad(path, 0, columns if columns > 0 else None)[0], [2])
 
 
 def chunk_eval(
@@ -149,10 +152,8 @@ def chunk_eval(
     Source: Paddle 1.8 `chunk_eval`.
     """
     layer = "chunk_eval"
-    pair = [as_variable(layer, input), as_variable(layer, label, "label")]
-    if seq_length is not None:
-        pair = [sequence_unpad(each, seq_length) for each in pair]
-    found, right = as_sequences(layer, pair[0]), as_sequences(layer, pair[1], "label")
+    found = _sequences_of(layer, input, seq_length)
+    right = _sequences_of(layer, label, seq_length, "label")
     own = program_of(layer, found, right).unique(layer)
     counts: Symbol = sym._internal._sequence_chunks(
         found.symbol, right.symbol, scheme=chunk_scheme, num_chunk_types=num_chunk_types,

@@ -46,6 +46,28 @@ def test_crf_counts_all_paths_and_finds_the_best_one():
         assert np.ravel(hits[i].asnumpy()).tolist() == (np.array(best) == wanted).astype(int).tolist()
 
 
+def test_padded_rows_are_as_their_sequences():
+    scores, label = tagging()
+    wide, marks = layers.data("wide", [4, 3]), layers.data("marks", [4, 1], dtype="int64")
+    length = layers.data("length", [1], dtype="int64")
+    results = []
+    for rows, right, more in ((scores, label, {}), (wide, marks, {"length": length})):
+        loss = layers.linear_chain_crf(
+            rows, right, fluid.ParamAttr("crfw", fluid.initializer.Normal(seed=1)), **more
+        )
+        results += [loss, *(layers.crf_decoding(rows, "crfw", each, **more) for each in (None, right))]
+    given, labels = [numbers(n, 3, seed=n) for n in ROWS], [np.arange(n) % 3 for n in ROWS]
+    feed = {"scores": given, "label": labels, "length": np.reshape(ROWS, (-1, 1))}
+    feed["wide"] = np.stack([np.pad(each, ((0, 4 - len(each)), (0, 0)), constant_values=9) for each in given])
+    feed["marks"] = np.stack([np.pad(each, (0, 4 - len(each)))[:, None] for each in labels])
+    found = run(feed, results, return_numpy=False)
+    np.testing.assert_allclose(found[3].asnumpy(), found[0].asnumpy(), rtol=1e-6)
+    for sequences, padded in zip(found[1:3], found[4:]):
+        assert padded.asnumpy().shape == (3, 4)
+        for i, n in enumerate(ROWS):
+            assert padded.asnumpy()[i].tolist() == [*np.ravel(sequences[i].asnumpy()), *[0] * (4 - n)]
+
+
 LETTERS = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "I"}
 
 
