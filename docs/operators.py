@@ -116,6 +116,16 @@ def double(x):
 
 outputs, last = mx.nd.contrib.while_loop(below_ten, double, [mx.nd.array([1])], max_iterations=5)
 last[0]""",
+    "_sequence_chunks": """\
+import dpmodule as mx
+
+found = mx.nd.ragged_array([[0, 1, 2], [0]], dtype="int64")
+right = mx.nd.ragged_array([[0, 1, 0], [2]], dtype="int64")
+mx.nd._internal._sequence_chunks(found, right, scheme="IOB", num_chunk_types=1)""",
+    "_sequence_rows": """\
+import dpmodule as mx
+
+mx.nd._internal._sequence_rows(mx.nd.ragged_array([[1, 2], [3, 4]]), shape=(2,))""",
     "sequence_conv": """\
 import dpmodule as mx
 

@@ -356,6 +356,8 @@ def sequence_rows(a: Any, env: Env, data: Tensor) -> Tensor:
     Raises:
         OpError: the data is dense.
         ShapeError: a row has another number of numbers than `shape`.
+
+    Source: the layers of Paddle 1.x, of which `lod_level=1` data with one element for each example are dense.
     """
     raise dense_error("_sequence_rows")
 
