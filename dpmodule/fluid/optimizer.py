@@ -73,8 +73,8 @@ class Optimizer:
         keeps_weight: function of a parameter, True if it has no weight decay; None: all have it.
 
     Raises:
-        ArgumentError: the rate is not a number from 0 or a schedule, `regularization` is not a decay, or `grad_clip` is
-            not a limit.
+        ArgumentError: the rate is not a number from 0 or a schedule, another setting is not a number, `regularization`
+            is not a decay, or `grad_clip` is not a limit.
     """
 
     def __init__(
@@ -94,6 +94,9 @@ class Optimizer:
                 f"learning_rate is {learning_rate!r}, expected a number from 0, or a schedule such as "
                 "fluid.layers.exponential_decay(...)"
             )
+        for key, value in arguments.items():
+            if not isinstance(value, Real):
+                raise ArgumentError(f"{key} of the optimizer is {value!r}, expected a number")
         if regularization is not None and not isinstance(regularization, Decay):
             raise ArgumentError(
                 f"regularization is {regularization!r}, expected L2Decay(coefficient), L1Decay(coefficient) or None"

@@ -366,3 +366,9 @@ def test_attributes_of_parameters_in_the_orders_of_both_versions():
         ArgumentError, match="ParamAttr: gradient_clip is .*, expected None; pass it to an optimizer"
     ):
         fluid.ParamAttr(gradient_clip=fluid.clip.GradientClipByValue(1.0))
+
+
+@pytest.mark.parametrize("make", [fluid.optimizer.Adagrad, fluid.optimizer.Adam, fluid.optimizer.Adadelta])
+def test_settings_are_numbers(make):
+    with pytest.raises(ArgumentError, match="of the optimizer is 'a', expected a number"):
+        make(0.1, epsilon="a")
