@@ -105,19 +105,20 @@ class OptionalBuildExt(build_ext):
             self.warn(f"{ext.name} was not built; dpmodule runs without it, but slower: {error}")
 
 
+EXTENSION = Extension(
+    "dpmodule._native",
+    sources=sorted(map(str, NATIVE.rglob("*.cpp"))),
+    depends=sorted(str(path) for pattern in ("*.cpp", "*.h*") for path in NATIVE.rglob(pattern)),
+    define_macros=[("DPMODULE_FINGERPRINT", f'"{FINGERPRINT}"')],
+    include_dirs=[str(NATIVE / "include"), str(NATIVE)],
+    language="c++",
+    extra_compile_args=FLAGS,
+    extra_link_args=LINK_FLAGS,
+    optional=not REQUIRED,  # else setuptools itself swallows the failure
+)
+
+# without the extension, the wheel is for all platforms
 setup(
-    ext_modules=[
-        Extension(
-            "dpmodule._native",
-            sources=sorted(map(str, NATIVE.rglob("*.cpp"))),
-            depends=sorted(str(path) for pattern in ("*.cpp", "*.h*") for path in NATIVE.rglob(pattern)),
-            define_macros=[("DPMODULE_FINGERPRINT", f'"{FINGERPRINT}"')],
-            include_dirs=[str(NATIVE / "include"), str(NATIVE)],
-            language="c++",
-            extra_compile_args=FLAGS,
-            extra_link_args=LINK_FLAGS,
-            optional=not REQUIRED,  # else setuptools itself swallows the failure
-        )
-    ],
+    ext_modules=[] if os.environ.get("DPMODULE_NATIVE") == "0" else [EXTENSION],
     cmdclass={"build_ext": OptionalBuildExt},
 )

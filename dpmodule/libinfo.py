@@ -12,7 +12,7 @@ __all__ = ["find_include_path", "find_lib_path"]
 
 lazy.publish(__name__, __all__)
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def find_lib_path(prefix: str = "libtorch") -> list[str]:

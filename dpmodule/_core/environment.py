@@ -31,7 +31,8 @@ class EnvironmentVariable:
 
 
 _NATIVE = (
-    "0 disables the C++ extension: streams, parsers, autobatch and kernels then run in Python and torch."
+    "0 disables the C++ extension: streams, parsers, autobatch and kernels then run in Python and torch. "
+    "`pip install` then does not build it."
 )
 _PASSES = "Disables graph passes, as a comma-separated list; `mx.executor.disabled` does so for a block."
 _ISA = "Limits the extension to these processor instructions, for tests and measurements."

@@ -41,7 +41,7 @@ def _load() -> tuple[ModuleType | None, str | None]:
             return loaded
         return importlib.import_module("dpmodule._native"), None
     except (ImportError, OSError) as failure:
-        command = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
+        command = "pip install --no-cache-dir --no-deps --force-reinstall --no-binary dpmodule dpmodule"
         return None, f"{failure}; install a C++17 compiler and run: {command}"
 
 
