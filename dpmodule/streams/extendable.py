@@ -20,7 +20,7 @@ from .errors import LoopClosedError, StreamStopped
 from .signal_bus import Mailbox
 
 WAITING = frozenset({"SEND", "YIELD_FROM", "YIELD_VALUE"})
-"""Bytecode instructions of Python 3.10 to 3.13 with which a coroutine waits."""
+"""Bytecode instructions of Python 3.10 to 3.14 with which a coroutine waits."""
 
 
 @functools.lru_cache(maxsize=256)

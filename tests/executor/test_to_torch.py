@@ -264,7 +264,7 @@ def pooled(**options):
     return S.Pooling(net, kernel=(2, 2), stride=(3, 3), **options)
 
 
-DEPRECATED = "ignore:`torch.jit.trace.*` is deprecated"
+DEPRECATED = "ignore:`torch.jit.trace.*` is (deprecated|not supported in Python)"
 TRACING = pytest.mark.filterwarnings(DEPRECATED, "ignore::torch.jit.TracerWarning")
 RECORDED = {  # and whether torch.export takes it without being told shapes
     "lstm": (rnn(), (4, 3, 2), True),

@@ -114,7 +114,7 @@ print([name for name, task in TASKS.items() if in_child(task)])
 module = loaded()
 assert in_child(predicts, module) == 0
 assert torch.get_num_threads() == 2
-batches = torch.utils.data.DataLoader(Scores(), num_workers=1, timeout=60)
+batches = torch.utils.data.DataLoader(Scores(), num_workers=1, timeout=60, multiprocessing_context="fork")
 for _ in range(2):
     assert [float(row[0]) for row in batches] == [1, 1]
     with mx.io.DataLoaderIter(batches, start_method="fork", timeout_s=60) as rows:
