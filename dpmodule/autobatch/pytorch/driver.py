@@ -89,9 +89,8 @@ class ProgramLoop:
         """
         outer = asyncio._get_running_loop()
         outer_task = None if outer is None else asyncio.current_task(outer)
-        if (
-            outer_task is not None
-        ):  # from Python 3.14 on, a thread has one current task, not one for each loop
+        if outer is not None and outer_task is not None:
+            # from Python 3.14 on, a thread has one current task, not one for each loop
             asyncio.tasks._leave_task(outer, outer_task)
         asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self))
         tasks: list[asyncio.Task[Any]] = [self.create_task(each) for each in programs]
