@@ -53,7 +53,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from operator import attrgetter
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -303,13 +303,24 @@ def is_in_transform() -> bool:
 def is_in_function() -> bool:
     """Return True if a caller is the body of an `autograd.Function`."""
     frame: FrameType | None = sys._getframe(1)
-    apply: Any = torch.autograd.Function.apply
-    code = apply.__func__.__code__
+    apply = getattr(torch.autograd.Function.apply, "__func__", None)
+    # `apply` is not a Python function from torch 2.15 on
+    codes = set(_codes_of_forward(torch.autograd.Function)) if apply is None else {apply.__code__}
     while frame is not None:
-        if frame.f_code is code:
+        if frame.f_code in codes:
             return True
         frame = frame.f_back
     return False
+
+
+def _codes_of_forward(function: type) -> Iterator[CodeType]:
+    """Yield the code of `forward` of all classes derived from a class."""
+    derived: Any
+    for derived in function.__subclasses__():
+        code = getattr(derived.forward, "__code__", None)
+        if code is not None:
+            yield code
+        yield from _codes_of_forward(derived)
 
 
 def profiler_is_on() -> bool:

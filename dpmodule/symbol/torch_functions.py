@@ -87,8 +87,13 @@ _applied: weakref.WeakValueDictionary[int, AppliedFunction] = weakref.WeakValueD
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
 _Function: Any = torch.autograd.Function
 _inference_mode: Any = inference_mode
-_apply: Callable[..., Any] = _Function.__dict__["apply"].__func__
+_apply_of_torch: Any = _Function.__dict__["apply"]
 _one_at_a_time = threading.RLock()
+
+
+def _apply(cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
+    """Call torch's own `apply` of a function."""
+    return _apply_of_torch.__get__(None, cls)(*args, **kwargs)
 
 
 class _Tensor:
@@ -213,7 +218,7 @@ class KeptGradients(TorchFunctionMode):
     def __exit__(self, *error: Any) -> None:
         """Restore torch."""
         super().__exit__(*error)  # type: ignore[no-untyped-call]  # as in torch
-        _Function.apply, _inference_mode.__enter__ = classmethod(_apply), self._enter_inference_mode
+        _Function.apply, _inference_mode.__enter__ = _apply_of_torch, self._enter_inference_mode
         _one_at_a_time.release()
 
     def _call(self, cls: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
