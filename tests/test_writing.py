@@ -58,11 +58,20 @@ PHRASES = {
 }
 
 
+def names():
+    """Return the names of the files to check: those of the repository, or all of an unpacked source archive."""
+    if (ROOT / ".git").exists():
+        command = ["git", "ls-files", *CHECKED.split()]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        return listed.stdout.splitlines()
+    checked = [ROOT / name for name in CHECKED.split()]
+    found = [path for each in checked for path in (each, *each.rglob("*")) if path.is_file()]
+    return [path.relative_to(ROOT).as_posix() for path in sorted(found)]
+
+
 def sources():
     """Yield names and texts of the files to check."""
-    command = ["git", "ls-files", *CHECKED.split()]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listed.stdout.splitlines():
+    for name in names():
         if name.endswith(ENDINGS) and name not in WRITTEN and (ROOT / name).is_file():
             text = (ROOT / name).read_text(encoding="utf-8")
             yield name, without_examples(text) if name == "CONTRIBUTING.md" else text
