@@ -22,6 +22,7 @@ from ..graph import Node
 from ..graph.node import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
+from ..ops.nn.relayout import can_relayout, to_channels_last
 from ..ops.sparse import leaf_of, stored_as
 from ..ops.user_code import is_user_error
 from ..ops.write_tracking import count_write
@@ -48,6 +49,7 @@ from .recorded_run import (
 )
 from .sparse_arrays import allocate_as, is_sparse, load_stored, stored_bytes
 from .subgraph_function import SubgraphFunction
+from .weight_layouts import restrided_weights
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
@@ -379,7 +381,10 @@ class Executor:
                 compiled=options.compile is not None,
                 mirror=options.mirror,
             )
+            plain = recorded and not (mode.watched or options.compile is not None)
+            restrided = restrided_weights(self._arrays, program) if plain else ()
             prepared = prepare(self._arrays, program, mode.forward(program), is_train, self._memos)
+            prepared = prepared._replace(restrided=restrided)
             self._prepared[recorded, is_train, mode.watched] = prepared
         return prepared
 
@@ -487,7 +492,7 @@ class Executor:
         program = prepared.program
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
-        values, aliases = self._inputs(is_train)
+        values, aliases = self._inputs(is_train, prepared.restrided)
         if program.reused:
             self._reuse(prepared)
         execute = self._execute_first if aliases and self._unread is None else self._execute
@@ -512,11 +517,14 @@ class Executor:
                 packed_weights.drop_changed()
             self._run = RecordedRun(prepared, values, aliases, *result[1:])
 
-    def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
+    def _inputs(self, recorded: bool, restrided: Sequence[int] = ()) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
 
         An alias shares the memory but has its own version counter, so that backward uses the current values of a
         variable written after forward, as in MXNet. Only aliases have requires_grad set; arrays never do.
+
+        Args:
+            restrided: slots of the weights to copy to channels_last; the copies take the place of their aliases.
         """
         arrays, borrowed = self._arrays, self._borrowed
         values = list(map(_RAW, arrays.variables)) if arrays.storage is None else arrays.values()
@@ -535,6 +543,10 @@ class Executor:
                 alias.requires_grad_(True)
             if slot not in borrowed:
                 known[slot] = tensor, alias
+        slots = [slot for slot in restrided if slot not in borrowed and can_relayout(values[slot])]
+        if slots:
+            for slot, weight in zip(slots, to_channels_last([values[slot] for slot in slots])):
+                values[slot] = weight.requires_grad_(slot in wanted)
         return values, list(map(values.__getitem__, self._backward.slots))
 
     def _execute_first(
@@ -772,12 +784,12 @@ class Executor:
         if self._mode.watched:
             prepared = prepared._replace(forward=prepared.program.forward)
         with self._repeating(prepared.program):
-            values, aliases = self._inputs(recorded=True)
+            values, aliases = self._inputs(True, prepared.restrided)
             return RecordedRun(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
 
     def _show_backward(self, run: RecordedRun, head_grads: HeadGradients, mode: InterpretedMode) -> None:
         """Show the monitor every operator's gradients; costs an additional forward and backward."""
-        program, env, shaped, _ = run.prepared
+        program, env, shaped = run.prepared[:3]
         with self._repeating(program):
             heads, seeds = value_gradients(program, head_grads), loss_gradients(program, head_grads)
             backward_by_node(program, run.values, env, shaped, heads, mode.show, seeds)
@@ -867,7 +879,7 @@ class Executor:
         from .measurement import TrialRun  # imported only on demand
 
         prepared = self._prepare(is_train, is_train)
-        program, env, shaped, forward = prepared
+        program, env, shaped, forward, _ = prepared
         forward = program.forward if self._mode.watched else forward
 
         def head_gradients(result: tuple[Any, ...]) -> HeadGradients:
@@ -881,7 +893,7 @@ class Executor:
         torch_private.set_grad_enabled(False)
         try:
             with self._repeating(program):
-                values, aliases = self._inputs(is_train)
+                values, aliases = self._inputs(is_train, prepared.restrided)
                 gpus = tuple({c.torch_device: c for c in self._contexts if is_gpu(c.torch_device)})
                 yield TrialRun(program, env, shaped, values, aliases, forward, head_gradients, gpus)
         finally:

@@ -316,7 +316,7 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(data, weight)
         ctx.has_bias = bias is not None
-        return _fastest_linear(data, weight, bias)
+        return fastest_linear(data, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -341,7 +341,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         bias: (M,), or None.
     """
     if not torch.is_grad_enabled():
-        return _fastest_linear(data, weight, bias)
+        return fastest_linear(data, weight, bias)
     if data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad):
         function = _apply if use_onednn(data, weight) or _kernel_beats_autograd(data, weight) else F.linear
         return function(data, weight, bias)
@@ -359,7 +359,7 @@ def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
     )
 
 
-def _fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Return ``data @ weight.T + bias`` by the fastest kernel, without recording a gradient."""
     if fits_kernel(data, weight):
         return multiply(data, weight, bias)

@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule.ops.nn.unfold import WindowGrid
 from helpers.switched import fired, same_with_and_without
 
 S = mx.sym
 NAME = "unfolded_convolutions"
-MODULE = importlib.import_module("dpmodule.executor.passes.unfolded_convolutions")
-UNFOLD = MODULE.unfold
+MODULE = importlib.import_module(f"dpmodule.executor.passes.{NAME}")
+UNFOLD = importlib.import_module("dpmodule.ops.nn.unfold")
 SHAPE = (2, 3, 4, 4)
 
 
 @pytest.fixture(autouse=True)
 def products(monkeypatch):
-    """Let small weights count as large ones, and note how often data is laid out as rows."""
-    calls = []
-    monkeypatch.setattr(MODULE, "unfold", lambda *args: calls.append(args[0].shape) or UNFOLD(*args))
-    monkeypatch.setattr(MODULE, "_MIN_WEIGHT", 1)
+    """Note how often a convolution is a product; torch computes none without oneDNN."""
+    calls, convolve = [], MODULE.convolve_rows
+    monkeypatch.setattr(MODULE, "convolve_rows", lambda *args: calls.append(args[0].shape) or convolve(*args))
+    monkeypatch.setattr(UNFOLD, "_uses_onednn", lambda *args: True)
     return calls
 
 
@@ -53,14 +54,32 @@ def test_results_are_those_without(symbol, shape, frozen, products):
     assert products
 
 
-OTHERS = [((2, 3, 9, 9), "float32", 1), (SHAPE, "float64", 1), (SHAPE, "float32", 433)]
-
-
-@pytest.mark.parametrize(("shape", "dtype", "least"), OTHERS, ids=["positions", "type", "small weight"])
-def test_sizes_and_types_decide_when_it_runs(shape, dtype, least, products, monkeypatch):
-    monkeypatch.setattr(MODULE, "_MIN_WEIGHT", least)
-    assert same_with_and_without(net(), {"data": shape}, NAME, dtype=dtype)[NAME] == 1
+@pytest.mark.parametrize(("shape", "dtype"), [((2, 3, 65, 9), "float32"), (SHAPE, "float64")])
+def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
+    assert same_with_and_without(net(pad=(1, 1)), {"data": shape}, NAME, dtype=dtype)[NAME] == 1
     assert not products
+
+
+def test_fast_sizes(monkeypatch):
+    monkeypatch.undo()
+    grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
+    points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
+    few, many = (2, 16, 6, 6), (8, 64, 28, 28)
+    assert [UNFOLD.is_fast_as_rows(data, 16, grid, 1) for data in (few, many, (1, 16, 6, 6))] == [
+        True,
+        False,
+        False,
+    ]
+    # more filters than positions: from another size on where torch does without oneDNN
+    sizes = [((2, 64, 4, 4), 128), ((1, 256, 4, 4), 64), ((1, 256, 4, 4), 512), ((0, 64, 4, 4), 128)]
+    assert [UNFOLD.is_fast_as_rows(data, filters, grid, 1) for data, filters in sizes] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    # torch convolves points by oneDNN with several threads
+    assert [UNFOLD.is_fast_as_rows(few, 16, points, threads) for threads in (1, 2)] == [False, True]
 
 
 def test_other_convolutions_are_left_alone():
