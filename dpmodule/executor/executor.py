@@ -611,15 +611,26 @@ class Executor:
         Returns:
             Slot and old value of each state; empty if `in_forward`.
         """
-        before = []
+        new_values = {
+            slot: new
+            for (slot, _, now), new in zip(program.low.mutated, mutated)
+            if now is in_forward and new is not None and (in_forward or slot not in self._frozen)
+        }
+        arrays = [self._arrays.variables[slot] for slot in new_values]
+        if not arrays:
+            return []
         with torch.no_grad():
-            for (slot, _, now), new in zip(program.low.mutated, mutated):
-                if now is in_forward and new is not None and (in_forward or slot not in self._frozen):
-                    array = self._arrays.variables[slot]
-                    if not in_forward:
-                        before.append((slot, array.raw.clone()))
+            if self._arrays.storage is not None:
+                before = [
+                    (slot, array.raw.clone()) for slot, array in zip(new_values, arrays) if not in_forward
+                ]
+                for array, new in zip(arrays, new_values.values()):
                     array.overwrite(new)
-        return before
+                return before
+            values = list(map(_RAW, arrays))
+            copies = [] if in_forward else torch_private.foreach_clone(values)
+            torch_private.foreach_copy(values, list(new_values.values()))
+        return list(zip(new_values, copies))
 
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""

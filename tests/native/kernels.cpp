@@ -314,11 +314,11 @@ void layouts(const Core &core) {
                     turned[static_cast<std::size_t>((n * pixels + p) * channels + c)] =
                         (*usual.back())[(n * channels + c) * pixels + p];
         wanted.push_back(turned);
-        for (const Argument &each : {Argument(usual.back()), Argument(last.back()), Argument(images), Argument(channels),
-                                     Argument(pixels)})
+        for (const Argument &each :
+             {Argument(usual.back()), Argument(last.back()), Argument(images), Argument(channels), Argument(pixels)})
             there.push_back(each);
-        for (const Argument &each : {Argument(back.back()), Argument(last.back()), Argument(images), Argument(channels),
-                                     Argument(pixels)})
+        for (const Argument &each :
+             {Argument(back.back()), Argument(last.back()), Argument(images), Argument(channels), Argument(pixels)})
             again.push_back(each);
     }
     core("change_layouts", there);
@@ -572,7 +572,7 @@ void run_layers(const Core &core) {
 
 void norm(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(2, between(0, 3) ? 60 : 2000), channels = 4 * between(1, 35), size = rows * channels;
+    const ptrdiff_t rows = between(2, between(0, 3) ? 60 : 2000), channels = between(4, 140), size = rows * channels;
     const bool relu = maybe(), nan_stays = maybe();
     const double eps = 1e-5, momentum = 0.9;
     describe(rows, channels, relu);

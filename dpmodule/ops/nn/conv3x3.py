@@ -202,7 +202,7 @@ class _Convolution(torch.autograd.Function):
         return *gradients, None
 
 
-_apply: Callable[..., torch.Tensor] = _Convolution.apply
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Convolution)
 
 
 def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:

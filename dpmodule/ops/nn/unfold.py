@@ -166,7 +166,7 @@ class _RowsConvolution(torch.autograd.Function):
 
 _POINTS = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
 
-convolve_rows: Callable[..., torch.Tensor] = _RowsConvolution.apply
+convolve_rows: Callable[..., torch.Tensor] = torch_private.autograd_apply(_RowsConvolution)
 """Convolve images by a matrix product of their windows, as rows, and the weight; requires `can_convolve_rows`.
 
 Shape:
