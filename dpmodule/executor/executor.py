@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -123,7 +125,8 @@ class Executor:
         self._mode = self._default_mode
         self._prepared: dict[tuple[bool, bool, bool], PreparedProgram] = {}
         self._memos: dict[Node, dict[Any, Any]] = {}
-        self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._aliased: Sequence[Any] = ()  # the tensors of `_aliases`
+        self._aliases: list[Any] = []
         self._reshaped_from: weakref.ref[Executor] | None = None
         # results of the last run
         self._last_mode: bool | None = None
@@ -528,21 +531,21 @@ class Executor:
         """
         arrays, borrowed = self._arrays, self._borrowed
         values = list(map(_RAW, arrays.variables)) if arrays.storage is None else arrays.values()
-        for slot, tensor in borrowed.items():
-            values[slot] = tensor
         if not recorded:
+            for slot, tensor in borrowed.items():
+                values[slot] = tensor
             return values, []
-        known, wanted = self._aliases, self._backward.wanted
-        for slot, tensor in enumerate(values):
-            cached = known.get(slot)
-            if cached is not None and cached[0] is tensor:
-                values[slot] = cached[1]
-                continue
-            alias = values[slot] = tensor.data
-            if slot in wanted and alias.is_floating_point():
-                alias.requires_grad_(True)
-            if slot not in borrowed:
-                known[slot] = tensor, alias
+        wanted = self._backward.wanted
+        if not (self._aliased and all(map(operator.is_, values, self._aliased))):
+            known = zip(self._aliased, self._aliases) if self._aliased else repeat((None, None))
+            self._aliases = [
+                alias if tensor is old else _alias(tensor, slot in wanted)
+                for slot, (tensor, (old, alias)) in enumerate(zip(values, known))
+            ]
+            self._aliased = values
+        values = self._aliases.copy()
+        for slot, tensor in borrowed.items():
+            values[slot] = _alias(tensor, slot in wanted)
         slots = [slot for slot in restrided if slot not in borrowed and can_relayout(values[slot])]
         if slots:
             for slot, weight in zip(slots, to_channels_last([values[slot] for slot in slots])):
@@ -986,6 +989,12 @@ class Executor:
         if self._symbol is None:
             raise StateError("get_optimized_symbol: this executor was not made by Symbol.bind or simple_bind")
         return type(self._symbol)(merge_equal(self.graph)) if self._merges else self._symbol
+
+
+def _alias(tensor: Any, wanted: bool) -> Any:
+    """Return a tensor, or a record, that shares memory; it requires a gradient if one is wanted and possible."""
+    alias = tensor.data
+    return alias.requires_grad_(True) if wanted and alias.is_floating_point() else alias
 
 
 def _any_integers(given: Sequence[torch.Tensor | None]) -> bool:

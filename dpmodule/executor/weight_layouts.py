@@ -1,4 +1,4 @@
-"""Weights of convolutions in channels_last, copied for a training run all at once.
+"""Weights of convolutions in channels_last, copied together for each training run.
 
 Convolutions of channels_last data read their weights in this layout, and return such gradients. `Backward` copies the
 gradients to their arrays, which have the usual layout.
