@@ -1,10 +1,11 @@
-"""Train convolutions over few positions as matrix products.
+"""Train small convolutions, and some of single pixels, as matrix products.
 
 oneDNN prepares each call for longer than a small convolution computes. In the last stages of a network, where a small
 batch has fewer positions than filters, its gradient of the weight runs at a tenth of its speed, and converting the
 weight to channels_last and its gradient back takes as long as the arithmetic. With the data unfolded to rows, one for
-each position, the weight and its gradient keep their layout. The choice is made when the step runs, from the sizes
-alone.
+each position, the weight and its gradient keep their layout. Images in channels_last are such rows for windows of 1x1,
+and torch's own convolution of large ones is slower than their product. The choice is made when the step runs, from the
+sizes alone.
 
 Needs:
     storage: dense
@@ -61,7 +62,7 @@ class UnfoldedConvolution:
     def _is_fast(self, data: Sequence[int]) -> bool:
         key = data, torch.get_num_threads()
         if key not in self._known:
-            self._known[key] = is_fast_as_rows(data, self._filters, self._grid, key[1])
+            self._known[key] = is_fast_as_rows(data, self._filters, self._grid, key[1], self._restrides)
         return self._known[key]
 
 

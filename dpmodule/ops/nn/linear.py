@@ -307,6 +307,11 @@ def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return (product if use_onednn(left, right) else F.linear)(left, right)
 
 
+def gradient_product(samples: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the fastest function for ``left @ right.T`` in the backward of a dense layer, float32 on the CPU."""
+    return fastest_product if samples >= _MIN_SAMPLES and onednn_is_faster() else F.linear
+
+
 class _Linear(torch.autograd.Function):
     """``data @ weight.T + bias`` and its gradients by oneDNN or our own kernel."""
 
@@ -322,7 +327,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        multiply_by = F.linear if data.shape[0] < _MIN_SAMPLES else fastest_product
+        multiply_by = gradient_product(data.shape[0])
         for_data = multiply_by(grad, weight.t()) if ctx.needs_input_grad[0] else None
         for_weight = multiply_by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None

@@ -22,7 +22,7 @@ from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from ..tracing import is_tracing
 from .layer_shapes import layer, per_axis, unify_input, window_size
-from .linear import fastest_linear, fastest_product, is_float32_cpu, kernels
+from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels, onednn_is_faster
 
 Pair = tuple[int, int]
 
@@ -50,6 +50,9 @@ class WindowGrid:
         return height, width
 
 
+_POINTS = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
+
+
 def window_grid(a: Any) -> WindowGrid:
     """Return the windows of a 2-D convolution with the attributes `a`."""
 
@@ -60,11 +63,13 @@ def window_grid(a: Any) -> WindowGrid:
     return WindowGrid(tuple(a.kernel), pair("stride", 1), pair("pad", 0), pair("dilate", 1))
 
 
-_MAX_NUMBERS, _MAX_POSITIONS = 2**15, 512
+_MAX_NUMBERS, _MAX_POSITIONS = 2**16, 512
 """Elements of all windows, and their number, up to which oneDNN prepares a call for longer than it computes."""
-_MIN_WEIGHT, _MIN_PLAIN_WEIGHT = 2**16, 2**18
+_MIN_WEIGHT, _MIN_PLAIN_WEIGHT = 2**16, 2**17
 """Elements of a weight from which oneDNN is slow if it has more filters than positions, and the same for torch's own
 convolution."""
+_MIN_POINTS = 2**18
+"""Elements of data from which a 1x1 convolution is a faster product than torch's own convolution."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -78,17 +83,22 @@ def _uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
     return not is_small and (has_many or min(grid.kernel) >= _LARGE_WINDOW)
 
 
-def is_fast_as_rows(data: Sequence[int], filters: int, grid: WindowGrid, threads: int) -> bool:
+def is_fast_as_rows(
+    data: Sequence[int], filters: int, grid: WindowGrid, threads: int, is_last: bool = True
+) -> bool:
     """Return True if `convolve_rows` is the fastest way to train a convolution without groups.
 
     Args:
         data: shape of the images.
+        is_last: True if the images are in channels_last.
     """
     height, width = grid.counts(data[2:])
     positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
     by_onednn = _uses_onednn(data, grid, threads)
     if positions <= filters and filters * depth >= (_MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT):
         return positions > 0
+    if grid == _POINTS and is_last and not by_onednn:
+        return positions * depth >= _MIN_POINTS
     return by_onednn and 0 < positions <= _MAX_POSITIONS and positions * depth <= _MAX_NUMBERS
 
 
@@ -141,7 +151,8 @@ class _RowsConvolution(torch.autograd.Function):
             kernels().unfold(*_arguments(x, grid, rows))
         ctx.save_for_backward(x, weight, rows)
         ctx.grid, ctx.bias_sizes = grid, None if bias is None else [filters]
-        return _images(fastest_linear(rows, weight.reshape(filters, -1), bias), (images, filters, *counts))
+        product = fastest_linear if onednn_is_faster() else F.linear
+        return _images(product(rows, weight.reshape(filters, -1), bias), (images, filters, *counts))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -152,19 +163,18 @@ class _RowsConvolution(torch.autograd.Function):
             sizes = ctx.bias_sizes
             return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None
         pixels, for_x, for_weight = _pixels(grad), None, None
+        product = gradient_product(len(pixels))
         if wanted[0]:
-            for_rows = fastest_product(pixels, weight.reshape(len(weight), -1).t())
+            for_rows = product(pixels, weight.reshape(len(weight), -1).t())
             if grid == _POINTS:
                 for_x = _images(for_rows, x.shape)
             else:
                 for_x = torch.empty(x.shape, memory_format=torch.channels_last).zero_()
                 fold(for_rows, for_x, grid)
         if wanted[1]:
-            for_weight = fastest_product(pixels.t(), rows.t()).view(weight.shape)
+            for_weight = product(pixels.t(), rows.t()).view(weight.shape)
         return for_x, for_weight, pixels.sum(0) if wanted[2] else None, None
 
-
-_POINTS = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
 
 convolve_rows: Callable[..., torch.Tensor] = torch_private.autograd_apply(_RowsConvolution)
 """Convolve images by a matrix product of their windows, as rows, and the weight; requires `can_convolve_rows`.

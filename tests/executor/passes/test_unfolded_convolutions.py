@@ -71,15 +71,14 @@ def test_fast_sizes(monkeypatch):
         False,
     ]
     # more filters than positions: from another size on where torch does without oneDNN
-    sizes = [((2, 64, 4, 4), 128), ((1, 256, 4, 4), 64), ((1, 256, 4, 4), 512), ((0, 64, 4, 4), 128)]
-    assert [UNFOLD.is_fast_as_rows(data, filters, grid, 1) for data, filters in sizes] == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    sizes = [((2, 64, 4, 4), 128), ((1, 128, 4, 4), 64), ((1, 256, 4, 4), 512), ((0, 64, 4, 4), 128)]
+    found = [UNFOLD.is_fast_as_rows(data, filters, grid, 1) for data, filters in sizes]
+    assert found == [True, False, True, False]
     # torch convolves points by oneDNN with several threads
     assert [UNFOLD.is_fast_as_rows(few, 16, points, threads) for threads in (1, 2)] == [False, True]
+    large = (8, 64, 28, 28), 16, points
+    cases = [(1, True), (1, False), (2, True)]
+    assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, False]
 
 
 def test_other_convolutions_are_left_alone():
