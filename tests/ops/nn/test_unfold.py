@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from dpmodule import native
 from dpmodule.ops.nn.unfold import WindowGrid, can_convolve_rows, convolve_rows
 from helpers.arrays import randn
 from helpers.op_case import gradients_test, rules_test, run, shapes
@@ -18,6 +19,7 @@ LAYOUTS = {
     "apart": lambda x: torch.stack([x, x], -1)[..., 0],
 }
 GRID = WindowGrid((3, 3), (1, 2), (1, 1), (1, 1))
+needs_kernels = pytest.mark.skipif(not hasattr(native.core, "unfold"), reason="there is no extension")
 
 
 def by_torch(images, weight, bias, grid):
@@ -32,6 +34,7 @@ def numbers(*shape):
     return torch.linspace(-1, 1, torch.Size(shape).numel(), dtype=torch.float32).view(shape)
 
 
+@needs_kernels
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.tuples(*[st.integers(1, 5), st.integers(1, 20)], *[st.integers(1, 9)] * 2),
@@ -54,6 +57,7 @@ def test_convolutions_of_rows_are_those_of_torch(shape, filters, has_bias, grid,
     assert found[0][2].is_contiguous()
 
 
+@needs_kernels
 def test_gradients_of_gradients_and_of_each_of_a_batch():
     found = []
     for way in (convolve_rows, by_torch):
