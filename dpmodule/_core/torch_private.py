@@ -8,6 +8,7 @@ The calls have torch's own signatures; the stand-ins take only the arguments tha
 
     fused_sgd(params, grads, momenta, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step)
     fused_adam(params, grads, means, variances, [], steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize)
+    foreach_clone(tensors)
     foreach_copy(targets, sources)
     foreach_add(targets, sources)
     foreach_norm(tensors, order, dtype)
@@ -109,6 +110,10 @@ def plain_adam(
         mean.mul_(beta1).add_(step, alpha=1.0 - beta1)
         variance.mul_(beta2).addcmul_(step, step, value=1.0 - beta2)
         param.addcdiv_(mean, variance.sqrt().div_(root).add_(eps), value=-size)
+
+
+def _plain_clone(tensors: Tensors) -> Tensors:
+    return [tensor.clone() for tensor in tensors]
 
 
 def _plain_copy(targets: Tensors, sources: Tensors) -> None:
@@ -362,6 +367,10 @@ def _try_pair(call: Callable[..., Any]) -> None:
     call([torch.ones(1)], [torch.ones(1)])
 
 
+def _try_clone(call: Callable[..., Any]) -> None:
+    call([torch.ones(1)])
+
+
 def _try_norm(call: Callable[..., Any]) -> None:
     call([torch.ones(1)], 2, dtype=torch.float32)
 
@@ -524,6 +533,7 @@ set_grad_enabled: Callable[[bool], Any] = getattr(torch._C, "_set_grad_enabled",
 _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], None]]] = {
     "fused_sgd": ("_fused_sgd_", plain_sgd, _try_sgd),
     "fused_adam": ("_fused_adam_", plain_adam, _try_adam),
+    "foreach_clone": ("_foreach_clone", _plain_clone, _try_clone),
     "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
     "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
@@ -577,6 +587,7 @@ _WRAPPERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 if TYPE_CHECKING:
     fused_sgd: Callable[..., None]
     fused_adam: Callable[..., None]
+    foreach_clone: Callable[..., Tensors]
     foreach_copy: Callable[..., None]
     foreach_add: Callable[..., None]
     foreach_norm: Callable[..., Tensors]

@@ -13,6 +13,7 @@ import torch
 from .._core import torch_private
 from ..base import MXNetError, StateError, dtype_name
 from ..ndarray import NDArray
+from ..ops.nn.relayout import can_relayout, copy_to_usual
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
 from ..ops.user_code import is_user_error
@@ -128,7 +129,7 @@ class Backward:
         Args:
             given: the user's gradient of each output, or None.
         """
-        program, env, _, _ = run.prepared
+        program, env = run.prepared[:2]
         head_grads = []
         for i, root in enumerate(run.roots):
             if not root.requires_grad:
@@ -197,7 +198,7 @@ class Backward:
         except Exception as error:
             if is_user_error(error):
                 raise
-            program, env, shaped, _ = run.prepared
+            program, env, shaped = run.prepared[:3]
             heads = value_gradients(program, head_grads)
             raise backward_error(
                 error, program, self._graph, self._shapes, run.values, (env, shaped), heads
@@ -292,6 +293,18 @@ def _writable(target: NDArray) -> torch.Tensor:
     return target.raw
 
 
+def _can_restride(target: torch.Tensor, grad: torch.Tensor) -> bool:
+    """Return True if a gradient is in channels_last, and the extension can copy it to its array."""
+    return (
+        grad.dim() == 4
+        and grad.is_contiguous(memory_format=torch.channels_last)
+        and grad.dtype is target.dtype
+        and grad.is_cpu
+        and grad.shape == target.shape
+        and can_relayout(target)
+    )
+
+
 def deliver(
     grads: Sequence[torch.Tensor | None],
     targets: Sequence[NDArray],
@@ -315,6 +328,7 @@ def deliver(
     seen = set(map(torch.Tensor.data_ptr, taken))
     sums: list[torch.Tensor] = []
     terms: list[torch.Tensor] = []
+    restrided: list[tuple[torch.Tensor, torch.Tensor]] = []
     for grad, target, add in zip(grads, targets, adds):
         tensor = target.raw
         if add:
@@ -336,7 +350,13 @@ def deliver(
             ):
                 target.raw = grad
             else:
-                _writable(target).copy_(grad)
+                tensor = _writable(target)
+                if _can_restride(tensor, grad):
+                    restrided.append((tensor, grad))
+                else:
+                    tensor.copy_(grad)
             seen.add(pointer)
+    if restrided:
+        copy_to_usual(restrided)
     if sums:
         torch_private.foreach_add(sums, terms)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +24,7 @@ from ..graph import Node
 from ..graph.node import merge_equal
 from ..ndarray import NDArray
 from ..ndarray.ragged import RaggedNDArray, numbers_of
+from ..ops.nn.relayout import can_relayout, to_channels_last
 from ..ops.sparse import leaf_of, stored_as
 from ..ops.user_code import is_user_error
 from ..ops.write_tracking import count_write
@@ -48,6 +51,7 @@ from .recorded_run import (
 )
 from .sparse_arrays import allocate_as, is_sparse, load_stored, stored_bytes
 from .subgraph_function import SubgraphFunction
+from .weight_layouts import restrided_weights
 
 if TYPE_CHECKING:
     from .cuda_graphs import RecordedOutputs
@@ -121,7 +125,8 @@ class Executor:
         self._mode = self._default_mode
         self._prepared: dict[tuple[bool, bool, bool], PreparedProgram] = {}
         self._memos: dict[Node, dict[Any, Any]] = {}
-        self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._aliased: Sequence[Any] = ()  # the tensors of `_aliases`
+        self._aliases: list[Any] = []
         self._reshaped_from: weakref.ref[Executor] | None = None
         # results of the last run
         self._last_mode: bool | None = None
@@ -379,7 +384,10 @@ class Executor:
                 compiled=options.compile is not None,
                 mirror=options.mirror,
             )
+            plain = recorded and not (mode.watched or options.compile is not None)
+            restrided = restrided_weights(self._arrays, program) if plain else ()
             prepared = prepare(self._arrays, program, mode.forward(program), is_train, self._memos)
+            prepared = prepared._replace(restrided=restrided)
             self._prepared[recorded, is_train, mode.watched] = prepared
         return prepared
 
@@ -487,7 +495,7 @@ class Executor:
         program = prepared.program
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
-        values, aliases = self._inputs(is_train)
+        values, aliases = self._inputs(is_train, prepared.restrided)
         if program.reused:
             self._reuse(prepared)
         execute = self._execute_first if aliases and self._unread is None else self._execute
@@ -512,29 +520,36 @@ class Executor:
                 packed_weights.drop_changed()
             self._run = RecordedRun(prepared, values, aliases, *result[1:])
 
-    def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
+    def _inputs(self, recorded: bool, restrided: Sequence[int] = ()) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
 
         An alias shares the memory but has its own version counter, so that backward uses the current values of a
         variable written after forward, as in MXNet. Only aliases have requires_grad set; arrays never do.
+
+        Args:
+            restrided: slots of the weights to copy to channels_last; the copies take the place of their aliases.
         """
         arrays, borrowed = self._arrays, self._borrowed
         values = list(map(_RAW, arrays.variables)) if arrays.storage is None else arrays.values()
-        for slot, tensor in borrowed.items():
-            values[slot] = tensor
         if not recorded:
+            for slot, tensor in borrowed.items():
+                values[slot] = tensor
             return values, []
-        known, wanted = self._aliases, self._backward.wanted
-        for slot, tensor in enumerate(values):
-            cached = known.get(slot)
-            if cached is not None and cached[0] is tensor:
-                values[slot] = cached[1]
-                continue
-            alias = values[slot] = tensor.data
-            if slot in wanted and alias.is_floating_point():
-                alias.requires_grad_(True)
-            if slot not in borrowed:
-                known[slot] = tensor, alias
+        wanted = self._backward.wanted
+        if not (self._aliased and all(map(operator.is_, values, self._aliased))):
+            known = zip(self._aliased, self._aliases) if self._aliased else repeat((None, None))
+            self._aliases = [
+                alias if tensor is old else _alias(tensor, slot in wanted)
+                for slot, (tensor, (old, alias)) in enumerate(zip(values, known))
+            ]
+            self._aliased = values
+        values = self._aliases.copy()
+        for slot, tensor in borrowed.items():
+            values[slot] = _alias(tensor, slot in wanted)
+        slots = [slot for slot in restrided if slot not in borrowed and can_relayout(values[slot])]
+        if slots:
+            for slot, weight in zip(slots, to_channels_last([values[slot] for slot in slots])):
+                values[slot] = weight.requires_grad_(slot in wanted)
         return values, list(map(values.__getitem__, self._backward.slots))
 
     def _execute_first(
@@ -599,15 +614,26 @@ class Executor:
         Returns:
             Slot and old value of each state; empty if `in_forward`.
         """
-        before = []
+        new_values = {
+            slot: new
+            for (slot, _, now), new in zip(program.low.mutated, mutated)
+            if now is in_forward and new is not None and (in_forward or slot not in self._frozen)
+        }
+        arrays = [self._arrays.variables[slot] for slot in new_values]
+        if not arrays:
+            return []
         with torch.no_grad():
-            for (slot, _, now), new in zip(program.low.mutated, mutated):
-                if now is in_forward and new is not None and (in_forward or slot not in self._frozen):
-                    array = self._arrays.variables[slot]
-                    if not in_forward:
-                        before.append((slot, array.raw.clone()))
+            if self._arrays.storage is not None:
+                before = [
+                    (slot, array.raw.clone()) for slot, array in zip(new_values, arrays) if not in_forward
+                ]
+                for array, new in zip(arrays, new_values.values()):
                     array.overwrite(new)
-        return before
+                return before
+            values = list(map(_RAW, arrays))
+            copies = [] if in_forward else torch_private.foreach_clone(values)
+            torch_private.foreach_copy(values, list(new_values.values()))
+        return list(zip(new_values, copies))
 
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""
@@ -772,12 +798,12 @@ class Executor:
         if self._mode.watched:
             prepared = prepared._replace(forward=prepared.program.forward)
         with self._repeating(prepared.program):
-            values, aliases = self._inputs(recorded=True)
+            values, aliases = self._inputs(True, prepared.restrided)
             return RecordedRun(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
 
     def _show_backward(self, run: RecordedRun, head_grads: HeadGradients, mode: InterpretedMode) -> None:
         """Show the monitor every operator's gradients; costs an additional forward and backward."""
-        program, env, shaped, _ = run.prepared
+        program, env, shaped = run.prepared[:3]
         with self._repeating(program):
             heads, seeds = value_gradients(program, head_grads), loss_gradients(program, head_grads)
             backward_by_node(program, run.values, env, shaped, heads, mode.show, seeds)
@@ -867,7 +893,7 @@ class Executor:
         from .measurement import TrialRun  # imported only on demand
 
         prepared = self._prepare(is_train, is_train)
-        program, env, shaped, forward = prepared
+        program, env, shaped, forward, _ = prepared
         forward = program.forward if self._mode.watched else forward
 
         def head_gradients(result: tuple[Any, ...]) -> HeadGradients:
@@ -881,7 +907,7 @@ class Executor:
         torch_private.set_grad_enabled(False)
         try:
             with self._repeating(program):
-                values, aliases = self._inputs(is_train)
+                values, aliases = self._inputs(is_train, prepared.restrided)
                 gpus = tuple({c.torch_device: c for c in self._contexts if is_gpu(c.torch_device)})
                 yield TrialRun(program, env, shaped, values, aliases, forward, head_gradients, gpus)
         finally:
@@ -963,6 +989,12 @@ class Executor:
         if self._symbol is None:
             raise StateError("get_optimized_symbol: this executor was not made by Symbol.bind or simple_bind")
         return type(self._symbol)(merge_equal(self.graph)) if self._merges else self._symbol
+
+
+def _alias(tensor: Any, wanted: bool) -> Any:
+    """Return a tensor, or a record, that shares memory; it requires a gradient if one is wanted and possible."""
+    alias = tensor.data
+    return alias.requires_grad_(True) if wanted and alias.is_floating_point() else alias
 
 
 def _any_integers(given: Sequence[torch.Tensor | None]) -> bool:

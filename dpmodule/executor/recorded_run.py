@@ -24,12 +24,17 @@ HeadGradients = list[tuple[int, torch.Tensor, torch.Tensor]]
 
 
 class PreparedProgram(NamedTuple):
-    """A program with the environments of its steps and the function that runs it."""
+    """A program with the environments of its steps and the function that runs it.
+
+    Attributes:
+        restrided: slots of the arguments that are passed in channels_last.
+    """
 
     program: Program
     env: Env
     shaped: list[Env]
     forward: Forward
+    restrided: Sequence[int] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -140,7 +145,7 @@ def with_float_integers(run: RecordedRun, slots: Sequence[int]) -> RecordedRun:
     Returns:
         The new run, or the given one if an operator rejects such numbers.
     """
-    program, env, shaped, _ = run.prepared
+    program, env, shaped = run.prepared[:3]
     values = list(run.values)
     for slot in slots:
         values[slot] = values[slot].detach()

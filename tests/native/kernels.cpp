@@ -296,6 +296,40 @@ void windows(const Core &core) {
     round.check_marks();
 }
 
+void layouts(const Core &core) {
+    Round round;
+    std::vector<std::array<ptrdiff_t, 3>> sizes(static_cast<std::size_t>(between(0, 3)));
+    std::vector<const Buffer *> usual, last, back;
+    std::vector<Doubles> wanted;
+    std::vector<Argument> there = {true, between(1, 4)}, again = {false, between(1, 4)};
+    for (auto &[images, channels, pixels] : sizes) {
+        images = between(1, 40), channels = between(1, 70), pixels = between(1, maybe() ? 9 : 60);
+        describe(images, channels, pixels);
+        const ptrdiff_t size = images * channels * pixels;
+        usual.push_back(&round.filled(size)), last.push_back(&round.empty(size)), back.push_back(&round.empty(size));
+        Doubles turned(static_cast<std::size_t>(size));
+        for (ptrdiff_t n = 0; n < images; ++n)
+            for (ptrdiff_t c = 0; c < channels; ++c)
+                for (ptrdiff_t p = 0; p < pixels; ++p)
+                    turned[static_cast<std::size_t>((n * pixels + p) * channels + c)] =
+                        (*usual.back())[(n * channels + c) * pixels + p];
+        wanted.push_back(turned);
+        for (const Argument &each :
+             {Argument(usual.back()), Argument(last.back()), Argument(images), Argument(channels), Argument(pixels)})
+            there.push_back(each);
+        for (const Argument &each :
+             {Argument(back.back()), Argument(last.back()), Argument(images), Argument(channels), Argument(pixels)})
+            again.push_back(each);
+    }
+    core("change_layouts", there);
+    core("change_layouts", again);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+        expect("channels last", *last[i], wanted[i], 0);
+        expect("usual layout", *back[i], Doubles(usual[i]->begin(), usual[i]->end()), 0);
+    }
+    round.check_marks();
+}
+
 // ---- convolutions
 
 // A weight (filters, channels, height, width) with axes in any order of memory.
@@ -538,7 +572,7 @@ void run_layers(const Core &core) {
 
 void norm(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(2, between(0, 3) ? 60 : 2000), channels = 4 * between(1, 35), size = rows * channels;
+    const ptrdiff_t rows = between(2, between(0, 3) ? 60 : 2000), channels = between(4, 140), size = rows * channels;
     const bool relu = maybe(), nan_stays = maybe();
     const double eps = 1e-5, momentum = 0.9;
     describe(rows, channels, relu);
@@ -802,6 +836,7 @@ PyMethodDef functions[] = {
     {"multiply", run<multiply>, METH_VARARGS, nullptr},
     {"dense", run<dense>, METH_VARARGS, nullptr},
     {"unfold", run<windows>, METH_VARARGS, nullptr},
+    {"change_layouts", run<layouts>, METH_VARARGS, nullptr},
     {"conv3x3", run<conv3x3>, METH_VARARGS, nullptr},
     {"conv3x3_gradients", run<conv3x3_gradients>, METH_VARARGS, nullptr},
     {"run_layers", run<run_layers>, METH_VARARGS, nullptr},

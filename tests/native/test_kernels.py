@@ -8,7 +8,7 @@ from dpmodule import native
 from helpers import compiled
 from helpers.programs import run_program
 
-KERNELS = ["multiply", "dense", "unfold", "conv3x3", "conv3x3_gradients"]
+KERNELS = ["multiply", "dense", "unfold", "change_layouts", "conv3x3", "conv3x3_gradients"]
 KERNELS += ["run_layers", "norm_forward", "softmax", "group_numbers", "lstm_forward"]
 CHECKS = Path(__file__).with_name("kernels.cpp")
 pytestmark = [

@@ -30,7 +30,8 @@ def restride(x: torch.Tensor) -> torch.Tensor:
     Shape:
         x, returns: (N, C, H, W).
     """
-    if not prefers_channels_last(x):
+    is_done = x.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)
+    if is_done or not prefers_channels_last(x):
         return x
     x = x.contiguous(memory_format=torch.channels_last)
     if x.shape[1] == 1:

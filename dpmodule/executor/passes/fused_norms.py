@@ -9,7 +9,7 @@ The result of a fused BatchNorm is not computed separately. It must have no othe
 
 Needs:
     storage: dense
-    rank: data (N, C, H, W), C a multiple of 4, with more than one number for each channel
+    rank: data (N, C, H, W), C at least 4, with more than one number for each channel
     type: float32 on the CPU for all operands; with others operators run one by one
     layout: channels_last, as convolutions leave it; with another layout operators run one by one
     gradients: any except of the moving statistics, and first order only

@@ -14,15 +14,16 @@ Needs:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ...ops.nn.conv3x3 import can_convolve3x3, convolve3x3
+from ...ops.nn.conv3x3 import can_convolve3x3, convolve3x3, is_fast3x3
 from ...ops.nn.depthwise import can_convolve_depthwise, convolve_depthwise
 from ...ops.nn.unfold import WindowGrid, window_grid
 from ..lowering import Lowered, Step
+from .unfolded_convolutions import UnfoldedConvolution
 
 _GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
 """Windows of the 3x3 convolutions."""
@@ -43,6 +44,19 @@ class NativeConvolution:
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any) -> None:
         self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
+        self._filters = a.num_filter
+        self._known: dict[tuple[Sequence[int], int], bool] = {}
+
+    def restrides(self, data: Sequence[int]) -> bool:
+        """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
+        is_ours = not self._is_depthwise and self._is_fast3x3(data)
+        return isinstance(self._plain, UnfoldedConvolution) and not is_ours and self._plain.restrides(data)
+
+    def _is_fast3x3(self, data: Sequence[int]) -> bool:
+        key = data, torch.get_num_threads()
+        if key not in self._known:
+            self._known[key] = is_fast3x3(data, self._filters, self._grid.stride[0])
+        return self._known[key]
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -51,7 +65,7 @@ class NativeConvolution:
         if self._is_depthwise:
             if can_convolve_depthwise(x, weight, bias, self._grid):
                 return convolve_depthwise(x, weight, bias, self._grid)
-        elif can_convolve3x3(x, weight, bias, self._grid.stride[0]):
+        elif self._is_fast3x3(x.shape) and can_convolve3x3(x, weight, bias):
             return convolve3x3(x, weight, bias, self._grid.stride[0])
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 

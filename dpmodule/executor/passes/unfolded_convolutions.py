@@ -1,9 +1,11 @@
-"""Train convolutions over few positions with large weights as matrix products.
+"""Train small convolutions, and some of single pixels, as matrix products.
 
-In the last stages of a network, a small batch has fewer positions than filters. oneDNN's gradient of the weight then
-runs at a tenth of its speed, and converting the weight to channels_last and its gradient back takes as long as the
-arithmetic. With the data unfolded to rows, one for each position, the weight and its gradient keep their layout. The
-choice is made when the step runs, from the sizes alone.
+oneDNN prepares each call for longer than a small convolution computes. In the last stages of a network, where a small
+batch has fewer positions than filters, its gradient of the weight runs at a tenth of its speed, and converting the
+weight to channels_last and its gradient back takes as long as the arithmetic. With the data unfolded to rows, one for
+each position, the weight and its gradient keep their layout. Images in channels_last are such rows for windows of 1x1,
+and torch's own convolution of large ones is slower than their product. The choice is made when the step runs, from the
+sizes alone.
 
 Needs:
     storage: dense
@@ -16,18 +18,14 @@ Needs:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ...ops.nn.linear import linear
-from ...ops.nn.unfold import unfold, window_grid
+from ...ops.nn.unfold import can_convolve_rows, convolve_rows, is_fast_as_rows, window_grid
 from ..lowering import Lowered, Step
 from .channels_last import restride
-
-_MIN_WEIGHT = 2**16
-"""Minimal number of elements of a weight; convolutions with smaller ones take little time."""
 
 
 class UnfoldedConvolution:
@@ -45,24 +43,27 @@ class UnfoldedConvolution:
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:
         self._plain, self._restrides = plain, restrides
-        self._grid = window_grid(a)
+        self._filters, self._grid = a.num_filter, window_grid(a)
+        self._known: dict[tuple[Sequence[int], int], bool] = {}
 
-    def __call__(self, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+    def restrides(self, data: Sequence[int]) -> bool:
+        """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
+        return self._restrides and not self._is_fast(data)
+
+    def __call__(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, *kernel)."""
-        height, width = self._grid.counts(x.shape[2:])
-        if self._pays(x, weight, x.shape[0] * height * width):
-            out = linear(unfold(x, self._grid), weight.reshape(weight.shape[0], -1), *bias)
-            return out.view(x.shape[0], height, width, -1).permute(0, 3, 1, 2)
-        return self._plain(x, restride(weight) if self._restrides else weight, *bias)
+        if self._is_fast(x.shape) and can_convolve_rows(x, weight, bias):
+            return convolve_rows(x, weight, bias, self._grid)
+        weight = restride(weight) if self._restrides else weight
+        return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
-    def _pays(self, x: torch.Tensor, weight: torch.Tensor, rows: int) -> bool:
-        return (
-            0 < rows <= weight.shape[0]
-            and weight.numel() >= _MIN_WEIGHT
-            and x.device.type == "cpu"
-            and x.dtype is torch.float32
-            and weight.dtype is torch.float32
-        )
+    def _is_fast(self, data: Sequence[int]) -> bool:
+        key = data, torch.get_num_threads()
+        if key not in self._known:
+            self._known[key] = is_fast_as_rows(data, self._filters, self._grid, key[1], self._restrides)
+        return self._known[key]
 
 
 def _fits(low: Lowered, step: Step) -> bool:

@@ -117,6 +117,10 @@ struct Kernels {
     void (*product)(const Product &);
     // Transpose a matrix to rows of `wide` elements, of which the last register is padded with zeros.
     void (*turn)(int rows, int columns, const float *from, std::ptrdiff_t stride, float *to, int wide);
+    // to[j * stride + i] = from[i][j]; a row without an address counts as zeros
+    void (*interleave)(int rows, int columns, const float *const *from, float *to, std::ptrdiff_t stride);
+    // to[i][j] = from[j * stride + i], or += it; a row without an address is left out
+    void (*separate)(int rows, int columns, const float *from, std::ptrdiff_t stride, float *const *to, bool add);
     void (*unary)(Unary, float attr, int rows, int width, Block y, Block x);
     // dx (+)= dy * f'(x or y)
     void (*unary_back)(Unary, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y);

@@ -193,4 +193,63 @@ void turn(int rows, int columns, const float *from, std::ptrdiff_t stride, float
     }
 }
 
+// Columns and rows below which moving single numbers is faster than transposing a tile.
+constexpr int few_columns = 4, few_rows = 2;
+
+void interleave(int rows, int columns, const float *const *from, float *to, std::ptrdiff_t stride) {
+    using L = Lanes;
+    for (int i = 0; i < rows; i += L::count) {
+        const int high = rows - i < L::count ? rows - i : L::count;
+        for (int j = 0; j < columns; j += L::count) {
+            const int wide = columns - j < L::count ? columns - j : L::count;
+            float *const at = to + j * stride + i;
+            if (wide < few_columns || high < few_rows) {
+                for (int v = 0; v < high; v++) {
+                    const float *const row = from[i + v];
+                    for (int u = 0; u < wide; u++) at[u * stride + v] = row ? row[j + u] : 0.0f;
+                }
+                continue;
+            }
+            typename L::V tile[L::count];
+#pragma GCC unroll 16
+            for (int v = 0; v < L::count; v++)
+                tile[v] = v < high && from[i + v] ? get(from[i + v] + j, wide) : L::set(0.0f);
+            L::transpose(tile);
+#pragma GCC unroll 16
+            for (int u = 0; u < L::count; u++) {
+                if (u < wide) put(at + u * stride, tile[u], high);
+            }
+        }
+    }
+}
+
+void separate(int rows, int columns, const float *from, std::ptrdiff_t stride, float *const *to, bool add) {
+    using L = Lanes;
+    for (int i = 0; i < rows; i += L::count) {
+        const int high = rows - i < L::count ? rows - i : L::count;
+        for (int j = 0; j < columns; j += L::count) {
+            const int wide = columns - j < L::count ? columns - j : L::count;
+            const float *const at = from + j * stride + i;
+            if (wide < few_columns || high < few_rows) {
+                for (int v = 0; v < high; v++) {
+                    float *const row = to[i + v];
+                    for (int u = 0; row && u < wide; u++)
+                        row[j + u] = add ? row[j + u] + at[u * stride + v] : at[u * stride + v];
+                }
+                continue;
+            }
+            typename L::V tile[L::count];
+#pragma GCC unroll 16
+            for (int u = 0; u < L::count; u++) tile[u] = u < wide ? get(at + u * stride, high) : L::set(0.0f);
+            L::transpose(tile);
+#pragma GCC unroll 16
+            for (int v = 0; v < L::count; v++) {
+                if (v >= high || !to[i + v]) continue;
+                float *const row = to[i + v] + j;
+                put(row, add ? L::add(get(row, wide), tile[v]) : tile[v], wide);
+            }
+        }
+    }
+}
+
 }  // namespace

@@ -40,7 +40,8 @@ DPMODULE_INLINE Floats rectified(const Floats &x) {
     return x < 0 ? Floats{} : x;  // NaN propagates
 }
 
-// Calls body.at<Width, Registers>(first channel) for all panels.
+// Calls body.at<Width, Registers>(first channel) for all panels. The last one may overlap the one before: its channels
+// are then computed twice.
 struct EachPanel {
     template <int Width, class Body>
     DPMODULE_INLINE static void run(const Body &body) {
@@ -59,7 +60,11 @@ struct EachPanel {
             body.template at<8, 1>(first);
             first += 8;
         }
-        if (Width > 4 && first + 4 <= channels) body.template at<4, 1>(first);
+        if (Width > 4 && first + 4 <= channels) {
+            body.template at<4, 1>(first);
+            first += 4;
+        }
+        if (first < channels) body.template at<4, 1>(channels - 4);
     }
 };
 

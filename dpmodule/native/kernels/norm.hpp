@@ -13,7 +13,7 @@
 namespace dpmodule {
 
 struct NormRows {
-    std::ptrdiff_t rows, channels;  // channels: a multiple of 4
+    std::ptrdiff_t rows, channels;  // channels: at least 4
     int threads;                    // maximal number of threads
 };
 

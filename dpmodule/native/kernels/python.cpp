@@ -188,6 +188,8 @@ auto fields(ImageWindows &w) {
                     w.rows);
 }
 
+auto fields(LayoutPair &p) { return std::tie(p.usual, p.last, p.images, p.channels, p.pixels); }
+
 auto fields(Axis &a) { return std::tie(a.size, a.result, a.kernel, a.stride, a.dilate, a.pad); }
 
 auto fields(DepthwiseSizes &s) { return std::tie(s.images, s.channels, s.y, s.x, s.threads); }
@@ -245,6 +247,20 @@ PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
     bool good = next.read(run.samples, run.rows, run.data, run.sample_gap, run.row_gap, run.result, run.threads);
     while (run.count < layers) good = next.read(each[run.count++]);
     return good ? without_gil(dense, run) : nullptr;
+}
+
+PyObject *change_layouts_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    constexpr Py_ssize_t of_all = 2, of_pair = Arguments::count_of<LayoutPair>();
+    try {
+        std::vector<LayoutPair> pairs(static_cast<std::size_t>(std::max<Py_ssize_t>(count - of_all, 0) / of_pair));
+        Arguments next(given, count, of_all + of_pair * static_cast<Py_ssize_t>(pairs.size()));
+        Relayout run{pairs.data(), pairs.size(), false, 1};
+        bool good = next.read(run.to_last, run.threads);
+        for (LayoutPair &pair : pairs) good = next.read(pair);
+        return good ? without_gil(change_layouts, run) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
 }
 
 // Takes a list of addresses of float32 arrays and a list of their sizes; returns the index of the first array with a
@@ -443,6 +459,9 @@ PyMethodDef functions[] = {
         "of a, b, c and result. Address 0 is null, and 1 the memory of `size` floats for intermediate results."),
     method("unfold", call<unfold>, "Write the windows of images as rows."),
     method("fold", call<fold>, "Add the windows in rows to the images."),
+    method("change_layouts", change_layouts_of,
+           "change_layouts(to_last, threads, usual, last, images, channels, pixels, ...)\n--\n\n"
+           "Copy tensors in the usual layout to ones with channels innermost, or back; each has five arguments."),
     method("update_rows", vector::update_rows_of,
            "update_rows(rule, weight, table_rows, width, rows, count, gradients, all_rows, *states)\n--\n\n"
            "Update rows of a float32 table in place; arguments are a dict, see update_python.hpp, sizes and\n"

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "kernels.hpp"
 #include "parallel.hpp"
 #include "vector.hpp"
 
@@ -235,26 +236,34 @@ bool group_numbers(const Groups &call) {
 
 namespace {
 
-// Calls `run(element, data)` for every element of every window, with the addresses of its first channel in the rows and
-// in the image, or null in the padding.
+constexpr int kRows = 16;  // rows that are transposed together, at least a vector
+
+// Calls `run(row, pixels, count)` for up to `kRows` elements of every window: where the elements of its first channel
+// are in the rows, their addresses in the image, null in the padding, and their number.
 template <class Run>
-void each_element(const ImageWindows &w, const Run &run) {
+void each_part(const ImageWindows &w, const Run &run) {
     const std::ptrdiff_t area = w.kernel[0] * w.kernel[1];
-    float *row = w.rows;
+    float *row = w.rows, *pixels[kRows];
     for (std::ptrdiff_t n = 0; n < w.number; ++n) {
         for (std::ptrdiff_t y = 0; y < w.counts[0]; ++y) {
             for (std::ptrdiff_t x = 0; x < w.counts[1]; ++x, row += w.channels * area) {
                 float *at = row;
+                int count = 0;
                 for (std::ptrdiff_t i = 0; i < w.kernel[0]; ++i) {
                     const std::ptrdiff_t down = y * w.stride[0] - w.pad[0] + i * w.dilate[0];
                     const bool has_row = down >= 0 && down < w.sizes[0];
-                    for (std::ptrdiff_t j = 0; j < w.kernel[1]; ++j, ++at) {
+                    for (std::ptrdiff_t j = 0; j < w.kernel[1]; ++j) {
                         const std::ptrdiff_t across = x * w.stride[1] - w.pad[1] + j * w.dilate[1];
                         const bool inside = has_row && across >= 0 && across < w.sizes[1];
                         float *from = w.image + n * w.gaps[0] + down * w.gaps[2] + across * w.gaps[3];
-                        run(at, inside ? from : nullptr, area);
+                        pixels[count++] = inside ? from : nullptr;
+                        if (count < kRows) continue;
+                        run(at, pixels, count);
+                        at += count;
+                        count = 0;
                     }
                 }
+                if (count) run(at, pixels, count);
             }
         }
     }
@@ -263,21 +272,59 @@ void each_element(const ImageWindows &w, const Run &run) {
 }  // namespace
 
 void unfold(const ImageWindows &w) {
-    each_element(w, [&w](float *to, const float *from, std::ptrdiff_t area) {
-        const std::ptrdiff_t gap = w.gaps[1];
-        if (from) {
-            for (std::ptrdiff_t c = 0; c < w.channels; ++c) to[c * area] = from[c * gap];
-        } else {
-            for (std::ptrdiff_t c = 0; c < w.channels; ++c) to[c * area] = 0;
+    const std::ptrdiff_t area = w.kernel[0] * w.kernel[1], gap = w.gaps[1];
+    each_part(w, [&](float *row, float *const *pixels, int count) {
+        if (gap == 1) return vector::kernels().interleave(count, static_cast<int>(w.channels), pixels, row, area);
+        for (int i = 0; i < count; ++i) {
+            for (std::ptrdiff_t c = 0; c < w.channels; ++c) row[c * area + i] = pixels[i] ? pixels[i][c * gap] : 0;
         }
     });
 }
 
 void fold(const ImageWindows &w) {
-    each_element(w, [&w](const float *from, float *to, std::ptrdiff_t area) {
-        const std::ptrdiff_t gap = w.gaps[1];
-        if (!to) return;
-        for (std::ptrdiff_t c = 0; c < w.channels; ++c) to[c * gap] += from[c * area];
+    const std::ptrdiff_t area = w.kernel[0] * w.kernel[1], gap = w.gaps[1];
+    each_part(w, [&](float *row, float *const *pixels, int count) {
+        if (gap == 1) return vector::kernels().separate(count, static_cast<int>(w.channels), row, area, pixels, true);
+        for (int i = 0; i < count; ++i) {
+            for (std::ptrdiff_t c = 0; pixels[i] && c < w.channels; ++c) pixels[i][c * gap] += row[c * area + i];
+        }
+    });
+}
+
+// Layouts
+
+namespace {
+
+constexpr std::ptrdiff_t kMinNumbers = 65536;  // minimal numbers per thread
+
+void change_image(const LayoutPair &pair, std::ptrdiff_t image, bool to_last) {
+    const std::ptrdiff_t size = pair.channels * pair.pixels;
+    float *const usual = pair.usual + image * size, *const last = pair.last + image * size, *pixels[kRows];
+    for (std::ptrdiff_t first = 0; first < pair.pixels; first += kRows) {
+        const int count = static_cast<int>(std::min<std::ptrdiff_t>(kRows, pair.pixels - first));
+        for (int i = 0; i < count; ++i) pixels[i] = last + (first + i) * pair.channels;
+        const int channels = static_cast<int>(pair.channels);
+        if (to_last) vector::kernels().separate(count, channels, usual + first, pair.pixels, pixels, false);
+        else vector::kernels().interleave(count, channels, pixels, usual + first, pair.pixels);
+    }
+}
+
+}  // namespace
+
+void change_layouts(const Relayout &run) {
+    std::ptrdiff_t numbers = 0;
+    for (std::size_t i = 0; i < run.count; ++i) {
+        numbers += run.pairs[i].images * run.pairs[i].channels * run.pairs[i].pixels;
+    }
+    const std::ptrdiff_t threads = std::clamp<std::ptrdiff_t>(numbers / kMinNumbers, 1, std::max(run.threads, 1));
+    parallel_for(threads, static_cast<int>(threads), [&](std::ptrdiff_t part) {
+        for (std::size_t i = 0; i < run.count; ++i) {
+            const LayoutPair &pair = run.pairs[i];
+            const std::ptrdiff_t end = pair.images * (part + 1) / threads;
+            for (std::ptrdiff_t image = pair.images * part / threads; image < end; ++image) {
+                change_image(pair, image, run.to_last);
+            }
+        }
     });
 }
 

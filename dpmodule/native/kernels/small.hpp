@@ -58,8 +58,7 @@ struct Groups {
 // Returns false if there is no memory.
 bool group_numbers(const Groups &groups);
 
-// im2col and col2im. Processes one element of the windows at a time, with all channels, so that an image with channels
-// innermost is read or written sequentially.
+// im2col and col2im. Processes one window at a time; images with channels innermost are transposed in registers.
 
 // Images with any strides, and the windows over them.
 struct ImageWindows {
@@ -75,5 +74,22 @@ struct ImageWindows {
 void unfold(const ImageWindows &w);
 // Adds the rows to the image.
 void fold(const ImageWindows &w);
+
+// Tensors with channels innermost in memory, and the same in the usual layout.
+
+struct LayoutPair {
+    float *usual;                             // (images, channels, pixels)
+    float *last;                              // (images, pixels, channels)
+    std::ptrdiff_t images, channels, pixels;  // of a weight: filters, channels, elements of a window
+};
+
+struct Relayout {
+    const LayoutPair *pairs;
+    std::size_t count;
+    bool to_last;  // write `last`, else `usual`
+    int threads;   // maximal number of threads
+};
+
+void change_layouts(const Relayout &run);
 
 }  // namespace dpmodule

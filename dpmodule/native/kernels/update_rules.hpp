@@ -140,6 +140,7 @@ void step(const UpdateRule &rule, float *w, float *const *states, const float *g
 }  // namespace
 
 // The kernel table of one instruction set.
-#define KERNELS(name)                                                                                       \
-    {name,       Lanes::count, product,  turn, unary, unary_back, binary,  binary_back, lstm,    lstm_back, \
-     accumulate, add_exactly,  sum_rows, axpy, dot,   sum,        largest, extremes,    exp_sum, step}
+#define KERNELS(name)                                                                         \
+    {name,   Lanes::count, product, turn,      interleave, separate,    unary,    unary_back, \
+     binary, binary_back,  lstm,    lstm_back, accumulate, add_exactly, sum_rows, axpy,       \
+     dot,    sum,          largest, extremes,  exp_sum,    step}

@@ -25,8 +25,8 @@ from .linear import is_float32_cpu, kernels
 # backward writes relu's gradient and reads it twice. Here both forward and backward read the data twice and write once;
 # no intermediate result is kept.
 
-_CHANNELS = 4
-"""Required divisor of the number of channels."""
+_MIN_CHANNELS = 4
+"""Channels of the narrowest vector."""
 
 MaybeTensor = torch.Tensor | None
 
@@ -45,38 +45,26 @@ class Rectifier:
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return (
-        is_float32_cpu(tensor)
-        and tensor.is_contiguous(memory_format=torch.channels_last)
-        and not torch_private.is_batched(tensor)
-    )
-
-
-def _is_vector(tensor: torch.Tensor, size: int) -> bool:
-    return (
-        tensor.shape == (size,)
-        and is_float32_cpu(tensor)
-        and tensor.is_contiguous()
-        and not torch_private.is_batched(tensor)
-    )
+    return is_float32_cpu(tensor) and tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tensor]) -> bool:
     """Return True if `native_norm` supports these arguments."""
-    if is_tracing() or x.dim() != 4 or x.shape[1] % _CHANNELS:
+    if x.dim() != 4 or not x.numel() > x.shape[1] >= _MIN_CHANNELS:
         return False
+    if not _is_channels_last(x) or (
+        other is not None and not (other.shape == x.shape and _is_channels_last(other))
+    ):
+        return False
+    for vector in vectors:
+        if vector.numel() != x.shape[1] or not is_float32_cpu(vector) or not vector.is_contiguous():
+            return False
     return (
-        x.numel() > x.shape[1] > 0
-        and _is_channels_last(x)
-        and (other is None or (other.shape == x.shape and _is_channels_last(other)))
-        and all(_is_vector(vector, x.shape[1]) for vector in vectors)
-        and not (vectors[2].requires_grad or vectors[3].requires_grad)
+        not (vectors[2].requires_grad or vectors[3].requires_grad)
         and hasattr(kernels(), "norm_forward")
+        and not any(map(torch_private.is_batched, (x, *vectors) if other is None else (x, other, *vectors)))
+        and not is_tracing()
     )
-
-
-def _address(tensor: MaybeTensor) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _sizes(x: torch.Tensor) -> tuple[int, int, int]:
@@ -84,60 +72,55 @@ def _sizes(x: torch.Tensor) -> tuple[int, int, int]:
     return x.numel() // x.shape[1], x.shape[1], torch.get_num_threads()
 
 
-@dataclass(frozen=True, slots=True)
-class _ForwardResult:
-    """Result of forward.
-
-    Attributes:
-        out: the output.
-        statistics: (4, C), in the kernel's layout.
-        end: the final step.
-    """
-
-    out: torch.Tensor
-    statistics: torch.Tensor
-    end: Rectifier
+def _addresses(*tensors: MaybeTensor) -> list[int]:
+    return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
 class _Norm(torch.autograd.Function):
-    """Autograd function of the forward result, data, summand or None, gamma or None, and beta."""
+    """Autograd function of the finished result, data, summand or None, gamma or None, and beta."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        done: _ForwardResult,
+        done: tuple[torch.Tensor, torch.Tensor, Rectifier],
         x: torch.Tensor,
         other: MaybeTensor,
         gamma: MaybeTensor,
         beta: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.end = done.end
+        out, ctx.statistics, ctx.end = done
         # without a sum, relu's mask follows from the data
-        out = done.out if done.end.relu and other is not None else None
-        ctx.save_for_backward(x, out, done.statistics)
-        return done.out
+        ctx.save_for_backward(x, out if ctx.end.relu and other is not None else None)
+        return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
-        x, out, statistics = ctx.saved_tensors
-        _, for_data, for_sum, for_factors, for_summands = ctx.needs_input_grad
-        grad = grads[0].contiguous(memory_format=torch.channels_last)
-        for_x = torch.empty_like(grad) if for_data else None
-        for_other = torch.empty_like(grad) if for_sum and ctx.end.relu else None
-        for_gamma, for_beta = statistics.new_empty(x.shape[1]), statistics.new_empty(x.shape[1])
-        tensors = grad, x, out, statistics, for_other, for_x, for_gamma, for_beta
-        kernels().norm_backward(*_sizes(x), ctx.end.relu, ctx.end.nan_stays, *map(_address, tensors))
-        return (
-            None,
-            for_x,
-            (for_other if ctx.end.relu else grad) if for_sum else None,
-            for_gamma if for_factors else None,
-            for_beta if for_summands else None,
-        )
+        # entering and leaving torch.no_grad takes as long as a small kernel
+        found: tuple[MaybeTensor, ...] = (_once if torch.is_grad_enabled() else _gradients)(ctx, *grads)
+        return found
 
 
-_apply: Callable[..., torch.Tensor] = _Norm.apply
+def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[MaybeTensor, ...]:
+    (x, out), statistics = ctx.saved_tensors, ctx.statistics
+    _, for_data, for_sum, for_factors, for_summands = ctx.needs_input_grad
+    relu, channels = ctx.end.relu, x.shape[1]
+    grad = grad.contiguous(memory_format=torch.channels_last)
+    for_x = torch.empty_like(grad) if for_data else None
+    for_other = torch.empty_like(grad) if for_sum and relu else None
+    for_gamma, for_beta = statistics.new_empty(channels), statistics.new_empty(channels)
+    addresses = _addresses(grad, x, out, statistics, for_other, for_x, for_gamma, for_beta)
+    kernels().norm_backward(*_sizes(x), relu, ctx.end.nan_stays, *addresses)
+    return (
+        None,
+        for_x,
+        (for_other if relu else grad) if for_sum else None,
+        for_gamma if for_factors else None,
+        for_beta if for_summands else None,
+    )
+
+
+_once = once_differentiable(_gradients)
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Norm)
 
 
 def native_norm(
@@ -161,12 +144,13 @@ def native_norm(
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
     """
     gamma, beta, *moving = vectors
-    out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, x.shape[1])
-    new_mean, new_var = statistics.new_empty(x.shape[1]), statistics.new_empty(x.shape[1])
-    tensors = x, other, gamma, beta, *moving, out, statistics, new_mean, new_var
-    kernels().norm_forward(*_sizes(x), end.relu, eps, momentum, *map(_address, tensors))
+    channels = x.shape[1]
+    out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, channels)
+    new_mean, new_var = statistics.new_empty(channels), statistics.new_empty(channels)
+    addresses = _addresses(x, other, gamma, beta, *moving, out, statistics, new_mean, new_var)
+    kernels().norm_forward(*_sizes(x), end.relu, eps, momentum, *addresses)
     if torch.is_grad_enabled():
-        out = _apply(_ForwardResult(out, statistics, end), x, other, gamma, beta)
+        out = _apply((out, statistics, end), x, other, gamma, beta)
     return out, new_mean, new_var
 
 

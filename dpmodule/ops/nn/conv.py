@@ -25,7 +25,7 @@ from .layer_shapes import (
     window_size,
 )
 
-_FEW_CHANNELS = 8
+_FEW_CHANNELS = 16  # elements of the widest vector
 
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
@@ -126,7 +126,7 @@ def _strided_1x1(
     """Apply filters of 1x1 with a stride.
 
     Of few channels, the values that are read are picked first: the gradient of the weight that oneDNN of torch 2.13
-    computes for them in channels_last, with AVX2, writes outside of its memory.
+    computes for less than a vector of them in channels_last writes outside of its memory.
     """
     if x.shape[1] >= _FEW_CHANNELS:
         return call(x, *rest)

@@ -8,7 +8,7 @@ threads, never on a measurement.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -80,31 +80,38 @@ def _use_weight_kernel(sizes: _Conv3x3Sizes) -> bool:
     )
 
 
-def _sizes(x: torch.Tensor, filters: int, step: int) -> _Conv3x3Sizes:
-    images, channels, height, width = x.shape
+def _sizes(data: Sequence[int], filters: int, step: int) -> _Conv3x3Sizes:
+    images, channels, height, width = data
     return _Conv3x3Sizes(images, channels, filters, height // step, width // step, step)
 
 
-def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> bool:
-    """Return True if `convolve3x3` supports these arguments, and is faster than torch in part.
+def is_fast3x3(data: Sequence[int], filters: int, step: int) -> bool:
+    """Return True if `convolve3x3` is faster than torch, in part, for data of a shape (N, C, H, W).
 
     The gradient of the weight alone is not worth a function of our own.
+    """
+    sizes = _sizes(data, filters, step)
+    return (
+        data[2] % step == data[3] % step == 0
+        and sizes.images >= torch.get_num_threads()
+        and sizes.images * sizes.height * sizes.width >= _MIN_POSITIONS
+        and _use_result_kernel(sizes, filters)
+    )
+
+
+def can_convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor) -> bool:
+    """Return True if `convolve3x3` supports these arguments, of a shape for which `is_fast3x3` is true.
 
     Args:
         x: as for `convolve3x3`, like the others.
     """
-    if is_tracing() or x.dim() != 4 or x.shape[2] % step or x.shape[3] % step:
-        return False
-    sizes = _sizes(x, weight.shape[0], step)
     tensors = (x, weight) if bias is None else (x, weight, bias)
     return (
-        sizes.images >= torch.get_num_threads()
-        and sizes.images * sizes.height * sizes.width >= _MIN_POSITIONS
-        and weight.shape == (sizes.filters, sizes.channels, 3, 3)
-        and (bias is None or (bias.shape == (sizes.filters,) and bias.is_contiguous()))
+        not is_tracing()
+        and weight.shape[1:] == (x.shape[1], 3, 3)
+        and (bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous()))
         and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
         and x.is_contiguous(memory_format=torch.channels_last)
-        and _use_result_kernel(sizes, sizes.filters)
     )
 
 
@@ -134,7 +141,7 @@ def _run_kernel(
 
 
 def _result(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:
-    sizes = _sizes(x, weight.shape[0], step)
+    sizes = _sizes(x.shape, weight.shape[0], step)
     shape = sizes.images, sizes.filters, sizes.height, sizes.width
     return _run_kernel(x, shape, (weight.data_ptr(), *weight.stride(), False), bias, step, 1)
 
@@ -179,7 +186,7 @@ class _Convolution(torch.autograd.Function):
         )
         gradients: list[MaybeTensor] = [None, None, None]
         if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
-            sizes = _sizes(x, weight.shape[0], step)
+            sizes = _sizes(x.shape, weight.shape[0], step)
             grad = grad.contiguous(memory_format=torch.channels_last)
             if wanted[0] and _use_result_kernel(sizes, sizes.channels):
                 gradients[0], wanted[0] = _for_data(grad, x, weight, step), False
@@ -195,7 +202,7 @@ class _Convolution(torch.autograd.Function):
         return *gradients, None
 
 
-_apply: Callable[..., torch.Tensor] = _Convolution.apply
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Convolution)
 
 
 def convolve3x3(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, step: int) -> torch.Tensor:

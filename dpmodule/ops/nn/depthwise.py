@@ -90,7 +90,7 @@ class _Depthwise(torch.autograd.Function):
         return for_data, for_weight, grad.sum((0, 2, 3)) if ctx.needs_input_grad[2] else None, None
 
 
-convolve_depthwise: Callable[..., torch.Tensor] = _Depthwise.apply
+convolve_depthwise: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Depthwise)
 """Convolve each channel with one filter; requires `can_convolve_depthwise`.
 
 Shape:

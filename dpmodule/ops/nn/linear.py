@@ -307,6 +307,11 @@ def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return (product if use_onednn(left, right) else F.linear)(left, right)
 
 
+def gradient_product(samples: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the fastest function for ``left @ right.T`` in the backward of a dense layer, float32 on the CPU."""
+    return fastest_product if samples >= _MIN_SAMPLES and onednn_is_faster() else F.linear
+
+
 class _Linear(torch.autograd.Function):
     """``data @ weight.T + bias`` and its gradients by oneDNN or our own kernel."""
 
@@ -316,13 +321,13 @@ class _Linear(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.save_for_backward(data, weight)
         ctx.has_bias = bias is not None
-        return _fastest_linear(data, weight, bias)
+        return fastest_linear(data, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        multiply_by = F.linear if data.shape[0] < _MIN_SAMPLES else fastest_product
+        multiply_by = gradient_product(data.shape[0])
         for_data = multiply_by(grad, weight.t()) if ctx.needs_input_grad[0] else None
         for_weight = multiply_by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
@@ -341,7 +346,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         bias: (M,), or None.
     """
     if not torch.is_grad_enabled():
-        return _fastest_linear(data, weight, bias)
+        return fastest_linear(data, weight, bias)
     if data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad):
         function = _apply if use_onednn(data, weight) or _kernel_beats_autograd(data, weight) else F.linear
         return function(data, weight, bias)
@@ -359,7 +364,7 @@ def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
     )
 
 
-def _fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """Return ``data @ weight.T + bias`` by the fastest kernel, without recording a gradient."""
     if fits_kernel(data, weight):
         return multiply(data, weight, bias)

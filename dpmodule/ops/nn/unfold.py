@@ -22,7 +22,7 @@ from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from ..tracing import is_tracing
 from .layer_shapes import layer, per_axis, unify_input, window_size
-from .linear import is_float32_cpu, kernels
+from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels, onednn_is_faster
 
 Pair = tuple[int, int]
 
@@ -50,6 +50,9 @@ class WindowGrid:
         return height, width
 
 
+_POINTS = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
+
+
 def window_grid(a: Any) -> WindowGrid:
     """Return the windows of a 2-D convolution with the attributes `a`."""
 
@@ -60,25 +63,54 @@ def window_grid(a: Any) -> WindowGrid:
     return WindowGrid(tuple(a.kernel), pair("stride", 1), pair("pad", 0), pair("dilate", 1))
 
 
-def unfold(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
-    """Return all windows as rows.
+_MAX_NUMBERS, _MAX_POSITIONS = 2**16, 512
+"""Elements of all windows, and their number, up to which oneDNN prepares a call for longer than it computes."""
+_MIN_WEIGHT, _MIN_PLAIN_WEIGHT = 2**16, 2**17
+"""Elements of a weight from which oneDNN is slow if it has more filters than positions, and the same for torch's own
+convolution."""
+_MIN_POINTS = 2**18
+"""Elements of data from which a 1x1 convolution is a faster product than torch's own convolution."""
+_FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
+"""Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
+of its windows."""
 
-    Shape:
-        images: (N, C, H, W), any strides.
-        returns: (N * windows, C * kernel height * kernel width), in the order of a weight (F, C, *kernel).
+
+def _uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
+    """Return True if torch convolves data of a shape by oneDNN, which it does not for the smallest."""
+    images, channels, height, width = data
+    is_small = grid.kernel == grid.stride == grid.dilate == (1, 1) and images < _FEW_IMAGES and threads == 1
+    has_many = images > 1 or channels * height * width > _SMALL_IMAGE
+    return not is_small and (has_many or min(grid.kernel) >= _LARGE_WINDOW)
+
+
+def is_fast_as_rows(
+    data: Sequence[int], filters: int, grid: WindowGrid, threads: int, is_last: bool = True
+) -> bool:
+    """Return True if `convolve_rows` is the fastest way to train a convolution without groups.
+
+    Args:
+        data: shape of the images.
+        is_last: True if the images are in channels_last.
     """
-    if (
-        is_float32_cpu(images)
+    height, width = grid.counts(data[2:])
+    positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
+    by_onednn = _uses_onednn(data, grid, threads)
+    if positions <= filters and filters * depth >= (_MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT):
+        return positions > 0
+    if grid == _POINTS and is_last and not by_onednn:
+        return positions * depth >= _MIN_POINTS
+    return by_onednn and 0 < positions <= _MAX_POSITIONS and positions * depth <= _MAX_NUMBERS
+
+
+def can_convolve_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    """Return True if `convolve_rows` supports these arguments."""
+    return (
+        all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in (x, weight))
+        and (bias is None or bias.dtype is torch.float32)
+        and weight.shape[1] == x.shape[1]
         and hasattr(kernels(), "unfold")
-        and not (torch_private.is_batched(images) or is_tracing())
-    ):
-        return _apply(images, grid)
-    return _by_torch(images, grid)
-
-
-def _by_torch(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
-    columns = F.unfold(images, grid.kernel, grid.dilate, grid.pad, grid.stride)
-    return columns.transpose(1, 2).reshape(-1, columns.shape[1])
+        and not is_tracing()
+    )
 
 
 def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tuple[int, ...]:
@@ -89,34 +121,70 @@ def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tu
 
 
 def fold(rows: torch.Tensor, images: torch.Tensor, grid: WindowGrid) -> None:
-    """Add windows to images by the extension, for the shapes of `unfold`; rows are contiguous."""
+    """Add windows, (N * windows, C * kernel height * kernel width), to images by the extension."""
     kernels().fold(*_arguments(images, grid, rows))
 
 
-class _Unfold(torch.autograd.Function):
-    """Autograd function of `unfold`, by the native extension."""
+def _pixels(images: torch.Tensor) -> torch.Tensor:
+    """Return images (N, C, H, W) as a matrix (N * H * W, C), which shares their memory in channels_last."""
+    return images.permute(0, 2, 3, 1).reshape(-1, images.shape[1])
+
+
+def _images(pixels: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Return images of a shape (N, C, H, W) whose pixels are the rows of a matrix, in channels_last."""
+    return pixels.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2)
+
+
+class _RowsConvolution(torch.autograd.Function):
+    """Autograd function of `convolve_rows`."""
 
     @staticmethod
-    def forward(ctx: Any, images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
-        ctx.shape, ctx.grid = images.shape, grid
-        height, width = grid.counts(images.shape[2:])
-        depth = images.shape[1] * grid.kernel[0] * grid.kernel[1]
-        rows = images.new_empty(images.shape[0] * height * width, depth)
-        kernels().unfold(*_arguments(images, grid, rows))
-        return rows
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, grid: WindowGrid
+    ) -> torch.Tensor:
+        images, filters = x.shape[0], weight.shape[0]
+        counts = grid.counts(x.shape[2:])
+        if grid == _POINTS:
+            rows = _pixels(x)
+        else:
+            rows = x.new_empty(images * counts[0] * counts[1], x.shape[1] * prod(grid.kernel))
+            kernels().unfold(*_arguments(x, grid, rows))
+        ctx.save_for_backward(x, weight, rows)
+        ctx.grid, ctx.bias_sizes = grid, None if bias is None else [filters]
+        product = fastest_linear if onednn_is_faster() else F.linear
+        return _images(product(rows, weight.reshape(filters, -1), bias), (images, filters, *counts))
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        (rows,), shape, grid = grads, ctx.shape, ctx.grid
-        if torch.is_grad_enabled() or not is_float32_cpu(rows) or torch_private.is_batched(rows):
-            columns = rows.reshape(shape[0], -1, rows.shape[1]).transpose(1, 2)
-            return F.fold(columns, shape[2:], grid.kernel, grid.dilate, grid.pad, grid.stride), None
-        images = torch.empty(shape, memory_format=torch.channels_last).zero_()
-        fold(rows.contiguous(), images, grid)
-        return images, None
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (grad,), (x, weight, rows), grid = grads, ctx.saved_tensors, ctx.grid
+        wanted = ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_batched(grad):
+            geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), 1
+            sizes = ctx.bias_sizes
+            return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None
+        pixels, for_x, for_weight = _pixels(grad), None, None
+        product = gradient_product(len(pixels))
+        if wanted[0]:
+            for_rows = product(pixels, weight.reshape(len(weight), -1).t())
+            if grid == _POINTS:
+                for_x = _images(for_rows, x.shape)
+            else:
+                for_x = torch.empty(x.shape, memory_format=torch.channels_last).zero_()
+                fold(for_rows, for_x, grid)
+        if wanted[1]:
+            for_weight = product(pixels.t(), rows.t()).view(weight.shape)
+        return for_x, for_weight, pixels.sum(0) if wanted[2] else None, None
 
 
-_apply: Callable[..., torch.Tensor] = _Unfold.apply
+convolve_rows: Callable[..., torch.Tensor] = torch_private.autograd_apply(_RowsConvolution)
+"""Convolve images by a matrix product of their windows, as rows, and the weight; requires `can_convolve_rows`.
+
+Shape:
+    x: (N, C, H, W), any strides.
+    weight: (F, C, *kernel).
+    bias: (F,), or None.
+    returns: (N, F, H', W'), in channels_last.
+"""
 
 
 _WINDOW = {

@@ -4,21 +4,23 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule import native
+from dpmodule.ops.nn.unfold import WindowGrid
 from helpers.switched import fired, same_with_and_without
 
 S = mx.sym
 NAME = "unfolded_convolutions"
-MODULE = importlib.import_module("dpmodule.executor.passes.unfolded_convolutions")
-UNFOLD = MODULE.unfold
+MODULE = importlib.import_module(f"dpmodule.executor.passes.{NAME}")
+UNFOLD = importlib.import_module("dpmodule.ops.nn.unfold")
 SHAPE = (2, 3, 4, 4)
 
 
 @pytest.fixture(autouse=True)
 def products(monkeypatch):
-    """Let small weights count as large ones, and note how often data is laid out as rows."""
-    calls = []
-    monkeypatch.setattr(MODULE, "unfold", lambda *args: calls.append(args[0].shape) or UNFOLD(*args))
-    monkeypatch.setattr(MODULE, "_MIN_WEIGHT", 1)
+    """Note how often a convolution is a product; torch computes none without oneDNN."""
+    calls, convolve = [], MODULE.convolve_rows
+    monkeypatch.setattr(MODULE, "convolve_rows", lambda *args: calls.append(args[0].shape) or convolve(*args))
+    monkeypatch.setattr(UNFOLD, "_uses_onednn", lambda *args: True)
     return calls
 
 
@@ -50,17 +52,34 @@ CASES = {
 def test_results_are_those_without(symbol, shape, frozen, products):
     req = {name: "null" if name == frozen else "write" for name in symbol.list_arguments()}
     assert same_with_and_without(symbol, {"data": shape}, NAME, rtol=2e-6, grad_req=req)[NAME] == 1
-    assert products
+    assert bool(products) == hasattr(native.core, "unfold")
 
 
-OTHERS = [((2, 3, 9, 9), "float32", 1), (SHAPE, "float64", 1), (SHAPE, "float32", 433)]
-
-
-@pytest.mark.parametrize(("shape", "dtype", "least"), OTHERS, ids=["positions", "type", "small weight"])
-def test_sizes_and_types_decide_when_it_runs(shape, dtype, least, products, monkeypatch):
-    monkeypatch.setattr(MODULE, "_MIN_WEIGHT", least)
-    assert same_with_and_without(net(), {"data": shape}, NAME, dtype=dtype)[NAME] == 1
+@pytest.mark.parametrize(("shape", "dtype"), [((2, 3, 65, 9), "float32"), (SHAPE, "float64")])
+def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
+    assert same_with_and_without(net(pad=(1, 1)), {"data": shape}, NAME, dtype=dtype)[NAME] == 1
     assert not products
+
+
+def test_fast_sizes(monkeypatch):
+    monkeypatch.undo()
+    grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
+    points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
+    few, many = (2, 16, 6, 6), (8, 64, 28, 28)
+    assert [UNFOLD.is_fast_as_rows(data, 16, grid, 1) for data in (few, many, (1, 16, 6, 6))] == [
+        True,
+        False,
+        False,
+    ]
+    # more filters than positions: from another size on where torch does without oneDNN
+    sizes = [((2, 64, 4, 4), 128), ((1, 128, 4, 4), 64), ((1, 256, 4, 4), 512), ((0, 64, 4, 4), 128)]
+    found = [UNFOLD.is_fast_as_rows(data, filters, grid, 1) for data, filters in sizes]
+    assert found == [True, False, True, False]
+    # torch convolves points by oneDNN with several threads
+    assert [UNFOLD.is_fast_as_rows(few, 16, points, threads) for threads in (1, 2)] == [False, True]
+    large = (8, 64, 28, 28), 16, points
+    cases = [(1, True), (1, False), (2, True)]
+    assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, False]
 
 
 def test_other_convolutions_are_left_alone():
@@ -68,6 +87,7 @@ def test_other_convolutions_are_left_alone():
     assert [fired(symbol, {"data": shape}).get(NAME, 0) for symbol, shape in others] == [0] * 3
 
 
+@pytest.mark.skipif(not hasattr(native.core, "unfold"), reason="there is no extension")
 def test_gradients_are_not_copied():
     one = net().simple_bind(mx.cpu(), data=SHAPE)
     assert "channels_last(conv_weight)" not in one.program(True).source

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
+from dpmodule.ops.nn.conv import _strided_1x1
 from helpers.arrays import randn
 from helpers.op_case import rules_test, run, shapes
 
@@ -63,3 +65,17 @@ def test_a_target_shape_sets_padding_and_adjustment(target):
     first = (8 - target[0] + 1) // 2
     assert out.shape == (1, 1, *target)
     np.testing.assert_allclose(out, whole[..., first : first + target[0]])
+
+
+@pytest.mark.parametrize("channels", [3, 8, 15, 16])
+def test_strided_points_of_few_channels_are_picked_first(channels):
+    # for fewer, oneDNN's gradient of the weight writes outside of its memory
+    strides = []
+
+    def call(x, weight, stride=(2, 2)):
+        strides.append(stride)
+        return torch.conv2d(x, weight, stride=stride)
+
+    x, weight = torch.randn(2, channels, 5, 7), torch.randn(4, channels, 1, 1)
+    torch.testing.assert_close(_strided_1x1(call, (2, 2), x, weight), torch.conv2d(x, weight, stride=2))
+    assert strides == [(2, 2) if channels == 16 else 1]

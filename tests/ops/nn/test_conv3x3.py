@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import linear
-from dpmodule.ops.nn.conv3x3 import can_convolve3x3, convolve3x3
+from dpmodule.ops.nn.conv3x3 import can_convolve3x3, convolve3x3, is_fast3x3
 from dpmodule.ops.nn.image_layers import TiledConvolution
 from helpers.arrays import numbers
 from helpers.walk import walks
@@ -25,6 +25,10 @@ def given(images, channels, filters, height, width, step, bias=True):
     x = numbers(images, channels, step * height, step * width)
     weight = numbers(filters, channels, 3, 3, seed=1).contiguous()
     return x, weight, numbers(filters, seed=2) if bias else None
+
+
+def is_ours(x, weight, bias, step):
+    return is_fast3x3(x.shape, weight.shape[0], step) and can_convolve3x3(x, weight, bias)
 
 
 def results(tensors, grad, step=1, function=convolve3x3):
@@ -47,7 +51,7 @@ def agree(found, wanted, tolerance=1e-4):
 @walks(product([(4, 16, 16, 8), (36, 16, 11, 8)], (1, 2), (False, True)))
 def test_results_and_gradients(sizes, step, bias):
     tensors = given(3, *sizes, step, bias)
-    assert can_convolve3x3(*tensors, step)
+    assert is_ours(*tensors, step)
     grad = numbers(3, *sizes[1:], seed=3)
     found = results(tensors, grad, step)
     doubles = [None if each is None else each.double() for each in tensors]
@@ -88,20 +92,20 @@ def test_gradients_of_gradients():
     (False, [(4, 3, 16, 4, 20), (2, 4, 17, 4, 32), (1, 4, 16, 31, 8), (8, 3, 16, 1, 32), (1, 16, 112, 16, 16)]),
 )  # fmt: skip
 def test_sizes_decide(wanted, cases):
-    assert [can_convolve3x3(*given(*sizes, 1), 1) for sizes in cases] == [wanted] * len(cases)
+    assert [is_ours(*given(*sizes, 1), 1) for sizes in cases] == [wanted] * len(cases)
 
 
 @needs_kernels
 def test_others_are_left_to_torch():
     x, w, b = tensors = given(2, 16, 16, 8, 16, 1)
-    assert can_convolve3x3(*tensors, 1)
-    others = [[each.double() for each in tensors], (x.contiguous(), w, b), (x, w[:, :, :2], b), (x[0], w, b)]
+    assert is_ours(*tensors, 1)
+    others = [[each.double() for each in tensors], (x.contiguous(), w, b), (x, w[:, :, :2], b)]
     others += [(x, w[:, :8], b), (x, w, b[:8]), (x, w, b[:1].expand(16)), (x, torch.nn.Parameter(w), b)]
-    assert [i for i, each in enumerate(others) if can_convolve3x3(*each, 1)] == []
+    assert [i for i, each in enumerate(others) if is_ours(*each, 1)] == []
     odd = numbers(2, 16, 17, 32), w, None
-    assert (can_convolve3x3(*odd, 1), can_convolve3x3(*odd, 2)) == (True, False)
+    assert (is_ours(*odd, 1), is_ours(*odd, 2)) == (True, False)
     seen = []
-    torch.vmap(lambda each: seen.append(can_convolve3x3(each, w, None, 1)) or each)(torch.stack([x, x]))
+    torch.vmap(lambda each: seen.append(can_convolve3x3(each, w, None)) or each)(torch.stack([x, x]))
     assert seen == [False]
 
 
