@@ -537,20 +537,28 @@ class Executor:
             return values, []
         wanted = self._backward.wanted
         if not (self._aliased and all(map(operator.is_, values, self._aliased))):
-            known = zip(self._aliased, self._aliases) if self._aliased else repeat((None, None))
-            self._aliases = [
-                alias if tensor is old else _alias(tensor, slot in wanted)
-                for slot, (tensor, (old, alias)) in enumerate(zip(values, known))
-            ]
-            self._aliased = values
+            known, aliases = zip(self._aliased, self._aliases) if self._aliased else repeat((None, None)), []
+            for slot, (tensor, (old, alias)) in enumerate(zip(values, known)):
+                if tensor is not old:
+                    alias = tensor.data
+                    if slot in wanted and alias.is_floating_point():
+                        alias.requires_grad_(True)
+                aliases.append(alias)
+            self._aliased, self._aliases = values, aliases
         values = self._aliases.copy()
         for slot, tensor in borrowed.items():
-            values[slot] = _alias(tensor, slot in wanted)
-        slots = [slot for slot in restrided if slot not in borrowed and can_relayout(values[slot])]
-        if slots:
-            for slot, weight in zip(slots, to_channels_last([values[slot] for slot in slots])):
-                values[slot] = weight.requires_grad_(slot in wanted)
+            alias = values[slot] = tensor.data
+            if slot in wanted and alias.is_floating_point():
+                alias.requires_grad_(True)
+        if restrided:
+            self._restride([slot for slot in restrided if slot not in borrowed], values)
         return values, list(map(values.__getitem__, self._backward.slots))
+
+    def _restride(self, weights: Sequence[int], values: list[Any]) -> None:
+        """Replace the values of some slots by copies in channels_last."""
+        slots = [slot for slot in weights if can_relayout(values[slot])]
+        for slot, weight in zip(slots, to_channels_last([values[slot] for slot in slots])):
+            values[slot] = weight.requires_grad_(slot in self._backward.wanted)
 
     def _execute_first(
         self, prepared: PreparedProgram, values: list[Any], recorded: bool, frees: bool
@@ -989,12 +997,6 @@ class Executor:
         if self._symbol is None:
             raise StateError("get_optimized_symbol: this executor was not made by Symbol.bind or simple_bind")
         return type(self._symbol)(merge_equal(self.graph)) if self._merges else self._symbol
-
-
-def _alias(tensor: Any, wanted: bool) -> Any:
-    """Return a tensor, or a record, that shares memory; it requires a gradient if one is wanted and possible."""
-    alias = tensor.data
-    return alias.requires_grad_(True) if wanted and alias.is_floating_point() else alias
 
 
 def _any_integers(given: Sequence[torch.Tensor | None]) -> bool:
