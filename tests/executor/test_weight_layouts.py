@@ -76,10 +76,21 @@ def test_only_weights_that_nothing_else_reads_are_copied():
     sizes = {"data": (8, 8, 28, 20)}
     nets = [plain(), regularized(), twice()]
     assert [restrided(net.simple_bind(mx.cpu(), **sizes)) for net in nets] == [["w"], [], ["w"]]
-    few = plain().simple_bind(
-        mx.cpu(), data=(2, 8, 2, 2)
-    )  # a product of rows, which reads the weight as it is
-    assert restrided(few) == []
+    # a product of rows reads the weight as it is
+    assert restrided(plain().simple_bind(mx.cpu(), data=(2, 8, 2, 2))) == []
+
+
+def test_a_gradient_may_be_the_weight_of_another_network():
+    data, grad = mx.nd.array(randn(*DATA)), mx.nd.zeros(WEIGHT)
+    arrays = {"data": data, "w": mx.nd.array(randn(*WEIGHT))}
+    trained = plain().bind(mx.cpu(), arrays, {"w": grad}, {"data": "null", "w": "write"})
+    reader = plain().bind(mx.cpu(), {"data": data, "w": grad}, grad_req="null")
+    for seed in range(4):  # from the second run on, weights that did not change are packed once
+        trained.forward(is_train=True)
+        trained.backward(mx.nd.array(randn(20, 20, 12, 12, seed=seed) * 0.01))
+        found = reader.forward()[0].asnumpy()
+        wanted = by_torch(plain, torch.from_numpy(data.asnumpy()), torch.from_numpy(grad.asnumpy()))
+        np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5)
 
 
 def test_a_weight_may_be_an_input():

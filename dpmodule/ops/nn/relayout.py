@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from ..write_tracking import count_write
 from .linear import is_float32_cpu, kernels
 
 _MIN_CHANNELS = 4
@@ -40,7 +41,7 @@ def to_channels_last(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return copies
 
 
-def copy_to_usual(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def copy_to_usual(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Copy tensors in channels_last to ones for which `can_relayout` is true.
 
     Shape:
@@ -50,6 +51,7 @@ def copy_to_usual(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
         pairs: target and source of each copy.
     """
     _change_layouts(False, pairs)
+    count_write([target for target, _ in pairs])
 
 
 def _change_layouts(to_last: bool, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:

@@ -17,7 +17,7 @@ def test_copies_are_those_of_torch():
         assert torch.equal(other, wanted)
         assert other.stride() == wanted.stride()
     back = [torch.empty_like(each) for each in tensors]
-    copy_to_usual(zip(back, copies))
+    copy_to_usual(list(zip(back, copies)))
     assert all(map(torch.equal, back, tensors))
 
 
