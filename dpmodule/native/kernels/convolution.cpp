@@ -267,12 +267,8 @@ struct Tiles {
             }
         }
         if (!ends || relu || clamp || c.function == LayerFunction::None) return;
-        for (int r = 0; r < Rows; ++r, to += gap) {  // still in the cache
-            for (std::ptrdiff_t v = 0; v < std::min(columns, kBlock); v += Width) {
-                const Floats value = applied<Width>(c, V::load(to + v, columns - v));
-                V::store(to + v, value, columns - v);
-            }
-        }
+        const std::ptrdiff_t rows = Rows;
+        run_best<InPlace>(c, to, rows, gap, std::min(columns, kBlock));  // still in the cache
     }
 
     template <int Rows>
@@ -293,11 +289,10 @@ struct Tiles {
         }
         if (!share.windows || share.windows[pixel].run >= Rows) {
             sum_run<Rows>(data + start(pixel), part, weight, ahead, pace, sums);
-            end<Rows>(to, c.result_gap, sums);
         } else {
             sum<Rows>(share.windows + pixel, part, weight, ahead, pace, sums);
-            end<Rows>(to, c.result_gap, sums);
         }
+        end<Rows>(to, c.result_gap, sums);
     }
 
     template <int Rows>

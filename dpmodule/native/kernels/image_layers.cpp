@@ -122,6 +122,11 @@ struct WholeWindows : Pixels {
 template <bool Groups>
 struct OneWindow : Pixels {
     template <int Width>
+    DPMODULE_INLINE static void run(const Pixels &first) {
+        all_vectors<Width>(first.l.groups * first.l.filters, OneWindow{first});
+    }
+
+    template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         using V = Vector<Width>;
         typename V::Floats sum = bias<Width>(0, c);
@@ -211,24 +216,24 @@ struct Elementwise : Pixels {
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         using V = Vector<Width>;
-        const typename V::Floats now = V::load(data(0, 0, c));
+        typename V::Floats now = V::load(data(0, 0, c));
         switch (l.kind) {
-            case LayerKind::Sum: return put<Width>(0, c, now + V::load(other + c));
-            case LayerKind::Scale: return put<Width>(0, c, now * V::load(other + c));
-            case LayerKind::Affine: return put<Width>(0, c, now * V::load(l.weight + c) + V::load(l.bias + c));
-            default: return put<Width>(0, c, now);
+            case LayerKind::Sum: now += V::load(other + c); break;
+            case LayerKind::Scale: now *= V::load(other + c); break;
+            case LayerKind::Affine: now = now * V::load(l.weight + c) + V::load(l.bias + c); break;
+            default: break;
         }
+        put<Width>(0, c, now);
     }
 };
 
-// Applies the function of a layer to numbers in place.
-template <int Width>
-DPMODULE_INLINE void apply(const ImageLayer &l, float *values, std::ptrdiff_t count) {
-    using V = Vector<Width>;
-    std::ptrdiff_t i = 0;
-    for (; i + Width <= count; i += Width) V::store(values + i, applied<Width>(l, V::load(values + i)));
-    if constexpr (Width > 1) apply<(Width > 4 ? Width / 2 : 1)>(l, values + i, count - i);
-}
+// The least vector of windows that share numbers: narrower ones would take half of the time to compile, and x86
+// processors without AVX2 are older than ten years.
+#if defined(__x86_64__)
+constexpr int kSharing = 8;
+#else
+constexpr int kSharing = 4;
+#endif
 
 // Computes pixels of a row whose windows are inside along x, as many as `count`; returns how many.
 template <int Width, int Kernel, int Stride, bool Groups, int Count = 8>
@@ -236,7 +241,7 @@ DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count)
     const ImageLayer &l = next.l;
     std::ptrdiff_t done = 0;
     for (; done + Count <= count; done += Count) {
-        all_vectors<Width>(l.groups * l.filters, WholeWindows<Kernel, Stride, Groups, Count>{next});
+        all_vectors<Width, kSharing>(l.groups * l.filters, WholeWindows<Kernel, Stride, Groups, Count>{next});
         next.begin += Count * Stride * l.data_gap;
         next.result += Count * l.result_gap;
         if (next.other) next.other += Count * l.other_gap;
@@ -245,32 +250,12 @@ DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count)
     return done;
 }
 
-template <int Width, int Kernel, int Stride, bool Groups>
-DPMODULE_INLINE std::ptrdiff_t inner_pixels(Pixels next, std::ptrdiff_t count) {
-    const Axis &x = next.l.x;
-    if (x.dilate != 1 || next.x * Stride < x.pad) return 0;
-    float *result = next.result;
-    const std::ptrdiff_t done = whole_windows<Width, Kernel, Stride, Groups>(
-        next, std::min(count, (x.size + x.pad - Kernel) / Stride + 1 - next.x));
-    for (std::ptrdiff_t n = 0; n < done && next.l.function > LayerFunction::Clamp; ++n)
-        apply<Width>(next.l, result + n * next.l.result_gap, next.l.groups * next.l.filters);
-    return done;
-}
-
-// The least `Width` with functions for windows that share numbers: x86 processors without AVX2 are older than ten years,
-// and such functions take a fifth of the time to compile.
-#if defined(__x86_64__)
-constexpr int kSharing = 8;
-#else
-constexpr int kSharing = 4;
-#endif
-
 template <int Width>
 DPMODULE_INLINE void compute_one(const Pixels &first) {
     const ImageLayer &l = first.l;
     switch (l.kind) {
-        case LayerKind::Depthwise: return all_vectors<Width>(l.channels, OneWindow<false>{first});
-        case LayerKind::Grouped: return all_vectors<Width>(l.groups * l.filters, OneWindow<true>{first});
+        case LayerKind::Depthwise: return OneWindow<false>::run<Width>(first);
+        case LayerKind::Grouped: return OneWindow<true>::run<Width>(first);
         case LayerKind::MaxPool: return all_vectors<Width>(l.channels, Pool<Largest>{first, 1});
         case LayerKind::MeanPool: {
             const std::ptrdiff_t divisor = counted(l, l.y, first.y) * counted(l, l.x, first.x);
@@ -284,14 +269,19 @@ DPMODULE_INLINE void compute_one(const Pixels &first) {
 // Computes the first of `count` pixels of a row, or some more; returns how many.
 template <int Width, int Kernel, int Stride, bool Groups>
 DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count) {
+    const ImageLayer &l = first.l;
+    const std::ptrdiff_t filters = l.groups * l.filters;
     if constexpr (Kernel == 0) {
         compute_one<Width>(first);
-    } else {
-        std::ptrdiff_t done = 0;
-        if constexpr (Width >= kSharing) done = inner_pixels<Width, Kernel, Stride, Groups>(first, count);
+        return 1;
+    } else if (Width >= kSharing && filters >= kSharing && l.x.dilate == 1 && first.x * Stride >= l.x.pad) {
+        Pixels next = first;
+        const std::ptrdiff_t inside = (l.x.size + l.x.pad - Kernel) / Stride + 1 - first.x;
+        const std::ptrdiff_t done = whole_windows<Width, Kernel, Stride, Groups>(next, std::min(count, inside));
+        if (done && l.function > LayerFunction::Clamp) run_best<InPlace>(l, first.result, done, l.result_gap, filters);
         if (done) return done;
-        all_vectors<Width>(first.l.groups * first.l.filters, OneWindow<Groups>{first});
     }
+    run_best<OneWindow<Groups>>(first);  // not inlined, or each size would compile it
     return 1;
 }
 

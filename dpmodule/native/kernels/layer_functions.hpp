@@ -28,5 +28,20 @@ DPMODULE_INLINE typename Vector<Width>::Floats applied(const Layer &layer, const
     }
 }
 
+// Applies the function of a layer to rows of numbers in place, for `run_best`: kernels of many sizes share it.
+struct InPlace {
+    template <int Width, class Layer>
+    DPMODULE_INLINE static void run(const Layer &layer, float *values, std::ptrdiff_t rows, std::ptrdiff_t gap,
+                                    std::ptrdiff_t count) {
+        using V = Vector<Width>;
+        for (std::ptrdiff_t row = 0; row < rows; ++row, values += gap) {
+            for (std::ptrdiff_t i = 0; i < count; i += Width) {
+                const typename V::Floats value = applied<Width>(layer, V::load(values + i, count - i));
+                V::store(values + i, value, count - i);
+            }
+        }
+    }
+};
+
 }  // namespace
 }  // namespace dpmodule

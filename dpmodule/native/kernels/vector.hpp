@@ -122,14 +122,15 @@ DPMODULE_INLINE Four four(const float *from) {
     return found;
 }
 
-// Calls `work.at<Width>(i)` for vectors with all of `count` numbers. The last vector may overlap the one before.
-template <int Width, class Work>
+// Calls `work.at<Width>(i)` for vectors with all of `count` numbers, which are at least `Least`. The last vector may
+// overlap the one before.
+template <int Width, int Least = 1, class Work>
 DPMODULE_INLINE void all_vectors(std::ptrdiff_t count, const Work &work) {
     if (count >= Width) {
         for (std::ptrdiff_t i = 0; i < count; i += Width)
             work.template at<Width>(i < count - Width ? i : count - Width);
-    } else if constexpr (Width > 1) {
-        all_vectors<(Width > 4 ? Width / 2 : 1)>(count, work);
+    } else if constexpr (Width > Least) {
+        all_vectors<(Width > 4 ? Width / 2 : 1), Least>(count, work);
     }
 }
 
