@@ -24,16 +24,15 @@ UNITS = {
     "kernels_plain": ("kernels/kernels_plain.cpp",),
     "kernels_avx2": ("kernels/kernels_avx2.cpp",),
     "small": ("kernels/small.cpp",),
-    "recording": ("recording/*.cpp",),
     "kernels_avx512": ("kernels/kernels_avx512.cpp",),
-    "autobatch_python": tuple(
-        f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
-    ),
-    "hogwild": ("hogwild/*.cpp",),
-    "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
-    "autobatch": ("autobatch/*.cpp",),
     "convolution": ("kernels/convolution.cpp",),
     "image_layers": ("kernels/image_layers.cpp",),
+    "python": (
+        "recording/*.cpp",
+        *(f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")),
+    ),
+    "autobatch": ("autobatch/*.cpp",),
+    "streams": ("*.cpp", "functors/*.cpp", "hogwild/*.cpp", "pipe/*.cpp"),
     "kernels": ("kernels/*.cpp",),
 }
 """Compilation units, which compile headers and templates once: for each unit, patterns of the sources that no earlier

@@ -66,7 +66,7 @@ DPMODULE_INLINE void some_units(const FewRows &run, const float *rests, std::ptr
 template <int Width, int Rows>
 DPMODULE_INLINE void units_between(const FewRows &run, std::ptrdiff_t unit, std::ptrdiff_t end) {
     if constexpr (Width > 1) {
-        if (run.features < Width) return units_between<Width / 2, Rows>(run, unit, end);
+        if (run.features < Width) return units_between<(Width > 4 ? 4 : 1), Rows>(run, unit, end);
     }
     constexpr int kUnits = Width < 16 && Rows > 2 ? 2 : 4;  // as many sums as registers
     float rests[(Rows + 1) * Width] = {};  // the last numbers of each row, at the end of a vector, and a mask of them
