@@ -143,7 +143,9 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "sequence_convolutions", worth=_has_sequences, hides=True, training=False, moved=False, compiled=False
     ),
-    Pass("packed_deconvolutions", {"Deconvolution": 1}, training=False, moved=False, compiled=False),
+    Pass(
+        "packed_deconvolutions", {"Deconvolution": 1}, hides=True, training=False, moved=False, compiled=False
+    ),
     Pass("dense_layers", {"FullyConnected": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("small_steps", training=False, moved=False, compiled=False, hides=True),
     Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),

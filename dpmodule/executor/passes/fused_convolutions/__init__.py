@@ -38,7 +38,7 @@ from .channels import channel_shuffles
 from .layers import activation as activation_of
 from .run import ImageRun, runs
 
-__all__ = ["ImageRun", "FusedConvolution", "fused_convolutions", "runs"]
+__all__ = ["ImageRun", "FusedConvolution", "fused_convolutions", "is_norm", "readers_of", "runs"]
 
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
@@ -57,7 +57,8 @@ def _is_convolution(low: Lowered, step: Step) -> bool:
     )
 
 
-def _is_norm(low: Lowered, step: Step) -> bool:
+def is_norm(low: Lowered, step: Step) -> bool:
+    """Return True for a normalisation that can be folded into the weight before it."""
     op, a = low.operator(step)
     return (
         op is not None
@@ -92,7 +93,7 @@ class _Chain:
         self._activation: Activation | None = None
         self._inputs, self._outputs = list(first.inputs), first.outputs[:1]
         step = self._next()
-        if step is not None and _is_norm(low, step) and step.inputs[0] == self._outputs[0]:
+        if step is not None and is_norm(low, step) and step.inputs[0] == self._outputs[0]:
             self._norm = BatchNorm(step.function, step.fixed)
             self._inputs += step.inputs[1:]
             self._take(step, step.outputs)
@@ -149,7 +150,7 @@ def fused_convolutions(low: Lowered) -> int:
     """
     if os.environ.get("DPMODULE_ONEDNN") == "0":
         return 0
-    kept, readers = low.kept(), _readers(low)
+    kept, readers = low.kept(), readers_of(low)
     taken: set[int] = set()
     held = low.held_by_operators()
     fused: dict[int, Step] = {}
@@ -173,7 +174,7 @@ def fused_convolutions(low: Lowered) -> int:
     return len(fused)
 
 
-def _readers(low: Lowered) -> dict[int, list[Step]]:
+def readers_of(low: Lowered) -> dict[int, list[Step]]:
     """Return the readers of each value, once per input."""
     readers: dict[int, list[Step]] = {}
     for step in low.steps:
@@ -188,7 +189,7 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
     Every other reader must have made its own memory: a slice, or a dropout in prediction, shares it, and other passes
     may still move activations and dense layers after the sum.
     """
-    readers = _readers(low)
+    readers = readers_of(low)
     fresh: set[int] = set()
     for step in low.steps:
         call, other = step.function, step.inputs[-1] if step.inputs else -1

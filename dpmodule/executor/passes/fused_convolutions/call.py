@@ -68,6 +68,15 @@ class BatchNorm:
             scale.mul_(vectors[0])
         return scale, beta - (mean if bias is None else mean - bias) * scale
 
+    def read(self, sources: Sequence[Source]) -> Sequence[Source]:
+        """Return the sources that folded parameters depend on, of which the last four are the vectors."""
+        # a fixed gamma is written in every forward, and not read
+        return (*sources[:-4], *sources[-3:]) if self.a.fix_gamma else sources
+
+    def results(self, result: Tensor, gamma: Tensor) -> tuple[Tensor | None, ...]:
+        """Return a result, then the states that the normalisation writes back."""
+        return result, torch.ones_like(gamma) if self.a.fix_gamma else None, None, None
+
 
 class FusedConvolution:
     """A convolution with an optional normalisation, sum with another tensor, and activation.
@@ -138,9 +147,7 @@ class FusedConvolution:
         result = self._by_onednn(restride(data), *parameters, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
-        if self._norm is None:
-            return result
-        return result, self.gamma(sources), None, None
+        return result if self._norm is None else self._norm.results(result, sources[-4])
 
     def keeps_layout(self, data: Tensor, weight: Tensor) -> bool:
         """Return True if the operators run one by one without converting the data."""
@@ -184,14 +191,9 @@ class FusedConvolution:
         weight, bias, scale = self._parameters(sources)
         return self.tiled.pack(weight, bias, shape[1], scale)
 
-    def gamma(self, sources: Tensors) -> Tensor | None:
-        """Return the value that the normalisation writes to its gamma; None if it does not write it."""
-        return torch.ones_like(sources[1 + self._has_bias]) if self.writes_gamma else None
-
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return the sources that the packed weight depends on."""
-        # a fixed gamma is written in every forward, and not read
-        return (*sources[:-4], *sources[-3:]) if self.writes_gamma else sources
+        return sources if self._norm is None else self._norm.read(sources)
 
     def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
         if other is None:

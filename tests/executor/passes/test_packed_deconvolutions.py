@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import dpmodule as mx
+from dpmodule import executor
+
+S = mx.sym
+X = S.Variable("x")
+
+
+def decoder(**norm):
+    x = S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=24, name="d")
+    return S.Activation(S.BatchNorm(x, name="n", **norm), act_type="relu")
+
+
+def bind(net, shape, off=False):
+    with executor.disabled(*(("packed_deconvolutions",) if off else ())):
+        bound = net.simple_bind(mx.cpu(), x=shape)
+        bound.program(False)
+        bound.program(True)
+    rng = np.random.RandomState(0)
+    for arrays in (bound.arg_dict, bound.aux_dict):
+        for name, array in sorted(arrays.items()):
+            array[:] = rng.uniform(0.5 if name.endswith(("var", "gamma")) else -1, 1.5, array.shape)
+    return bound
+
+
+def assert_same(one, two, is_train=False):
+    for bound in (one, two):
+        bound.forward(is_train=is_train)
+    for got, want in zip([*one.outputs, *one.aux_arrays], [*two.outputs, *two.aux_arrays], strict=True):
+        np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(4, 2, 1), (2, 2, 0), (3, 2, 1), (5, 1, 2), (4, 1, 0)])
+@pytest.mark.parametrize("shape", [(1, 16, 1, 1), (1, 96, 16, 16), (3, 16, 5, 4)])
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.LeakyReLU(0.2), nn.Tanh(), nn.GELU(), nn.Hardswish(), None])
+def test_predicts_as_torch(kernel, stride, pad, shape, act):
+    torch.manual_seed(0)
+    for filters in (3, 24):
+        layers = nn.ConvTranspose2d(shape[1], filters, kernel, stride, pad), nn.BatchNorm2d(filters), act
+        net = nn.Sequential(*(layer for layer in layers if layer is not None)).eval()
+        with torch.no_grad():
+            for tensor in (*net[1].parameters(), net[1].running_mean, net[1].running_var):
+                tensor.uniform_(0.5, 2.0)
+        x = torch.randn(shape)
+        want = net(x).detach()
+        symbol, arguments, states = mx.sym.from_torch(net, x)
+        names = [name for name in symbol.list_arguments() if name not in arguments]
+        given = {**arguments, names[0]: mx.nd.NDArray(x, mx.cpu())}
+        bound = symbol.bind(mx.cpu(), given, grad_req="null", aux_states=states)
+        for _ in range(3):  # weights are packed in the second run
+            found = bound.forward(is_train=False)[0].tensor
+            torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+        assert len(bound.program(False).low.steps) == 1
+
+
+@pytest.mark.parametrize(
+    "norm", [{"fix_gamma": True}, {"fix_gamma": False, "eps": 0.1}, {"use_global_stats": True}]
+)
+def test_follows_changed_parameters_and_trains_as_before(norm):
+    one, two = (bind(decoder(**norm), (4, 32, 8, 8), off) for off in (False, True))
+    for name in ("d_weight", "n_beta", "n_gamma", "n_moving_mean", "n_moving_var"):
+        for _ in range(3):
+            assert_same(one, two)
+        for bound in (one, two):
+            array = {**bound.arg_dict, **bound.aux_dict}[name]
+            array[:] = array * 1.5 + 0.5
+    assert_same(one, two)
+    assert_same(one, two, is_train=True)
+    assert_same(one, two)
+
+
+def test_outputs_within_the_chain_stay():
+    inner = S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), num_filter=24, name="d")
+    net = S.Group([S.relu(S.BatchNorm(inner, name="n")), inner])
+    assert_same(bind(net, (4, 32, 8, 8)), bind(net, (4, 32, 8, 8), off=True))
