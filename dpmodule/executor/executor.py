@@ -113,6 +113,7 @@ class Executor:
         self._outputs = arrays.outputs()
         if self.context.torch_device.type == "cpu":
             raise_mmap_threshold(4 * self.size)
+        self._large = [i for i, out in enumerate(self._outputs) if stored_bytes(out) >= LARGE]
         self._backward = Backward(arrays, self.size)
         self._has_integer_heads = self._backward.dense_only and _any_integers([o.raw for o in self._outputs])
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
@@ -487,11 +488,13 @@ class Executor:
         if self._mode.replays and not is_train and self._replayed(False, inputs):
             return
         arrays = self._arrays
-        self._borrowed = dict(zip(map(arrays.slots.__getitem__, inputs), inputs.values())) if inputs else {}
+        slots, borrowed = arrays.slots, {}
+        for name, tensor in (inputs or {}).items():
+            borrowed[slots[name]] = tensor
+        self._borrowed = borrowed
         self._run = None
         self._last_mode = is_train
-        prepared = self._prepared.get((is_train, is_train, self._mode.watched))
-        prepared = prepared or self._prepare(is_train, is_train)
+        prepared = self._prepared.get((is_train, is_train, self._mode.watched)) or self._prepare(is_train, is_train)
         program = prepared.program
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
@@ -513,8 +516,8 @@ class Executor:
             self._write_to_origin()
         if program.low.mutated or program.written:
             self._commit(program, result[3], in_forward=True)
-            # operators write these through aliases, whose writes torch counts separately
-            count_write([arrays.variables[slot].raw for slot in program.written])
+            if program.written:  # through aliases, whose writes torch counts separately
+                count_write([arrays.variables[slot].raw for slot in program.written])
         if is_train:
             if packed_weights.entries:
                 packed_weights.drop_changed()
@@ -591,14 +594,15 @@ class Executor:
                 fails, `outputs` are new arrays.
         """
         if frees:
-            for i, output in enumerate(self._outputs):
-                if output.raw.nbytes >= LARGE:
-                    if i not in self._freed:
-                        self._freed[i] = nothing(output.raw)
-                    output.raw = self._freed[i]
-                    self._released = True
+            for i in self._large:
+                output = self._outputs[i]
+                if i not in self._freed:
+                    self._freed[i] = nothing(output.raw)
+                output.raw = self._freed[i]
+                self._released = True
         before = torch.is_grad_enabled()
-        torch_private.set_grad_enabled(recorded)
+        if before is not recorded:
+            torch_private.set_grad_enabled(recorded)
         try:
             return prepared.forward(values, prepared.env, prepared.shaped)
         except Exception as error:
@@ -745,9 +749,7 @@ class Executor:
         if out_grads is None:
             out_grad_tensors: list[torch.Tensor | None] = [None] * len(outputs)
         else:
-            out_grad_tensors = convert_head_gradients(
-                out_grads, self.graph.output_names, outputs, backward.targets
-            )
+            out_grad_tensors = convert_head_gradients(out_grads, self.graph.output_names, outputs)
         if not backward.slots:
             return
         first = self._run is not None
@@ -906,7 +908,7 @@ class Executor:
 
         def head_gradients(result: tuple[Any, ...]) -> HeadGradients:
             ones = [
-                None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
+                None if self._backward.ignores_head(i) else torch.ones_like(leaf_of(root))
                 for i, root in enumerate(result[1])
             ]
             return self._head_gradients(RecordedRun(prepared, values, aliases, *result[1:]), ones)
