@@ -626,26 +626,22 @@ class Executor:
         Returns:
             Slot and old value of each state; empty if `in_forward`.
         """
-        new_values = {
-            slot: new
-            for (slot, _, now), new in zip(program.low.mutated, mutated)
-            if now is in_forward and new is not None and (in_forward or slot not in self._frozen)
-        }
-        arrays = [self._arrays.variables[slot] for slot in new_values]
-        if not arrays:
+        slots, new_values = [], []
+        for (slot, _, now), new in zip(program.low.mutated, mutated):
+            if now is in_forward and new is not None and (in_forward or slot not in self._frozen):
+                slots.append(slot)
+                new_values.append(new.detach() if in_forward else new)
+        if not slots:
             return []
-        with torch.no_grad():
-            if self._arrays.storage is not None:
-                before = [
-                    (slot, array.raw.clone()) for slot, array in zip(new_values, arrays) if not in_forward
-                ]
-                for array, new in zip(arrays, new_values.values()):
-                    array.overwrite(new)
-                return before
-            values = list(map(_RAW, arrays))
-            copies = [] if in_forward else torch_private.foreach_clone(values)
-            torch_private.foreach_copy(values, list(new_values.values()))
-        return list(zip(new_values, copies))
+        arrays = list(map(self._arrays.variables.__getitem__, slots))
+        old_values = list(map(_RAW, arrays))
+        copies = [] if in_forward else torch_private.foreach_clone(old_values)
+        if self._arrays.storage is None:
+            torch_private.foreach_copy(old_values, new_values)
+        else:
+            for array, new in zip(arrays, new_values):
+                array.overwrite(new)
+        return list(zip(slots, copies))
 
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""
@@ -772,11 +768,11 @@ class Executor:
             if isinstance(self._mode, InterpretedMode):
                 self._show_backward(run, head_grads, self._mode)
             backward.differentiate(run, head_grads, outputs, listener)
+            self._before = []
+            if first and run.mutated:
+                self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
         finally:
             torch_private.set_grad_enabled(before)
-        self._before = []
-        if first and run.mutated:
-            self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
 
     def restore_aux_states(self) -> None:
         """Restore the auxiliary states that the last backward wrote; once.
