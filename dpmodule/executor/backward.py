@@ -196,7 +196,7 @@ class Backward:
         Args:
             listener: called with each gradient that replaces its array's values, as soon as autograd has computed it.
         """
-        leaves = list(filter(_WANTS_GRADIENT, run.aliases))
+        leaves = tuple(filter(_WANTS_GRADIENT, run.aliases))
         if not head_grads or not leaves:
             return [None] * len(run.aliases)
         _, roots, seeds = zip(*head_grads)
@@ -206,7 +206,7 @@ class Backward:
             callback = self._alias_callback(run.aliases)
         try:
             grads = run_backward(
-                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), callback
+                roots, seeds, leaves if self.dense_only else tuple(map(leaf_of, leaves)), callback
             )
         except Exception as error:
             if is_user_error(error):

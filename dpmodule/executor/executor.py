@@ -292,7 +292,7 @@ class Executor:
             if value.shape != own.shape:
                 return None
             is_unread = name in unread and not value.is_inference()
-            if (borrow or is_unread) and value.dtype == own.dtype and value.device == own.device:
+            if (borrow or is_unread) and value.dtype is own.dtype and value.device == own.device:
                 in_place[name] = value
                 if is_unread:
                     versions[name] = value._version
@@ -502,9 +502,10 @@ class Executor:
         if program.reused:
             self._reuse(prepared)
         execute = self._execute_first if aliases and self._unread is None else self._execute
-        result = execute(prepared, values, bool(aliases), frees=arrays.storage is None)
+        is_dense_only = arrays.storage is None
+        result = execute(prepared, values, bool(aliases), is_dense_only)
         for handle, out in zip(self._outputs, result[0]):
-            if arrays.storage is not None and is_sparse(handle):
+            if not is_dense_only and is_sparse(handle):
                 handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
                 continue
             # a separate version counter: an output may be written before backward, as in MXNet
