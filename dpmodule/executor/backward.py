@@ -238,7 +238,8 @@ class Backward:
         Shape:
             gradients: each as its argument.
         """
-        self._free_large()
+        if self._replaced:
+            self._free_large()
         try:
             grads = self.gradients(run, head_grads, listener)
         except BaseException:
@@ -367,7 +368,9 @@ def _write(written: Sequence[_Write]) -> None:
     """Copy gradients to the tensors of their arrays, or add them."""
     pointers = {tensor.data_ptr() for tensor, _, _ in written}
     # a head gradient may be an array that is written here, and also the gradient of others
-    apart = [grad.clone() if grad is not None and grad.data_ptr() in pointers else grad for _, grad, _ in written]
+    apart = [
+        grad.clone() if grad is not None and grad.data_ptr() in pointers else grad for _, grad, _ in written
+    ]
     sums: list[torch.Tensor] = []
     terms: list[torch.Tensor] = []
     restrided: list[tuple[torch.Tensor, torch.Tensor]] = []

@@ -494,7 +494,9 @@ class Executor:
         self._borrowed = borrowed
         self._run = None
         self._last_mode = is_train
-        prepared = self._prepared.get((is_train, is_train, self._mode.watched)) or self._prepare(is_train, is_train)
+        prepared = self._prepared.get((is_train, is_train, self._mode.watched)) or self._prepare(
+            is_train, is_train
+        )
         program = prepared.program
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
@@ -502,10 +504,24 @@ class Executor:
         if program.reused:
             self._reuse(prepared)
         execute = self._execute_first if aliases and self._unread is None else self._execute
-        is_dense_only = arrays.storage is None
-        result = execute(prepared, values, bool(aliases), is_dense_only)
-        for handle, out in zip(self._outputs, result[0]):
-            if not is_dense_only and is_sparse(handle):
+        result = execute(prepared, values, bool(aliases), frees=arrays.storage is None)
+        self._take_outputs(result[0], is_train)
+        if self._reshaped_from is not None:
+            self._write_to_origin()
+        if program.low.mutated:
+            self._commit(program, result[3], in_forward=True)
+        if program.written:  # through aliases, whose writes torch counts separately
+            count_write([arrays.variables[slot].raw for slot in program.written])
+        if is_train:
+            if packed_weights.entries:
+                packed_weights.drop_changed()
+            self._run = RecordedRun(prepared, values, aliases, *result[1:])
+
+    def _take_outputs(self, outputs: Sequence[Any], is_train: bool) -> None:
+        """Put the results of a run into the arrays of the outputs."""
+        dense_only = self._arrays.storage is None
+        for handle, out in zip(self._outputs, outputs):
+            if not dense_only and is_sparse(handle):
                 handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
                 continue
             # a separate version counter: an output may be written before backward, as in MXNet
@@ -513,16 +529,6 @@ class Executor:
             handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
             handle.pinned = False
         self._released = False
-        if self._reshaped_from is not None:
-            self._write_to_origin()
-        if program.low.mutated or program.written:
-            self._commit(program, result[3], in_forward=True)
-            if program.written:  # through aliases, whose writes torch counts separately
-                count_write([arrays.variables[slot].raw for slot in program.written])
-        if is_train:
-            if packed_weights.entries:
-                packed_weights.drop_changed()
-            self._run = RecordedRun(prepared, values, aliases, *result[1:])
 
     def _inputs(self, recorded: bool, restrided: Sequence[int] = ()) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
@@ -905,7 +911,7 @@ class Executor:
 
         def head_gradients(result: tuple[Any, ...]) -> HeadGradients:
             ones = [
-                None if self._backward.ignores_head(i) else torch.ones_like(leaf_of(root))
+                None if self._backward.ignores_head(i) else torch.ones_like(leaf_of(root).detach())
                 for i, root in enumerate(result[1])
             ]
             return self._head_gradients(RecordedRun(prepared, values, aliases, *result[1:]), ones)

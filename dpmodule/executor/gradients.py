@@ -139,5 +139,3 @@ def needs_head_gradient(head: Node, wanted: Collection[str]) -> bool:
         elif node.op.name not in STOPS and node.op.needs_head_gradient(node.a):
             stack.extend(child for child, _ in node.inputs)
     return False
-
-
