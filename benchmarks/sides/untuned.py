@@ -31,8 +31,8 @@ __all__ = ["prepare"]
 LEAST_S = 0.02
 """A measurement takes at least this long, and at least one call."""
 
-Calls = dict[str, Callable[[], torch.Tensor]]
-"""Prediction ("predict") and, where there is one, training step ("fit"); both return the output."""
+Calls = dict[str, Callable[[], Any]]
+"""Prediction ("predict") and, where there is one, training step ("fit"); both return the output as the side has it."""
 
 
 def make_case(seed: int, what: int | str, batch: int) -> tuple[torch.nn.Module, list[torch.Tensor], str, str]:
@@ -113,7 +113,7 @@ def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, k
         bound = symbol.bind(
             mx.cpu(), {**arguments, **dict(zip(names, arrays))}, grad_req="null", aux_states=states
         )
-        return {"predict": lambda: bound.forward(is_train=False)[0].tensor}
+        return {"predict": lambda: bound.forward(is_train=False)[0]}
     batch, new_module = mx.io.DataBatch(arrays, provide_data=shapes), mx.mod.Module  # imported here
 
     @cache
@@ -126,20 +126,18 @@ def of_dpmodule(net: torch.nn.Module, inputs: list[torch.Tensor], layer: bool, k
             module.init_optimizer(None, "sgd", {"learning_rate": 1e-6, "momentum": 0.9, "rescale_grad": 1.0})
         return module
 
-    def predict() -> torch.Tensor:
+    def predict() -> Any:
         predictor = ready(False)
         predictor.forward(batch, is_train=False)
-        found: torch.Tensor = predictor.get_outputs()[0].tensor
-        return found
+        return predictor.get_outputs()[0]
 
-    def fit() -> torch.Tensor:
+    def fit() -> Any:
         module = ready(True)
         module.forward(batch, is_train=True)
         module.backward([gradient])
         if not layer:
             module.update()
-        found: torch.Tensor = module.get_outputs()[0].tensor
-        return found
+        return module.get_outputs()[0]
 
     return {"predict": predict, "fit": fit}
 
@@ -242,7 +240,8 @@ class Side:
 
     def output(self) -> list[float]:
         """Return numbers of a prediction, to compare the sides."""
-        flat = self._calls["predict"]().detach().double().flatten()
+        found = self._calls["predict"]()
+        flat = (found if isinstance(found, torch.Tensor) else found.tensor).detach().double().flatten()
         return [float(flat.sum()), float(flat.abs().sum()), *flat[:: max(1, len(flat) // 50)].tolist()]
 
     def measure(self, run: str) -> dict[str, float]:

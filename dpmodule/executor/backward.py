@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .._core import torch_private
-from ..base import MXNetError, StateError, dtype_name
+from ..base import ArgumentError, MXNetError, ShapeError, StateError, dtype_name
 from ..ndarray import NDArray
 from ..ops.nn.relayout import can_relayout, copy_to_usual
 from ..ops.sparse import Ragged, densify, leaf_of
@@ -20,7 +20,7 @@ from ..ops.user_code import is_user_error
 from .arrays import BoundArrays
 from .dense_chain import run_backward
 from .error_location import backward_error, head_error
-from .gradients import head_gradient, needs_head_gradient
+from .gradients import needs_head_gradient
 from .lowering import LossHead
 from .memory import LARGE, allocate, nothing
 from .recorded_run import HeadGradients, RecordedRun, value_gradients
@@ -32,6 +32,9 @@ _WANTS_GRADIENT = attrgetter("requires_grad")
 
 Listener = Callable[[str, torch.Tensor | None], None]
 """Called with the name of an argument and its gradient."""
+
+_Write = tuple[torch.Tensor, torch.Tensor | None, bool]
+"""Tensor of a gradient array, gradient or None for zeros, and True to add it."""
 
 _LARGE_BYTES = 2**21
 """Gradients of at least this size always replace their arrays."""
@@ -105,16 +108,13 @@ class Backward:
             node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]
 
-    def ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
-        """Return True if an output ignores its gradient; searches the graph only if none is given.
-
-        Shape:
-            given: as the output.
+    def ignores_head(self, i: int) -> bool:
+        """Return True if an output ignores its gradient.
 
         Args:
             i: index of the output.
         """
-        if given is None and not self._ignores_gradient[i]:
+        if not self._ignores_gradient[i]:
             self._ignores_gradient[i] = not needs_head_gradient(self._graph.heads[i][0], self._names)
         return self._ignores_gradient[i]
 
@@ -134,11 +134,16 @@ class Backward:
         for i, root in enumerate(run.roots):
             if not root.requires_grad:
                 continue
-            cut = program.cut.get(i)
+            leaf = root if self.dense_only else leaf_of(root)
+            cut, seed = program.cut.get(i), given[i]
             if cut is None:
-                seed = head_gradient(
-                    self._graph.output_names[i], self.ignores_head(i, given[i]), given[i], root
-                )
+                if seed is None:
+                    seed = self._own_gradient(i, leaf)
+                elif seed.shape != leaf.shape:
+                    raise ShapeError(
+                        f"out_grads: {self._graph.output_names[i]} has shape {tuple(seed.shape)}, expected "
+                        f"{tuple(leaf.shape)}"
+                    )
             else:
                 loss, rest = program.low.losses[cut], run.rests[cut]
                 try:
@@ -147,9 +152,17 @@ class Backward:
                     if is_user_error(error) or isinstance(error, MXNetError):
                         raise
                     raise head_error(error, self._graph, self._shapes, i) from error
-            leaf = root if self.dense_only else leaf_of(root)
             head_grads.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
         return head_grads
+
+    def _own_gradient(self, i: int, leaf: torch.Tensor) -> torch.Tensor:
+        """Return the gradient with which backward starts at an output that is not a cut loss, if none is given."""
+        if not self.ignores_head(i):
+            raise ArgumentError(
+                f"backward: output {self._graph.output_names[i]!r} is not a loss, so its gradient must be given in "
+                "out_grads (or wrap it in BlockGrad or MakeLoss)"
+            )
+        return torch.ones_like(leaf)
 
     def _hook(self, aliases: Sequence[Any], listener: Listener) -> None:
         """Pass gradients to a listener until it is removed; the hooks stay registered."""
@@ -183,7 +196,7 @@ class Backward:
         Args:
             listener: called with each gradient that replaces its array's values, as soon as autograd has computed it.
         """
-        leaves = list(filter(_WANTS_GRADIENT, run.aliases))
+        leaves = tuple(filter(_WANTS_GRADIENT, run.aliases))
         if not head_grads or not leaves:
             return [None] * len(run.aliases)
         _, roots, seeds = zip(*head_grads)
@@ -193,7 +206,7 @@ class Backward:
             callback = self._alias_callback(run.aliases)
         try:
             grads = run_backward(
-                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)), callback
+                roots, seeds, leaves if self.dense_only else tuple(map(leaf_of, leaves)), callback
             )
         except Exception as error:
             if is_user_error(error):
@@ -225,7 +238,8 @@ class Backward:
         Shape:
             gradients: each as its argument.
         """
-        self._free_large()
+        if self._replaced:
+            self._free_large()
         try:
             grads = self.gradients(run, head_grads, listener)
         except BaseException:
@@ -326,36 +340,50 @@ def deliver(
         copied: gradients below this size in bytes are always copied.
     """
     seen = set(map(torch.Tensor.data_ptr, taken))
+    written: list[_Write] = []
+    for grad, target, add in zip(grads, targets, adds):
+        if grad is None:
+            if not add:
+                written.append((_writable(target), None, False))
+            continue
+        tensor, pointer = target.raw, grad.data_ptr()
+        if (
+            not (add or target.pinned)
+            and pointer not in seen
+            and grad.dtype is tensor.dtype
+            and grad.shape == tensor.shape
+            and grad.is_contiguous()
+            and (size := grad.nbytes) >= copied
+            and grad.untyped_storage().nbytes() == size  # owns all of its storage
+        ):
+            target.raw = grad
+        else:
+            written.append((tensor if add else _writable(target), grad, add))
+        seen.add(pointer)
+    if written:
+        _write(written)
+
+
+def _write(written: Sequence[_Write]) -> None:
+    """Copy gradients to the tensors of their arrays, or add them."""
+    pointers = {tensor.data_ptr() for tensor, _, _ in written}
+    # a head gradient may be an array that is written here, and also the gradient of others
+    apart = [
+        grad.clone() if grad is not None and grad.data_ptr() in pointers else grad for _, grad, _ in written
+    ]
     sums: list[torch.Tensor] = []
     terms: list[torch.Tensor] = []
     restrided: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for grad, target, add in zip(grads, targets, adds):
-        tensor = target.raw
-        if add:
-            if grad is not None:
-                sums.append(tensor)
-                terms.append(grad)
-        elif grad is None:
-            _writable(target).zero_()
+    for (tensor, _, add), grad in zip(written, apart):
+        if grad is None:
+            tensor.zero_()
+        elif add:
+            sums.append(tensor)
+            terms.append(grad)
+        elif _can_restride(tensor, grad):
+            restrided.append((tensor, grad))
         else:
-            pointer = grad.data_ptr()
-            if (
-                not target.pinned
-                and pointer not in seen
-                and grad.dtype == tensor.dtype
-                and grad.shape == tensor.shape
-                and grad.is_contiguous()
-                and (size := grad.nbytes) >= copied
-                and grad.untyped_storage().nbytes() == size  # owns all of its storage
-            ):
-                target.raw = grad
-            else:
-                tensor = _writable(target)
-                if _can_restride(tensor, grad):
-                    restrided.append((tensor, grad))
-                else:
-                    tensor.copy_(grad)
-            seen.add(pointer)
+            tensor.copy_(grad)
     if restrided:
         copy_to_usual(restrided)
     if sums:

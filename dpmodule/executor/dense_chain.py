@@ -1,10 +1,10 @@
-"""Multilayer perceptrons: a chain of dense layers below a loss, and nothing else.
+"""Multilayer perceptrons: a chain of dense layers, below a loss or not, and nothing else.
 
 The backward of such a network is known in advance. Recording and replaying it with autograd would take a tenth of the
 time of a small network, and so would choosing the matrix product in every run.
 
 Needs:
-    graph: one loss, whose other inputs are variables, and layers that read no variable twice
+    graph: layers that read no variable twice, and at most a loss, whose other inputs are variables
     activations: relu, sigmoid, tanh, or none; at most one after a layer
     storage: dense, gradients included
     type: float32
@@ -65,7 +65,7 @@ class _DenseChain:
 
     def __init__(self, program: Program, layers: Sequence[_DenseLayer], rows: int) -> None:
         self._program, self._layers = program, layers
-        self._head = program.low.steps[-1]
+        self._loss = program.low.steps[-1] if program.low.losses else None
         self._data = program.low.steps[0].inputs[0]
         self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
@@ -88,12 +88,15 @@ class _DenseChain:
                 node = layer.node
                 out = product(outputs[-1], *map(values.__getitem__, layer.slots))
                 outputs.append(out if layer.act is None else _IN_PLACE[layer.act](out))
-            head, node = self._head, self._head.node
-            rest = [values[slot] for slot in head.inputs[1:]]
-            result = head.function(head.fixed, env, outputs[-1], *rest)
+            loss, root = self._loss, ChainRoot(self, values, outputs)
+            if loss is None:
+                return (outputs[-1],), (root,), (), ()
+            node = loss.node
+            rest = list(map(values.__getitem__, loss.inputs[1:]))
+            result = loss.function(loss.fixed, env, outputs[-1], *rest)
         except Exception as error:
             raise StepFailed(node) from error
-        return (result,), (ChainRoot(self, values, outputs),), ((None,) * len(rest),), ()
+        return (result,), (root,), ((None,) * len(rest),), ()
 
     def gradients(
         self, grad: torch.Tensor, values: Sequence[torch.Tensor], made: list[torch.Tensor], wanted: set[int]
@@ -126,14 +129,14 @@ class ChainRoot:
         made: the first layer's input, then each layer's output.
     """
 
-    __slots__ = ("_chain", "_made", "_tensor", "_values", "dtype")
+    __slots__ = ("_chain", "_made", "_tensor", "_values", "dtype", "shape")
 
     requires_grad = True
 
     def __init__(self, chain: _DenseChain, values: Sequence[torch.Tensor], made: list[torch.Tensor]) -> None:
         self._chain, self._values, self._made = chain, values, made
         self._tensor = made[-1]
-        self.dtype = self._tensor.dtype
+        self.dtype, self.shape = self._tensor.dtype, self._tensor.shape
 
     def detach(self) -> torch.Tensor:
         """Return the tensor.
@@ -202,18 +205,13 @@ class DenseChainMode(ExecutionMode):
 
 
 def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
-    """Return True if a program's only head is a final loss, and nothing is sparse or on another device."""
+    """Return True if a program's only head is its last step, and nothing is sparse or on another device."""
     head = low.steps[-1] if low.steps else None
-    op, a = (None, None) if head is None else low.operator(head)
     return (
         head is not None
-        and op is not None
-        and op.is_loss(a)
         and low.heads == head.outputs
         and low.recorded
-        and len(low.losses) == 1
-        and head.detach_first
-        and head.takes_env
+        and (not low.losses or head.detach_first and head.takes_env)
         and not (head.own_env or head.needs_shapes or low.mutated or low.mirrored or low.is_subgraph)
         and arrays.storage is None
         and not arrays.placement
@@ -223,11 +221,12 @@ def _may_be_chain(low: Lowered, arrays: BoundArrays) -> bool:
 
 
 def _layers(low: Lowered, arrays: BoundArrays) -> list[_DenseLayer]:
-    """Return the layers of a program that consists of them and a loss; empty for any other program."""
+    """Return the layers of a program that consists of them, or of them and a loss; empty for any other program."""
     layers: list[_DenseLayer] = []
     value = next(iter(low.steps[0].inputs), -1)
     read = [value]
-    for step in low.steps[:-1]:
+    head = low.steps[-1] if low.losses else None
+    for step in low.steps if head is None else low.steps[:-1]:
         op, a = low.operator(step)
         if op is None or step.takes_env or step.covers or step.inputs[0] != value:
             return []
@@ -236,6 +235,8 @@ def _layers(low: Lowered, arrays: BoundArrays) -> list[_DenseLayer]:
             slots = step.inputs[1:]
             read += slots
             if not all(slot < low.num_variables for slot in slots):
+                return []
+            if not a.flatten and not layers and len(arrays.variables[value].shape) != 2:
                 return []
             units, features = arrays.variables[slots[0]].shape
             layers.append(_DenseLayer(step.node, slots, None, units, features))
@@ -249,9 +250,8 @@ def _layers(low: Lowered, arrays: BoundArrays) -> list[_DenseLayer]:
         else:
             return []
         value = step.outputs[0]
-    head = low.steps[-1]
-    given = all(slot < low.num_variables for slot in (read[0], *head.inputs[1:]))
-    is_whole = bool(layers) and given and head.inputs[0] == value
+    given = all(slot < low.num_variables for slot in (read[0], *(head.inputs[1:] if head else ())))
+    is_whole = bool(layers) and given and (head is None or head.inputs[0] == value)
     return layers if is_whole and _are_plain(layers, read, arrays) else []
 
 

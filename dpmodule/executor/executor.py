@@ -113,6 +113,7 @@ class Executor:
         self._outputs = arrays.outputs()
         if self.context.torch_device.type == "cpu":
             raise_mmap_threshold(4 * self.size)
+        self._large = [i for i, out in enumerate(self._outputs) if stored_bytes(out) >= LARGE]
         self._backward = Backward(arrays, self.size)
         self._has_integer_heads = self._backward.dense_only and _any_integers([o.raw for o in self._outputs])
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
@@ -291,7 +292,7 @@ class Executor:
             if value.shape != own.shape:
                 return None
             is_unread = name in unread and not value.is_inference()
-            if (borrow or is_unread) and value.dtype == own.dtype and value.device == own.device:
+            if (borrow or is_unread) and value.dtype is own.dtype and value.device == own.device:
                 in_place[name] = value
                 if is_unread:
                     versions[name] = value._version
@@ -487,11 +488,15 @@ class Executor:
         if self._mode.replays and not is_train and self._replayed(False, inputs):
             return
         arrays = self._arrays
-        self._borrowed = dict(zip(map(arrays.slots.__getitem__, inputs), inputs.values())) if inputs else {}
+        slots, borrowed = arrays.slots, {}
+        for name, tensor in (inputs or {}).items():
+            borrowed[slots[name]] = tensor
+        self._borrowed = borrowed
         self._run = None
         self._last_mode = is_train
-        prepared = self._prepared.get((is_train, is_train, self._mode.watched))
-        prepared = prepared or self._prepare(is_train, is_train)
+        prepared = self._prepared.get((is_train, is_train, self._mode.watched)) or self._prepare(
+            is_train, is_train
+        )
         program = prepared.program
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
@@ -500,8 +505,23 @@ class Executor:
             self._reuse(prepared)
         execute = self._execute_first if aliases and self._unread is None else self._execute
         result = execute(prepared, values, bool(aliases), frees=arrays.storage is None)
-        for handle, out in zip(self._outputs, result[0]):
-            if arrays.storage is not None and is_sparse(handle):
+        self._take_outputs(result[0], is_train)
+        if self._reshaped_from is not None:
+            self._write_to_origin()
+        if program.low.mutated:
+            self._commit(program, result[3], in_forward=True)
+        if program.written:  # through aliases, whose writes torch counts separately
+            count_write([arrays.variables[slot].raw for slot in program.written])
+        if is_train:
+            if packed_weights.entries:
+                packed_weights.drop_changed()
+            self._run = RecordedRun(prepared, values, aliases, *result[1:])
+
+    def _take_outputs(self, outputs: Sequence[Any], is_train: bool) -> None:
+        """Put the results of a run into the arrays of the outputs."""
+        dense_only = self._arrays.storage is None
+        for handle, out in zip(self._outputs, outputs):
+            if not dense_only and is_sparse(handle):
                 handle.take_over(stored_as(out.detach(), handle.stype))  # type: ignore[attr-defined]
                 continue
             # a separate version counter: an output may be written before backward, as in MXNet
@@ -509,16 +529,6 @@ class Executor:
             handle.raw = own if own.is_contiguous() or is_dense(own) else own.contiguous()
             handle.pinned = False
         self._released = False
-        if self._reshaped_from is not None:
-            self._write_to_origin()
-        if program.low.mutated or program.written:
-            self._commit(program, result[3], in_forward=True)
-            # operators write these through aliases, whose writes torch counts separately
-            count_write([arrays.variables[slot].raw for slot in program.written])
-        if is_train:
-            if packed_weights.entries:
-                packed_weights.drop_changed()
-            self._run = RecordedRun(prepared, values, aliases, *result[1:])
 
     def _inputs(self, recorded: bool, restrided: Sequence[int] = ()) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and those that need a gradient; aliases if the run is recorded.
@@ -591,14 +601,15 @@ class Executor:
                 fails, `outputs` are new arrays.
         """
         if frees:
-            for i, output in enumerate(self._outputs):
-                if output.raw.nbytes >= LARGE:
-                    if i not in self._freed:
-                        self._freed[i] = nothing(output.raw)
-                    output.raw = self._freed[i]
-                    self._released = True
+            for i in self._large:
+                output = self._outputs[i]
+                if i not in self._freed:
+                    self._freed[i] = nothing(output.raw)
+                output.raw = self._freed[i]
+                self._released = True
         before = torch.is_grad_enabled()
-        torch_private.set_grad_enabled(recorded)
+        if before is not recorded:
+            torch_private.set_grad_enabled(recorded)
         try:
             return prepared.forward(values, prepared.env, prepared.shaped)
         except Exception as error:
@@ -622,26 +633,22 @@ class Executor:
         Returns:
             Slot and old value of each state; empty if `in_forward`.
         """
-        new_values = {
-            slot: new
-            for (slot, _, now), new in zip(program.low.mutated, mutated)
-            if now is in_forward and new is not None and (in_forward or slot not in self._frozen)
-        }
-        arrays = [self._arrays.variables[slot] for slot in new_values]
-        if not arrays:
+        slots, new_values = [], []
+        for (slot, _, now), new in zip(program.low.mutated, mutated):
+            if now is in_forward and new is not None and (in_forward or slot not in self._frozen):
+                slots.append(slot)
+                new_values.append(new.detach() if in_forward else new)
+        if not slots:
             return []
-        with torch.no_grad():
-            if self._arrays.storage is not None:
-                before = [
-                    (slot, array.raw.clone()) for slot, array in zip(new_values, arrays) if not in_forward
-                ]
-                for array, new in zip(arrays, new_values.values()):
-                    array.overwrite(new)
-                return before
-            values = list(map(_RAW, arrays))
-            copies = [] if in_forward else torch_private.foreach_clone(values)
-            torch_private.foreach_copy(values, list(new_values.values()))
-        return list(zip(new_values, copies))
+        arrays = list(map(self._arrays.variables.__getitem__, slots))
+        old_values = list(map(_RAW, arrays))
+        copies = [] if in_forward else torch_private.foreach_clone(old_values)
+        if self._arrays.storage is None:
+            torch_private.foreach_copy(old_values, new_values)
+        else:
+            for array, new in zip(arrays, new_values):
+                array.overwrite(new)
+        return list(zip(slots, copies))
 
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""
@@ -745,9 +752,7 @@ class Executor:
         if out_grads is None:
             out_grad_tensors: list[torch.Tensor | None] = [None] * len(outputs)
         else:
-            out_grad_tensors = convert_head_gradients(
-                out_grads, self.graph.output_names, outputs, backward.targets
-            )
+            out_grad_tensors = convert_head_gradients(out_grads, self.graph.output_names, outputs)
         if not backward.slots:
             return
         first = self._run is not None
@@ -770,11 +775,11 @@ class Executor:
             if isinstance(self._mode, InterpretedMode):
                 self._show_backward(run, head_grads, self._mode)
             backward.differentiate(run, head_grads, outputs, listener)
+            self._before = []
+            if first and run.mutated:
+                self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
         finally:
             torch_private.set_grad_enabled(before)
-        self._before = []
-        if first and run.mutated:
-            self._before = self._commit(run.prepared.program, run.mutated, in_forward=False)
 
     def restore_aux_states(self) -> None:
         """Restore the auxiliary states that the last backward wrote; once.
@@ -906,7 +911,7 @@ class Executor:
 
         def head_gradients(result: tuple[Any, ...]) -> HeadGradients:
             ones = [
-                None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
+                None if self._backward.ignores_head(i) else torch.ones_like(leaf_of(root).detach())
                 for i, root in enumerate(result[1])
             ]
             return self._head_gradients(RecordedRun(prepared, values, aliases, *result[1:]), ones)

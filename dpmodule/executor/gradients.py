@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from ..base import ArgumentError, NodeError, ShapeError
+from ..base import ArgumentError, NodeError
 from ..graph import Graph, Node
 from ..ndarray import NDArray
-from ..ops.sparse import leaf_of
-from .sparse_arrays import is_sparse, seed_of
+from .sparse_arrays import seed_of
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
@@ -84,7 +83,7 @@ STOPS = frozenset(
 
 
 def convert_head_gradients(
-    out_grads: Any, names: Sequence[str], outputs: Sequence[NDArray], targets: Iterable[NDArray]
+    out_grads: Any, names: Sequence[str], outputs: Sequence[NDArray]
 ) -> list[torch.Tensor | None]:
     """Return the gradient given for each output, in the output's type and on its device; None if none is given.
 
@@ -92,16 +91,14 @@ def convert_head_gradients(
         out_grads: each as its output.
 
     Args:
-        out_grads: None, an NDArray, a list in the order of the outputs, or a dict by output name.
+        out_grads: an NDArray, a list in the order of the outputs, or a dict by output name.
         names: names of the outputs. As in MXNet, surplus gradients in a list are ignored; missing ones count as not
             given.
-        targets: arrays that backward writes; a gradient that shares memory with one is copied first.
     """
-    count = len(outputs)
-    if out_grads is None:
-        return [None] * count
-    if isinstance(out_grads, NDArray):
-        grads: list[Any] = [out_grads]
+    if isinstance(out_grads, (list, tuple)):
+        grads: list[Any] = list(out_grads)
+    elif isinstance(out_grads, NDArray):
+        grads = [out_grads]
     elif isinstance(out_grads, Mapping):
         unknown = [k for k in out_grads if k not in names]
         if unknown:
@@ -109,12 +106,9 @@ def convert_head_gradients(
                 f"out_grads: {', '.join(map(str, unknown))} is not an output; outputs: {', '.join(names)}"
             )
         grads = [out_grads.get(name) for name in names]
-    elif isinstance(out_grads, (list, tuple)):
-        grads = list(out_grads)
     else:
         raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
-    grads += [None] * (count - len(grads))
-    written = {array.raw.data_ptr() for array in targets if not is_sparse(array)}
+    grads += [None] * (len(outputs) - len(grads))
     tensors: list[torch.Tensor | None] = []
     for name, grad, out in zip(names, grads, outputs):  # MXNet ignores surplus gradients
         if grad is None:
@@ -122,9 +116,7 @@ def convert_head_gradients(
             continue
         if not isinstance(grad, NDArray):
             raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
-        tensor = seed_of(grad, out)
-        shared = not tensor.is_sparse and tensor.data_ptr() in written
-        tensors.append(tensor.clone() if shared else tensor)
+        tensors.append(seed_of(grad, out))
     return tensors
 
 
@@ -147,22 +139,3 @@ def needs_head_gradient(head: Node, wanted: Collection[str]) -> bool:
         elif node.op.name not in STOPS and node.op.needs_head_gradient(node.a):
             stack.extend(child for child, _ in node.inputs)
     return False
-
-
-def head_gradient(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
-    """Return the gradient with which backward starts at an output that is not a cut loss.
-
-    Shape:
-        given, root: as the output.
-    """
-    if given is not None:
-        wanted = leaf_of(root).shape
-        if given.shape != wanted:
-            raise ShapeError(f"out_grads: {name} has shape {tuple(given.shape)}, expected {tuple(wanted)}")
-        return given
-    if not is_loss:
-        raise ArgumentError(
-            f"backward: output {name!r} is not a loss, so its gradient must be given in out_grads "
-            "(or wrap it in BlockGrad or MakeLoss)"
-        )
-    return torch.ones_like(leaf_of(root))

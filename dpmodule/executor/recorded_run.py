@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -37,8 +36,7 @@ class PreparedProgram(NamedTuple):
     restrided: Sequence[int] = ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class RecordedRun:
+class RecordedRun(NamedTuple):
     """Record that a training forward leaves for backward.
 
     Shape:

@@ -876,7 +876,7 @@ class Module(CheckpointedModule):
 
     @override
     def update(self) -> None:
-        if not self.in_use.acquire(blocking=False):  # as `exclusive` does, with one call less per batch
+        if not self.in_use.acquire(False):  # as `exclusive` does, with one call less per batch
             raise concurrent_use(self, "update")
         try:
             updates = self._updates
@@ -1080,7 +1080,7 @@ class Module(CheckpointedModule):
             prefetch_rows(sparse_row_id_fn(data_batch), self._param_names, self.group.store)
 
     def forward(self, data_batch: BatchLike, is_train: bool | None = None) -> None:
-        if not self.in_use.acquire(blocking=False):  # `exclusive` takes longer
+        if not self.in_use.acquire(False):  # `exclusive` takes longer
             raise concurrent_use(self, "forward")
         try:
             train = self.for_training if is_train is None else bool(is_train)
@@ -1092,7 +1092,7 @@ class Module(CheckpointedModule):
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
-        if not self.in_use.acquire(blocking=False):
+        if not self.in_use.acquire(False):
             raise concurrent_use(self, "forward_backward")
         try:
             group, loaded = self._load(data_batch, "forward_backward", True, borrow=True)
@@ -1153,7 +1153,7 @@ class Module(CheckpointedModule):
 
     @override
     def backward(self, out_grads: OutGrads = None) -> None:
-        if not self.in_use.acquire(blocking=False):
+        if not self.in_use.acquire(False):
             raise concurrent_use(self, "backward")
         try:
             if self._group is None or self._stage < _INITIALIZED:

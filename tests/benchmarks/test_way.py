@@ -9,7 +9,7 @@ import pytest
 from benchmarks.sides.way import stations
 
 ROOT = Path(__file__).parents[2]
-MOST_CALLS, MOST_FILES = 90, 19
+MOST_CALLS, MOST_FILES = 89, 19
 """What it takes today."""
 
 

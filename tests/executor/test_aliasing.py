@@ -145,6 +145,18 @@ def test_gradients_are_right_and_apart(name, reqs, views):
             assert np.array_equal(seen[key].asnumpy(), grad.asnumpy()[0:1])
 
 
+@pytest.mark.parametrize("req", ["write", "add"])
+def test_a_gradient_may_be_the_head_gradient_of_others(req):
+    executor = (A * 2 + B).simple_bind(mx.cpu(), grad_req=req, a=(2, 2), b=(2, 2))
+    first, second = executor.grad_arrays
+    first[:], second[:], pinned = 3, 5, first.torch()  # backward writes into its memory
+    executor.forward(is_train=True)
+    executor.backward([first])
+    added = req == "add"
+    assert (pinned == (9 if added else 6)).all()
+    assert (second.asnumpy() == (8 if added else 3)).all()
+
+
 def step(executor, value, **options):
     executor.forward(is_train=True, x=mx.nd.full((512, 1024), value))
     executor.backward(mx.nd.ones((512, 1024)), **options)

@@ -97,7 +97,6 @@ OTHERS = [
     # `relu` passes NaN back
     *map(S.SoftmaxOutput, [S.relu(DENSE), S.Dropout(DENSE), S.Activation(DATA, act_type="tanh")]),
     S.SoftmaxOutput(S.FullyConnected(TIED, WEIGHT, no_bias=True, num_hidden=7)),
-    S.Activation(DENSE, act_type="tanh"),
     S.Group([S.SoftmaxOutput(DENSE), S.BlockGrad(DENSE)]),
     S.SoftmaxOutput(DENSE, S.abs(S.Variable("label"))),
 ]
@@ -108,6 +107,35 @@ def test_other_graphs_and_types_are_left_to_autograd():
     net = perceptron(TWO)
     types = dict.fromkeys(net.list_arguments(), "float64")
     assert not is_chain(net.simple_bind(mx.cpu(), data=(4, 7), type_dict=types))
+
+
+@pytest.mark.parametrize("act", [None, "tanh"])
+def test_a_chain_without_a_loss_takes_the_gradient_of_its_output(act):
+    net = S.FullyConnected(S.Activation(DENSE, act_type="relu"), num_hidden=3, name="last")
+    net = net if act is None else S.Activation(net, act_type=act)
+    bound, head = bind(net, (5, 7)), np.random.RandomState(1).standard_normal((5, 3)).astype("float32")
+    assert is_chain(bound)
+    bound.backward([mx.nd.array(head)])
+    values = {name: array.torch().clone().requires_grad_() for name, array in bound.arg_dict.items()}
+    hidden = torch.relu(values["data"] @ values["fc_weight"].T + values["fc_bias"])
+    want = hidden @ values["last_weight"].T + values["last_bias"]
+    want = want if act is None else torch.tanh(want)
+    want.backward(torch.from_numpy(head))
+    np.testing.assert_allclose(bound.outputs[0].asnumpy(), want.detach(), rtol=1e-5, atol=1e-6)
+    for name, value in values.items():
+        np.testing.assert_allclose(gradients(bound)[name], value.grad, rtol=1e-4, atol=1e-5, err_msg=name)
+    with pytest.raises(mx.base.ArgumentError, match="not a loss"):
+        bound.backward()
+    with pytest.raises(mx.base.ShapeError, match=r"shape \(5, 2\), expected \(5, 3\)"):
+        bound.backward([mx.nd.ones((5, 2))])
+    assert bound.explain(is_train=True, times=True, repeats=1).steps
+
+
+def test_layers_of_the_last_axis_keep_the_other_axes():
+    rows = S.FullyConnected(DATA, num_hidden=2, flatten=False, name="fc")
+    bound = S.LinearRegressionOutput(rows, S.Variable("label")).simple_bind(mx.cpu(), data=(4, 1, 3))
+    assert bound.forward(is_train=True)[0].shape == (4, 1, 2)
+    assert bound.forward()[0].shape == (4, 1, 2)
 
 
 # all layers by one call

@@ -194,18 +194,17 @@ def _normalize_by_batch(
 ) -> tuple[torch.Tensor, ...]:
     """Return the output, the batch's mean and 1 / deviation, and the new moving statistics.
 
-    torch updates the moving variance with the unbiased estimate and MXNet with the biased one: the old state is
-    multiplied by n / (n - 1), and the new one by (n - 1) / n.
+    torch moves its statistics by the unbiased variance and MXNet by the biased one, which is what torch moves zeros to
+    with the weight (n - 1) / n.
     """
     count = x.numel() // max(x.shape[1], 1)
-    new_mean = moving_mean.clone()
-    new_var = moving_var * (count / (count - 1)) if count > 1 else moving_var.clone()
-    out, mean, scale = torch.native_batch_norm(
-        x, gamma, beta, new_mean, new_var, True, 1.0 - a.momentum, a.eps
-    )
-    # torch keeps the updated tensor for backward, so it must not be scaled in place
-    new_var = new_var * ((count - 1) / count) if count > 1 else moving_var * a.momentum
-    return out, mean, scale, new_mean, new_var
+    unused, variance = torch.zeros_like(moving_mean), torch.zeros_like(moving_var)
+    weight = (count - 1) / count if count > 1 else 0.0
+    out, mean, scale = torch.native_batch_norm(x, gamma, beta, unused, variance, True, weight, a.eps)
+    if count <= 1:
+        variance = torch.zeros_like(moving_var)  # torch's is NaN
+    new = 1.0 - a.momentum
+    return out, mean, scale, torch.lerp(moving_mean, mean, new), torch.lerp(moving_var, variance, new)
 
 
 def normalize(
@@ -213,7 +212,9 @@ def normalize(
 ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor | None, ...]]:
     """Return the outputs, with mean and 1 / deviation if requested, and the new values of gamma and the states."""
     moving_mean, moving_var = vectors[2:]
-    gamma, beta = (v.to(moving_mean.dtype) for v in vectors[:2])  # torch expects one type for all four
+    gamma, beta, dtype = *vectors[:2], moving_mean.dtype
+    if not (gamma.dtype is beta.dtype is dtype):  # torch expects one type for all four
+        gamma, beta = gamma.to(dtype), beta.to(dtype)
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data

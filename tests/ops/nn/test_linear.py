@@ -170,6 +170,8 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     by_mkl = ["mkl"] * 4 if module.has_packed_mkl() else ["", "", "native", ""]
     assert [module.packed_kernel(*each) for each in sizes] == by_mkl
     assert not module.packed_kernel(64, 128, 4096)
+    own = not module.has_packed_mkl()  # else MKL is faster on processors that it favours, except for few rows
+    assert [module.use_kernel(64, 128, 784), module.use_kernel(1, 1000, 2048)] == [own, True]
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
