@@ -15,7 +15,9 @@ def running(pid):
     """Say whether a process runs; one that only waits for its parent to notice its end does not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+            ended = file.read().rpartition(b")")[2].split()[0] == b"Z"
+        # its other threads may end after the first one, and keep its files open until then
+        return not ended or len(os.listdir(f"/proc/{pid}/task")) > 1
     except OSError:
         return False
 
