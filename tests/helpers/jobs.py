@@ -22,7 +22,8 @@ class _Jobs:
     """The jobs in Python."""
 
     def __init__(self):
-        self._lock, self._gate = threading.Lock(), threading.Event()
+        # a job may be collected while its thread counts another one
+        self._lock, self._gate = threading.RLock(), threading.Event()
         self._living = self._running = 0
 
     def make(self, work):
