@@ -143,6 +143,8 @@ _ACTIVATIONS: dict[str | None, Callable[..., torch.Tensor]] = {
     "tanh": torch.tanh_,
     "leaky_relu": torch.nn.functional.leaky_relu_,
     "gelu": torch.nn.functional.gelu,
+    "hardswish": torch.nn.functional.hardswish,
+    "swish": torch.nn.functional.silu,
 }
 
 
@@ -160,7 +162,7 @@ def plain_convolution(
 ) -> torch.Tensor:
     """Compute oneDNN's convolution followed by an activation with public calls."""
     found = torch.conv2d(data, weight, bias, stride, padding, dilation, groups)
-    return _ACTIVATIONS[activation](found, *numbers) if activation in _ACTIVATIONS else found
+    return found if activation == "none" else _ACTIVATIONS[activation](found, *numbers)
 
 
 def _plain_convolution_sum(data: torch.Tensor, other: torch.Tensor, *rest: Any) -> torch.Tensor:
@@ -424,15 +426,17 @@ def _try_mkl_linear(call: Callable[..., Any]) -> None:
 
 
 def _plain_deconvolution(data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
-    bias, padding, adds, stride, dilation, groups = rest[:6]
-    return torch.conv_transpose2d(data, weight, bias, stride, padding, adds, groups, dilation)
+    bias, padding, adds, stride, dilation, groups, activation, numbers, _ = rest
+    found = torch.conv_transpose2d(data, weight, bias, stride, padding, adds, groups, dilation)
+    return found if activation == "none" else _ACTIVATIONS[activation](found, *numbers)
 
 
 def _try_packed_deconvolution(reorder: Callable[..., Any]) -> None:
     geometry = [0, 0], [0, 0], [1, 1], [1, 1], 1
     weight = reorder(torch.ones(1, 1, 1, 1), *geometry, [1, 1, 2, 2])
     call = attrgetter(_TABLE["onednn_deconvolution"][0])(torch)
-    call(torch.ones(1, 1, 2, 2), weight, None, *geometry, "none", [], "")
+    for activation in (("none", [], ""), ("leaky_relu", [0.1], ""), ("gelu", [], "none")):
+        call(torch.ones(1, 1, 2, 2), weight, None, *geometry, *activation)
 
 
 def _convolve(call: Callable[..., Any], *given: torch.Tensor | None, last: Sequence[Any]) -> Any:

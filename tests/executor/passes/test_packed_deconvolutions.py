@@ -5,6 +5,7 @@ from torch import nn
 
 import dpmodule as mx
 from dpmodule import executor
+from dpmodule._core import torch_private
 
 S = mx.sym
 X = S.Variable("x")
@@ -37,6 +38,18 @@ def assert_same(one, two, is_train=False):
 ACTIVATIONS = nn.ReLU(), nn.LeakyReLU(0.2), nn.Tanh(), nn.GELU(), nn.Hardswish(), None
 
 
+def assert_predicts(net, x):
+    want = net(x).detach()
+    symbol, arguments, states = mx.sym.from_torch(net, x)
+    names = [name for name in symbol.list_arguments() if name not in arguments]
+    given = {**arguments, names[0]: mx.nd.NDArray(x, mx.cpu())}
+    bound = symbol.bind(mx.cpu(), given, grad_req="null", aux_states=states)
+    for _ in range(3):  # weights are packed in the second run
+        found = bound.forward(is_train=False)[0].tensor
+        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+    assert len(bound.program(False).low.steps) == 1
+
+
 @pytest.mark.parametrize(("kernel", "stride", "pad"), [(4, 2, 1), (2, 2, 0), (3, 2, 1), (5, 1, 2), (4, 1, 0)])
 @pytest.mark.parametrize("shape", [(1, 16, 1, 1), (1, 96, 16, 16), (3, 16, 5, 4)])
 def test_predicts_as_torch(kernel, stride, pad, shape):
@@ -47,16 +60,22 @@ def test_predicts_as_torch(kernel, stride, pad, shape):
         with torch.no_grad():
             for tensor in (*net[1].parameters(), net[1].running_mean, net[1].running_var):
                 tensor.uniform_(0.5, 2.0)
-        x = torch.randn(shape)
-        want = net(x).detach()
-        symbol, arguments, states = mx.sym.from_torch(net, x)
-        names = [name for name in symbol.list_arguments() if name not in arguments]
-        given = {**arguments, names[0]: mx.nd.NDArray(x, mx.cpu())}
-        bound = symbol.bind(mx.cpu(), given, grad_req="null", aux_states=states)
-        for _ in range(3):  # weights are packed in the second run
-            found = bound.forward(is_train=False)[0].tensor
-            torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
-        assert len(bound.program(False).low.steps) == 1
+        assert_predicts(net, torch.randn(shape))
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d, nn.ConvTranspose2d])
+@pytest.mark.parametrize("public", [False, True])
+def test_every_activation_follows_where_torch_lacks_onednn_too(layer, public):
+    torch.manual_seed(0)
+    torch_private.select(public)
+    try:
+        for act in (*ACTIVATIONS, nn.SiLU(), nn.Sigmoid(), nn.ReLU6()):
+            layers = layer(32, 24, 4, 2), act
+            assert_predicts(
+                nn.Sequential(*(each for each in layers if each is not None)), torch.randn(2, 32, 9, 9)
+            )
+    finally:
+        torch_private.select()
 
 
 @pytest.mark.parametrize(
