@@ -106,6 +106,14 @@ def one_thread():
 
 
 @pytest.fixture(autouse=True)
+def exact_products(request, monkeypatch):
+    """Switch TensorFloat-32 off in tests on a GPU."""
+    if "gpu" in request.keywords:
+        monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.fixture(autouse=True)
 def fixed_random_numbers():
     """Start every test from the same random state and put back what it changes."""
     with seeds.fixed_random_numbers():

@@ -113,7 +113,11 @@ def plain_adam(
 
 
 def _plain_clone(tensors: Tensors) -> Tensors:
-    return [tensor.clone() for tensor in tensors]
+    if not tensors or tensors[0].is_cpu:
+        return [tensor.clone() for tensor in tensors]
+    copies = list(map(torch.empty_like, tensors))
+    sys.modules[__name__].foreach_copy(copies, tensors)  # in one launch; resolved by __getattr__
+    return copies
 
 
 def _plain_copy(targets: Tensors, sources: Tensors) -> None:

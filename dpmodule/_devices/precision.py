@@ -76,8 +76,8 @@ def _generation(device: torch.device) -> int:
     return torch.cuda.get_device_capability(device)[0]
 
 
-def prefers_channels_last(x: torch.Tensor) -> bool:
-    """Return True if convolutions of a tensor are faster with channels innermost in memory.
+def prefers_channels_last(x: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Return True if convolutions of a tensor, converted to a type, are faster with channels innermost in memory.
 
     On the CPU they always are. A GPU's tensor cores only read that layout; other layouts are converted around every
     convolution. Without tensor cores, the default layout has the faster kernels.
@@ -89,11 +89,11 @@ def prefers_channels_last(x: torch.Tensor) -> bool:
     """
     if not x.is_cuda:
         return True
-    if x.dtype is torch.float16:
+    if dtype is torch.float16:
         return _generation(x.device) >= 7
-    if x.dtype is torch.bfloat16:
+    if dtype is torch.bfloat16:
         return _generation(x.device) >= 8
-    return x.dtype is torch.float32 and _generation(x.device) >= 8 and _in_convolutions()
+    return dtype is torch.float32 and _generation(x.device) >= 8 and _in_convolutions()
 
 
 def tf32_from_environment(environment: Mapping[str, str]) -> bool | None:

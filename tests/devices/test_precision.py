@@ -74,16 +74,16 @@ LIKED += [(torch.float16, 6, False, False), (torch.bfloat16, 8, False, True)]
 def test_the_layout_on_a_gpu_goes_by_type_generation_and_tf32(dtype, generation, tf32, likes, monkeypatch):
     monkeypatch.setattr(precision, "_generation", lambda device: generation)
     CUDNN.allow_tf32 = tf32
-    there = SimpleNamespace(is_cuda=True, dtype=dtype, device="cuda:0")
-    assert precision.prefers_channels_last(there) is likes
-    assert precision.prefers_channels_last(torch.ones(1, dtype=dtype))  # on the CPU always
+    there = SimpleNamespace(is_cuda=True, device="cuda:0")
+    assert precision.prefers_channels_last(there, dtype) is likes
+    assert precision.prefers_channels_last(torch.ones(1), dtype)  # on the CPU always
 
 
 def test_the_usual_layout_gives_the_same(monkeypatch):
     layout = importlib.import_module("dpmodule.executor.passes.channels_last")  # the pass has its file's name
     data, found = np.random.RandomState(0).randn(4, 1, 10, 10).astype("f4"), []
     for likes in (True, False):
-        monkeypatch.setattr(layout, "prefers_channels_last", lambda x, likes=likes: likes)
+        monkeypatch.setattr(layout, "prefers_channels_last", lambda *_, likes=likes: likes)
         mx.random.seed(0)
         mod = mx.mod.Module(lenet())
         mod.bind([("data", data.shape)], [("softmax_label", (4,))])

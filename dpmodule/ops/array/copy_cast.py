@@ -223,6 +223,7 @@ def scatter_add_nd(a: Any, whole: torch.Tensor, values: torch.Tensor, index: tor
 
 
 _FLOATS = ("float16", "bfloat16", "float32")
+AMP_TYPES = frozenset(map(torch_dtype, _FLOATS))
 
 
 def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -320,6 +321,6 @@ def amp_cast(a: Any) -> Unary:
     target = torch_dtype(a.dtype)
 
     def amp_cast(x: torch.Tensor) -> torch.Tensor:
-        return x.to(target) if name_of(x.dtype) in _FLOATS else x
+        return x.to(target) if x.dtype in AMP_TYPES else x
 
     return amp_cast

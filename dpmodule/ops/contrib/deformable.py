@@ -13,7 +13,7 @@ from ..attrs import boolean, choice, integer, optional, real, shape
 from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..nn.layer_shapes import per_axis, unify_input, window_size
-from ..nn.roi import image_indices, region_shape_rule
+from ..nn.roi import divide, image_indices, region_shape_rule
 from ..registry import pure
 from ..shapes import known, output_shape
 from ..spec import NEVER, ROWS, Attr, Onnx, Shapes, arg, param
@@ -281,7 +281,7 @@ def _ps_corners(position: torch.Tensor, size: int) -> tuple[Corners, torch.Tenso
 
 def _offset_index(parts: int, part_size: int, like: torch.Tensor) -> torch.Tensor:
     """Return the index of the offset, of `part_size`, for each bin along an axis."""
-    fraction = torch.arange(parts, dtype=like.dtype, device=like.device) / parts
+    fraction = divide(torch.arange(parts, dtype=like.dtype, device=like.device), parts)
     return (fraction * part_size).floor().long()
 
 
@@ -307,7 +307,7 @@ def _sample_points(
     """
     parts, samples = a.pooled_size, a.sample_per_part
     size = (high - low).clamp(min=0.1)
-    step = size / parts
+    step = divide(size, parts)
     start = torch.arange(parts, dtype=low.dtype, device=low.device) * step[:, None] + low[:, None]
     start = start[:, None, :, None] if axis == 0 else start[:, None, None, :]
     start = start.expand(-1, 1, parts, parts) if moves is None else start + moves * size.view(-1, 1, 1, 1)

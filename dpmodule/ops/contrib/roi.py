@@ -11,7 +11,7 @@ from ...base import OpError, ShapeError
 from ..attrs import boolean, integer, real
 from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
-from ..nn.roi import POOLED_SIZE, image_indices, region_shape_rule
+from ..nn.roi import POOLED_SIZE, divide, image_indices, region_shape_rule
 from ..registry import pure
 from ..spec import NEVER, Attr, Onnx, arg
 from .embedding_bags import equal_bag_starts, linear_corners, pixel_table, rectangle_elements, weighted_bags
@@ -45,7 +45,7 @@ def _sample_points(
 
 
 def _grid(ratio: int, length: torch.Tensor, parts: int) -> torch.Tensor:
-    return torch.full_like(length, ratio) if ratio > 0 else (length / parts).ceil()
+    return torch.full_like(length, ratio) if ratio > 0 else divide(length, parts).ceil()
 
 
 class _RegionAxis:
@@ -228,7 +228,7 @@ def _psroi_edges(
     low: torch.Tensor, high: torch.Tensor, parts: int, size: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the range of pixels of each bin of each region, as first and last + 1."""
-    step = ((high - low).clamp(min=0.1) / parts)[:, None]
+    step = divide((high - low).clamp(min=0.1), parts)[:, None]
     bin_index = torch.arange(parts, dtype=low.dtype, device=low.device)
     first = (bin_index * step + low[:, None]).floor().clamp(0, size).int()
     last = ((bin_index + 1) * step + low[:, None]).ceil().clamp(0, size).int()

@@ -34,10 +34,13 @@ def modulo(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def power(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Raise to a power; integers are computed in float64, so that negative exponents give 0."""
+    """Raise to a power; integers are computed in float64, so that negative exponents give 0.
+
+    Rounding removes the error of CUDA's powers, and does not change fractions: they are 0.5 or less.
+    """
     if left.is_floating_point():
         return torch.pow(left, right)
-    return in_type_of(left, torch.pow(left.double(), right.double()))
+    return in_type_of(left, torch.pow(left.double(), right.double()).round())
 
 
 def maximum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -194,17 +194,14 @@ def _normalize_by_batch(
 ) -> tuple[torch.Tensor, ...]:
     """Return the output, the batch's mean and 1 / deviation, and the new moving statistics.
 
-    torch moves its statistics by the unbiased variance and MXNet by the biased one, which is what torch moves zeros to
-    with the weight (n - 1) / n.
+    torch moves its statistics by the unbiased variance and MXNet by the biased one, (n - 1) / n of it.
     """
-    count = x.numel() // max(x.shape[1], 1)
-    unused, variance = torch.zeros_like(moving_mean), torch.zeros_like(moving_var)
-    weight = (count - 1) / count if count > 1 else 0.0
-    out, mean, scale = torch.native_batch_norm(x, gamma, beta, unused, variance, True, weight, a.eps)
-    if count <= 1:
-        variance = torch.zeros_like(moving_var)  # torch's is NaN
-    new = 1.0 - a.momentum
-    return out, mean, scale, torch.lerp(moving_mean, mean, new), torch.lerp(moving_var, variance, new)
+    count, new = x.numel() // max(x.shape[1], 1), 1.0 - a.momentum
+    biased = (count - 1) / count if count > 1 else 1.0
+    new_mean, new_var = moving_mean.clone(), moving_var / biased
+    out, mean, scale = torch.native_batch_norm(x, gamma, beta, new_mean, new_var, True, new, a.eps)
+    new_var = new_var * biased if count > 1 else moving_var * a.momentum  # of one number torch's is NaN
+    return out, mean, scale, new_mean, new_var
 
 
 def normalize(
@@ -218,8 +215,9 @@ def normalize(
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data
-    weight = None if a.fix_gamma else gamma
     ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
+    # without a weight, CUDA's kernels give the bias no gradient
+    weight = gamma if ones is None else None if ones.is_cpu else ones
     new_mean = new_var = None
     if env.is_train and not a.use_global_stats:
         out, mean, scale, new_mean, new_var = _normalize_by_batch(a, x, weight, beta, moving_mean, moving_var)

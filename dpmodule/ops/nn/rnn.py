@@ -167,6 +167,8 @@ def _run_layers(
         return _run_by_layer(a, layer, x, states, weights, num_layers)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
         x = _require_grad_like(x, weights[0])
+    if x.is_cuda:  # cuDNN reads contiguous states only
+        states = [state.contiguous() for state in states]
     hx = tuple(states) if _with_cell(a) else states[0]
     # cuDNN supports backward only in its training mode; `torch.jit.trace` records one mode for both
     training = torch.is_grad_enabled() or is_jit_tracing()

@@ -244,12 +244,17 @@ class _MaxPool(torch.autograd.Function):
 _apply: Callable[..., torch.Tensor] = _MaxPool.apply
 
 
+def divide(length: torch.Tensor, parts: int) -> torch.Tensor:
+    """Return a length divided by a number, correctly rounded: CUDA multiplies by the number's rounded reciprocal."""
+    return length / torch.full_like(length, parts)
+
+
 def _bin_edges(
     start: torch.Tensor, size: torch.Tensor, parts: int, limit: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the range of pixels of each bin of each region within the image, as first and last + 1."""
     steps = torch.arange(parts + 1, dtype=size.dtype, device=size.device)
-    step = (size / parts)[:, None]
+    step = divide(size, parts)[:, None]
     low = (steps[:-1] * step).floor() + start[:, None]
     high = (steps[1:] * step).ceil() + start[:, None]
     return low.clamp(0, limit), high.clamp(0, limit)

@@ -18,9 +18,13 @@ from .rules import common, promoted, to_common, types_by
 from .shape import COUNT
 
 
-def _product(function: Callable[..., torch.Tensor], left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    left, right = to_common(left, right)
-    return function(left, right)
+def _product(function: Callable[..., torch.Tensor], *arrays: torch.Tensor) -> torch.Tensor:
+    """Return a product of arrays; CUDA has none of integers, so float64 is used there, exact up to 2 ** 53."""
+    arrays = to_common(*arrays)
+    first = arrays[0]
+    if first.is_cuda and not first.is_floating_point():
+        return in_type_of(first, function(*(each.double() for each in arrays)))
+    return function(*arrays)
 
 
 @pure("_npi_matmul", [arg("a"), arg("b")], outputs=("out",), infer_type=promoted, onnx=Onnx("MatMul"))
@@ -125,10 +129,13 @@ def einsum(a: Any, *arrays: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 1.9.1 `_npi_einsum`.
     """
-    arrays = to_common(*arrays)
-    if arrays[0].dtype == torch.bool:
-        return torch.einsum(a.subscripts, *(x.int() for x in arrays)) != 0
-    return torch.einsum(a.subscripts, *arrays)
+
+    def product(*arrays: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(a.subscripts, *arrays)
+
+    if all(x.dtype == torch.bool for x in arrays):
+        return _product(product, *(x.int() for x in arrays)) != 0
+    return _product(product, *arrays)
 
 
 @pure("_npi_kron", [arg("a"), arg("b")], infer_type=promoted, onnx=Onnx("Mul", builder="np_kron"))

@@ -10,6 +10,7 @@ from dpmodule.base import StateError
 from dpmodule.contrib import amp
 from dpmodule.module.mixed_precision import set_default_rules
 from helpers.small_fits import blobs, classifier
+from helpers.switched import same_with_and_without
 
 
 def network():
@@ -164,3 +165,9 @@ def test_a_trainer_in_the_form_of_gluon():
     assert (param.data.asnumpy().tolist(), trainer._amp_loss_scaler.value) == ([1, 1], 2.0**15)
     with amp.scale_loss([mx.nd.ones((1,))], trainer) as scaled:
         assert scaled[0].asscalar() == 2**15
+
+
+def test_converted_convolutions_take_the_layout_of_others():
+    symbol, shapes = amp.convert_symbol(network(), "bfloat16"), {"data": (2, 3, 6, 6)}
+    taken = same_with_and_without(symbol, shapes, "channels_last", rtol=0.03, seeds=True)
+    assert taken["channels_last"] == 2  # data and weight
