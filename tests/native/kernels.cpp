@@ -755,8 +755,10 @@ void lstm(const Core &core) {
     };
     const Buffer &whole = round.empty(positions * units), &whole_last = round.empty(rows * units),
                  &whole_cell = round.empty(rows * units);
-    core("lstm", with(layout, {features, data, w_in, b_in, weight, bias, hidden_begin, cell_begin, whole, whole_last,
-                               whole_cell}));
+    const Buffer &packed = round.empty(core("packed_cell_size", {4, features, units}));
+    core("pack_cell", {4, features, units, w_in, weight, packed});
+    core("recurrent", with(layout, {4, features, 1, data, hidden_begin, cell_begin, whole, whole_last, whole_cell,
+                                    packed, b_in, bias}));
     expect("hidden states in one call", whole, hidden, tolerance);
     expect("last state in one call", whole_last, last, tolerance);
     expect("last cell in one call", whole_cell, cell, tolerance);

@@ -139,6 +139,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
     Pass("rnn_weights", {"RNN": 1, "_rnn_param_concat": 1}, hides=True, moved=False),
+    Pass("recurrent_layers", {"RNN": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("dead_steps", tidies=True, hides=True),
     Pass(
         "sequence_convolutions", worth=_has_sequences, hides=True, training=False, moved=False, compiled=False

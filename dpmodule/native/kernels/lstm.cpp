@@ -16,19 +16,21 @@
 namespace dpmodule {
 namespace {
 
-// The weight for forward: for each block of `width` units and each feature of the state, the weights of all gates.
-std::unique_ptr<float[]> pack_by_gate(const float *weight, std::ptrdiff_t gates, std::ptrdiff_t units,
-                                      std::ptrdiff_t width) {
-    const std::ptrdiff_t blocks = (units + width - 1) / width;
-    std::unique_ptr<float[]> packed(new (std::nothrow) float[blocks * units * gates * width]());
-    if (!packed) return packed;
+std::ptrdiff_t size_by_gate(std::ptrdiff_t gates, std::ptrdiff_t units) {
+    const std::ptrdiff_t width = best_width();
+    return (units + width - 1) / width * width * units * gates;
+}
+
+// Writes the weight for forward to zeros: for each block of units and each feature of the state, the weights of all
+// gates.
+void pack_by_gate(const float *weight, std::ptrdiff_t gates, std::ptrdiff_t units, float *packed) {
+    const std::ptrdiff_t width = best_width();
     for (std::ptrdiff_t gate = 0; gate < gates; ++gate) {
         for (std::ptrdiff_t first = 0; first < units; first += width) {
             copy_block({weight + (gate * units + first) * units, 1, units}, units, std::min(width, units - first),
-                       packed.get() + first * units * gates + gate * width, gates * width);
+                       packed + first * units * gates + gate * width, gates * width);
         }
     }
-    return packed;
 }
 
 // The weight for backward: for each block of `width` units, the weights of every row.
@@ -60,7 +62,7 @@ DPMODULE_INLINE void add_map(typename Vector<Width>::Floats (&sums)[Rows][Gates]
     }
 }
 
-// Arguments of the recurrence of a GRU, as in `Gru`; `gates` has the input's map.
+// Arguments of the recurrence of a GRU, as in `LstmForward`.
 struct GruForward {
     Sequence sequence;
     const float *bias, *hidden_begin, *gates;
@@ -79,7 +81,8 @@ DPMODULE_INLINE void step_forward(const GruForward &run, const float *panel, std
     Floats sums[Rows][3] = {};
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-        states[r] = step ? run.hidden + s.row(step - 1, example + r) * units : run.hidden_begin + (example + r) * units;
+        states[r] =
+            step ? run.hidden + s.row(step - 1, example + r) * s.width : run.hidden_begin + (example + r) * units;
 #pragma GCC unroll 3
         for (int g = 0; g < 3; ++g) {
             if (run.bias) sums[r][g] = V::load(run.bias + g * units + first, count);
@@ -93,7 +96,7 @@ DPMODULE_INLINE void step_forward(const GruForward &run, const float *panel, std
         const Floats reset = V::sigmoid(sums[r][0] + V::load(gates, count)),
                      keep = V::sigmoid(sums[r][1] + V::load(gates + units, count)),
                      fresh = V::tanh(reset * sums[r][2] + V::load(gates + 2 * units, count));
-        V::store(run.hidden + row * units + first, fresh + keep * (V::load(states[r] + first, count) - fresh), count);
+        V::store(run.hidden + row * s.width + first, fresh + keep * (V::load(states[r] + first, count) - fresh), count);
     }
 }
 
@@ -108,7 +111,8 @@ DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, st
     Floats sums[Rows][4];
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-        states[r] = step ? run.hidden + s.row(step - 1, example + r) * units : run.hidden_begin + (example + r) * units;
+        states[r] =
+            step ? run.hidden + s.row(step - 1, example + r) * s.width : run.hidden_begin + (example + r) * units;
         const float *gates = run.gates + s.row(step, example + r) * 4 * units + first;
 #pragma GCC unroll 4
         for (int g = 0; g < 4; ++g) {
@@ -131,7 +135,7 @@ DPMODULE_INLINE void step_forward(const LstmForward &run, const float *panel, st
         V::store(gates + 2 * units, fresh, count);
         V::store(gates + 3 * units, out, count);
         V::store(run.cells + row * units + first, cell, count);
-        V::store(run.hidden + row * units + first, out * V::tanh(cell), count);
+        V::store(run.hidden + row * s.width + first, out * V::tanh(cell), count);
     }
 }
 
@@ -238,22 +242,29 @@ struct Backward {
     }
 };
 
-// Copies the states after the last step.
-void copy_last(const Sequence &s, const float *states, float *to) {
+// Copies the states after the last step, from rows of some width.
+void copy_last(const Sequence &s, const float *states, std::ptrdiff_t width, float *to) {
     for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
-        std::memcpy(to + example * s.units, states + s.row(s.steps - 1, example) * s.units, sizeof(float) * s.units);
+        std::memcpy(to + example * s.units, states + s.row(s.steps - 1, example) * width, sizeof(float) * s.units);
     }
+}
+
+void forward(const LstmForward &run, const float *packed) {
+    run_best<Forward>(run, packed, std::ptrdiff_t{4});
+    copy_last(run.sequence, run.hidden, run.sequence.width, run.last_hidden);
+    copy_last(run.sequence, run.cells, run.sequence.units, run.last_cell);
 }
 
 }  // namespace
 
-bool lstm_forward(const LstmForward &run) {
+bool lstm_forward(const LstmForward &given) {
+    LstmForward run = given;
+    run.sequence.width = run.sequence.units;
     const Sequence &s = run.sequence;
-    const std::unique_ptr<float[]> packed = pack_by_gate(run.weight, 4, s.units, best_width());
+    const std::unique_ptr<float[]> packed(new (std::nothrow) float[size_by_gate(4, s.units)]());
     if (!packed) return false;
-    run_best<Forward>(run, packed.get(), std::ptrdiff_t{4});
-    copy_last(s, run.hidden, run.last_hidden);
-    copy_last(s, run.cells, run.last_cell);
+    pack_by_gate(run.weight, 4, s.units, packed.get());
+    forward(run, packed.get());
     if (!run.before) return true;
     for (std::ptrdiff_t step = 0; step < s.steps; ++step) {
         for (std::ptrdiff_t example = 0; example < s.rows; ++example) {
@@ -265,29 +276,54 @@ bool lstm_forward(const LstmForward &run) {
     return true;
 }
 
-bool lstm(const Lstm &run) {
-    const Sequence &s = run.sequence;
-    const std::ptrdiff_t rows = s.steps * s.rows, gates = 4 * s.units;
-    const std::unique_ptr<float[]> memory(new (std::nothrow) float[rows * (gates + s.units)]);
-    if (!memory) return false;
-    const Matrix data{run.data, run.features, 1}, turned{run.data_weight, 1, run.features};
-    if (!multiply({rows, gates, run.features, data, turned, run.data_bias, memory.get()})) return false;
-    float *cells = memory.get() + rows * gates;
-    return lstm_forward({s, run.weight, run.bias, run.hidden_begin, run.cell_begin, memory.get(), run.hidden, cells,
-                         nullptr, run.last_hidden, run.last_cell});
+std::ptrdiff_t packed_cell_size(std::ptrdiff_t gates, std::ptrdiff_t features, std::ptrdiff_t units) {
+    return packed_size(gates * units, features) + size_by_gate(gates, units);
 }
 
-bool gru(const Gru &run) {
+bool pack_cell(const CellWeights &cell) {
+    const std::ptrdiff_t columns = cell.gates * cell.units, size = packed_size(columns, cell.features);
+    pack({cell.data_weight, 1, cell.features}, columns, cell.features, cell.packed);
+    std::fill_n(cell.packed + size, size_by_gate(cell.gates, cell.units), 0.0f);
+    pack_by_gate(cell.weight, cell.gates, cell.units, cell.packed + size);
+    return true;
+}
+
+bool recurrent(const Recurrent &run) {
     const Sequence &s = run.sequence;
-    const std::ptrdiff_t rows = s.steps * s.rows, gates = 3 * s.units;
-    const std::unique_ptr<float[]> memory(new (std::nothrow) float[rows * gates]);
-    const std::unique_ptr<float[]> packed = pack_by_gate(run.weight, 3, s.units, best_width());
-    if (!memory || !packed) return false;
-    const Matrix data{run.data, run.features, 1}, turned{run.data_weight, 1, run.features};
-    if (!multiply({rows, gates, run.features, data, turned, run.data_bias, memory.get()})) return false;
-    run_best<Forward>(GruForward{s, run.bias, run.hidden_begin, memory.get(), run.hidden}, packed.get(),
-                      std::ptrdiff_t{3});
-    copy_last(s, run.hidden, run.last_hidden);
+    const std::ptrdiff_t rows = s.steps * s.rows, width = run.directions * s.units, columns = run.gates * s.units,
+                         state = s.rows * s.units, inner = run.layers > 1 ? rows * width : 0;
+    const std::unique_ptr<float[]> memory(
+        new (std::nothrow) float[rows * (columns + s.units) + std::min(run.layers - 1, std::ptrdiff_t{2}) * inner]);
+    const std::unique_ptr<float[]> zeros(new (std::nothrow) float[state]());
+    if (!memory || !zeros) return false;
+    float *maps = memory.get(), *cells = maps + rows * columns, *between = cells + rows * s.units;
+    const float *data = run.data;
+    std::ptrdiff_t features = run.features;
+    for (std::ptrdiff_t layer = 0; layer < run.layers; ++layer) {
+        float *hidden = layer == run.layers - 1 ? run.hidden : between + layer % 2 * inner;
+        for (std::ptrdiff_t direction = 0; direction < run.directions; ++direction) {
+            const std::ptrdiff_t i = layer * run.directions + direction;
+            const Cell &cell = run.cells[i];
+            if (!multiply({rows, columns, features, {data, features, 1}, {}, cell.data_bias, maps, cell.packed})) {
+                return false;
+            }
+            const Sequence own{s.steps, s.rows, s.units, direction ? -s.step_gap : s.step_gap, s.row_gap, width};
+            const float *weight = cell.packed + packed_size(columns, features);
+            const float *begin = run.hidden_begin ? run.hidden_begin + i * state : zeros.get();
+            float *own_hidden = hidden + direction * s.units;
+            if (run.gates == 4) {
+                const float *cell_begin = run.cell_begin ? run.cell_begin + i * state : zeros.get();
+                forward({own, nullptr, cell.bias, begin, cell_begin, maps, own_hidden, cells, nullptr,
+                         run.last_hidden + i * state, run.last_cell + i * state},
+                        weight);
+            } else {
+                run_best<Forward>(GruForward{own, cell.bias, begin, maps, own_hidden}, weight, std::ptrdiff_t{3});
+                copy_last(own, own_hidden, width, run.last_hidden + i * state);
+            }
+        }
+        data = hidden;
+        features = width;
+    }
     return true;
 }
 

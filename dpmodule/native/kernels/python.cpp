@@ -143,15 +143,9 @@ auto fields(Groups &g) { return std::tie(g.numbers, g.count, g.given, g.distinct
 
 auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap); }
 
-auto fields(Lstm &l) {
-    return std::tie(l.sequence, l.features, l.data, l.data_weight, l.data_bias, l.weight, l.bias, l.hidden_begin,
-                    l.cell_begin, l.hidden, l.last_hidden, l.last_cell);
-}
+auto fields(Cell &c) { return std::tie(c.packed, c.data_bias, c.bias); }
 
-auto fields(Gru &g) {
-    return std::tie(g.sequence, g.features, g.data, g.data_weight, g.data_bias, g.weight, g.bias, g.hidden_begin,
-                    g.hidden, g.last_hidden);
-}
+auto fields(CellWeights &c) { return std::tie(c.gates, c.features, c.units, c.data_weight, c.weight, c.packed); }
 
 auto fields(LstmForward &l) {
     return std::tie(l.sequence, l.weight, l.bias, l.hidden_begin, l.cell_begin, l.gates, l.hidden, l.cells, l.before,
@@ -247,6 +241,29 @@ PyObject *run_dense(PyObject *, PyObject *const *given, Py_ssize_t count) {
     bool good = next.read(run.samples, run.rows, run.data, run.sample_gap, run.row_gap, run.result, run.threads);
     while (run.count < layers) good = next.read(each[run.count++]);
     return good ? without_gil(dense, run) : nullptr;
+}
+
+PyObject *packed_cell_size_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    Arguments next(given, count, 3);
+    std::ptrdiff_t gates, features, units;
+    return next.read(gates, features, units) ? PyLong_FromSsize_t(packed_cell_size(gates, features, units)) : nullptr;
+}
+
+PyObject *run_recurrent(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    constexpr Py_ssize_t of_all = 14, of_cell = Arguments::count_of<Cell>();
+    try {
+        std::vector<Cell> cells(static_cast<std::size_t>(std::max<Py_ssize_t>(count - of_all, of_cell) / of_cell));
+        Arguments next(given, count, of_all + of_cell * static_cast<Py_ssize_t>(cells.size()));
+        Recurrent run{};
+        run.cells = cells.data();
+        bool good = next.read(run.sequence, run.gates, run.features, run.directions, run.data, run.hidden_begin,
+                              run.cell_begin, run.hidden, run.last_hidden, run.last_cell);
+        for (Cell &cell : cells) good = next.read(cell);
+        run.layers = static_cast<std::ptrdiff_t>(cells.size()) / std::max<std::ptrdiff_t>(run.directions, 1);
+        return good ? without_gil(recurrent, run) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
 }
 
 PyObject *change_layouts_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
@@ -433,8 +450,13 @@ PyMethodDef functions[] = {
            "first_nonfinite(addresses, sizes)\n--\n\n"
            "Return the index of the first float32 array with a non-finite element, else -1."),
     method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
-    method("lstm", call<lstm>, "Run an LSTM and its input's map."),
-    method("gru", call<gru>, "Run a GRU and its input's map."),
+    method("recurrent", run_recurrent,
+           "recurrent(steps, rows, units, step_gap, row_gap, gates, features, directions, data, hidden_begin, "
+           "cell_begin, hidden, last_hidden, last_cell, packed, data_bias, bias, ...)\n--\n\n"
+           "Run a network of LSTMs or GRUs for inference, with three addresses for each layer and direction."),
+    method("packed_cell_size", packed_cell_size_of,
+           "packed_cell_size(gates, features, units)\n--\n\nReturn the number of elements that `pack_cell` writes."),
+    method("pack_cell", call<pack_cell>, "Lay out the weights of one layer and direction for `recurrent`."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
     method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand and apply ReLU."),

@@ -25,6 +25,9 @@ much as 16 units."""
 _MAX_STATES, _MAX_UNITS = 20000, 200
 """Numbers in all states up to which an LSTM predicts faster, and the largest state. To the former, add the numbers in a
 gate's weight, which oneDNN packs in every call."""
+_MAX_KEPT = 2**11
+"""Numbers in the states of one step up to which an LSTM predicts faster if its packed weights are kept, divided by the
+number of threads that torch uses."""
 _MAX_GRU = 2**18
 """Multiplications per step of a GRU's recurrence up to which it predicts faster, by the vector width, and divided by
 the number of threads that torch uses."""
@@ -32,33 +35,40 @@ the number of threads that torch uses."""
 MaybeTensor = torch.Tensor | None
 
 
-def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
+def is_small(
+    x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], kept: bool = False
+) -> bool:
     """Return True if `small_lstm` or `small_gru` supports these arguments and is the fastest.
 
     torch reports inconsistent arguments.
+
+    Args:
+        kept: True if packed weights are kept from call to call.
     """
     if is_tracing():  # checked first, since sizes may be symbolic then
         return False
     rows, units = x.shape[1], weights[1].shape[1]
     gates = 4 if len(begin) == 2 else 3
     return (
-        _is_fastest(gates, x.shape[0], rows, x.shape[2], units)
+        _is_fastest(gates, x.shape[0], rows, x.shape[2], units, kept)
         and x.numel() > 0
         and all(state.shape == (rows, units) for state in begin)
         and all(weight.shape[0] == gates * units for weight in weights)
         and all(map(is_float32_cpu, (x, *begin, *weights)))
         and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
-        and hasattr(kernels(), "lstm_forward")
+        and hasattr(kernels(), "recurrent")
         and (gates == 4 or _can_predict(x, weights))
     )
 
 
-def _is_fastest(gates: int, steps: int, rows: int, features: int, units: int) -> bool:
+def _is_fastest(gates: int, steps: int, rows: int, features: int, units: int, kept: bool) -> bool:
     work = rows * units * max(units, 16)
     if torch.is_grad_enabled():
         return gates == 4 and work <= _MAX_WORK
     if gates == 3:
         return work * torch.get_num_threads() <= _MAX_GRU * getattr(kernels(), "vector_width", 0)
+    if kept and rows * units * torch.get_num_threads() <= _MAX_KEPT:
+        return True
     return units <= _MAX_UNITS and steps * rows * units <= _MAX_STATES + units * features
 
 
@@ -98,19 +108,76 @@ def _address(tensor: MaybeTensor) -> int:
 Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _predict(
-    kernel: str, x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[MaybeTensor], turned: bool
+def pack_cells(weights: Sequence[torch.Tensor], count: int = 4) -> tuple[list[torch.Tensor], list[int]]:
+    """Pack the weights of every layer and direction of a network for `run_cells`.
+
+    Args:
+        weights: as of `small_lstm`, of one cell after the other.
+        count: number of tensors of each cell: 4, or 2 without biases.
+
+    Returns:
+        New tensors, and the addresses of packs and biases. Both must stay alive while they are used.
+    """
+    packs: list[torch.Tensor] = []
+    numbers: list[int] = []
+    native = kernels()
+    for i in range(0, len(weights), count):
+        w_in, w_state, *biases = (each.contiguous() for each in weights[i : i + count])
+        packs += (new for new, old in zip(biases, weights[i + 2 : i + count]) if new is not old)
+        gates, units, features = w_state.shape[0] // w_state.shape[1], w_state.shape[1], w_in.shape[1]
+        pack = w_in.new_empty(native.packed_cell_size(gates, features, units))
+        native.pack_cell(gates, features, units, w_in.data_ptr(), w_state.data_ptr(), pack.data_ptr())
+        packs.append(pack)
+        numbers += pack.data_ptr(), *(map(torch.Tensor.data_ptr, biases) if biases else (0, 0))
+    return packs, numbers
+
+
+def run_cells(
+    x: torch.Tensor,
+    states: Sequence[torch.Tensor],
+    sizes: tuple[int, int, int, int],
+    numbers: Sequence[int],
+    turned: bool = False,
 ) -> tuple[torch.Tensor, ...]:
-    """Run the recurrence and the input projection in one call; the parameters are contiguous."""
-    layout = _SequenceLayout(x, begin[0].shape[1], turned)
+    """Predict with all layers and directions of a network.
+
+    Args:
+        x: data, (T, N, K).
+        states: initial hidden state, and for an LSTM cell state, (layers * directions, N, H); none for zeros.
+        sizes: gates, units, layers and directions.
+        numbers: addresses of `pack_cells`.
+        turned: True to begin the first direction with the last step.
+
+    Returns:
+        (hidden states of the last layer (T, N, directions * H), in the layout of the data; last states)
+    """
+    gates, units, layers, directions = sizes
+    layout = _SequenceLayout(x, units, turned)
     data = layout.flat(x)
-    states = data.new_empty(layout.states)
-    last = [x.new_empty(1, *state.shape) for state in begin]
-    w_in, w_state, b_in, b_state = weights
-    first = [state.contiguous() for state in begin]
-    tensors = data, w_in, b_in, w_state, b_state, *first, states, *last
-    getattr(kernels(), kernel)(*layout.sizes, x.shape[2], *map(_address, tensors))
-    return layout.whole(states), *last
+    out = data.new_empty(layout.states[0], directions * units)
+    last = [data.new_empty(layers * directions, x.shape[1], units) for _ in range(gates - 2)]
+    first = [state.contiguous() for state in states]
+    begin = [*map(torch.Tensor.data_ptr, first), 0, 0][:2]
+    ends = [*map(torch.Tensor.data_ptr, last), 0][:2]
+    kernels().recurrent(
+        *layout.sizes, gates, x.shape[2], directions, data.data_ptr(), *begin, out.data_ptr(), *ends, *numbers
+    )
+    return layout.whole(out), *last
+
+
+def predict(
+    x: torch.Tensor,
+    states: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    directions: int = 1,
+    count: int = 4,
+    turned: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """Predict with a network; requires `is_small`. See `run_cells` and `pack_cells`."""
+    _kept, numbers = pack_cells(weights, count)
+    units = states[0].shape[2]
+    sizes = weights[1].shape[0] // units, units, len(weights) // count // directions, directions
+    return run_cells(x, states, sizes, numbers, turned)
 
 
 def _forward(
@@ -202,7 +269,9 @@ def small_lstm(
         return _apply(*arguments)
     if not _can_predict(x, weights):
         return _forward(*arguments)[0]
-    states, last, last_cell = _predict("lstm", x, begin, (w_in, w_state, b_in, b_state), turned)
+    states, last, last_cell = predict(
+        x, [each.unsqueeze(0) for each in begin], weights, count=len(weights), turned=turned
+    )
     return states, last, last_cell
 
 
@@ -214,8 +283,7 @@ def small_gru(
     x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], turned: bool = False
 ) -> tuple[torch.Tensor, ...]:
     """Run a GRU without recording a gradient; requires `is_small`. See `small_lstm`; gates are reset, update, new."""
-    w_in, w_state, *biases = weights
-    return _predict("gru", x, begin, (w_in, w_state, *(biases or (None, None))), turned)
+    return predict(x, [each.unsqueeze(0) for each in begin], weights, count=len(weights), turned=turned)
 
 
 SMALL: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {"lstm": small_lstm, "gru": small_gru}

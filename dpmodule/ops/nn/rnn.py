@@ -19,7 +19,7 @@ from ..tracing import is_jit_tracing, is_tracing
 from . import rnn_weights
 from .activation import bernoulli_mask
 from .layer_shapes import unify_input
-from .lstm import SMALL, is_small
+from .lstm import SMALL, is_small, predict
 from .recurrence import sequence_kernel
 
 
@@ -162,9 +162,13 @@ def _run_layers(
     num_layers: int,
 ) -> tuple[torch.Tensor, ...]:
     """Run some layers without dropout; return the output and the last states."""
-    layer = None if batch_sizes is not None or a.projection_size else _layer_kernel(a, x, states, weights)
-    if layer is not None:
-        return _run_by_layer(a, layer, x, states, weights, num_layers)
+    if batch_sizes is None and not a.projection_size:
+        small = a.mode in SMALL and is_small(x, [state[0] for state in states], weights)
+        if small and not torch.is_grad_enabled():
+            return predict(x, states, weights, 2 if a.bidirectional else 1)
+        layer = SMALL[a.mode] if small else _layer_kernel(a, x, states, weights)
+        if layer is not None:
+            return _run_by_layer(a, layer, x, states, weights, num_layers)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
         x = _require_grad_like(x, weights[0])
     if x.is_cuda:  # cuDNN reads contiguous states only
@@ -203,9 +207,7 @@ Layer = Callable[..., tuple[torch.Tensor, ...]]
 def _layer_kernel(
     a: Any, x: torch.Tensor, states: Sequence[torch.Tensor], weights: list[torch.Tensor]
 ) -> Layer | None:
-    """Return our own kernel if it is the fastest; else None."""
-    if a.mode in SMALL and is_small(x, [state[0] for state in states], weights):
-        return SMALL[a.mode]
+    """Return the kernel of a GRU or a plain network if there is a faster one than torch's; else None."""
     if _with_cell(a):
         return None
     given = x, *states, *weights

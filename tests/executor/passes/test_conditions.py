@@ -163,6 +163,7 @@ OTHERS = {
     "dense_layers",
     "fused_convolutions",
     "packed_deconvolutions",
+    "recurrent_layers",
     "sequence_convolutions",
     "small_steps",
 }
