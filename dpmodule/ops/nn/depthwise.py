@@ -19,8 +19,9 @@ from .unfold import WindowGrid
 
 _WINDOWS = (3, 5, 7)
 """Columns of a window for which there is a kernel."""
-_MAX_NUMBERS = 2**19
-"""Elements of data up to which the gradients are faster for windows of three columns with stride 1."""
+_MAX_NUMBERS, _MAX_MOVED = 2**19, 2**17
+"""Elements of data up to which the gradients are faster for windows of three columns with stride 1, and of data whose
+layout must change for any with three columns."""
 _MAX_RESULT = 2**17
 """Elements of data up to which the result is faster."""
 
@@ -36,8 +37,8 @@ def can_convolve_depthwise(
     tensors = (x, weight) if bias is None else (x, weight, bias)
     return (
         grid.kernel[1] in _WINDOWS
-        and (x.numel() <= _MAX_NUMBERS or grid.kernel[1] > 3 or grid.stride[1] > 1)
         and x.dim() == 4
+        and (grid.kernel[1] > 3 or x.numel() <= _MAX_MOVED or _gains_in_place(x, grid))
         and weight.shape == (x.shape[1], 1, *grid.kernel)
         and (bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous()))
         and weight.is_contiguous()
@@ -46,6 +47,12 @@ def can_convolve_depthwise(
         and not is_tracing()
         and hasattr(kernels(), "depthwise")
     )
+
+
+def _gains_in_place(x: torch.Tensor, grid: WindowGrid) -> bool:
+    """Return True if large data has the layout of the kernel, and its gradients are faster."""
+    is_last = x.is_contiguous(memory_format=torch.channels_last)
+    return is_last and (x.numel() <= _MAX_NUMBERS or grid.stride[1] > 1)
 
 
 def _sizes(x: torch.Tensor, grid: WindowGrid, counts: Sequence[int]) -> list[int]:

@@ -118,7 +118,9 @@ def test_networks_that_it_leaves_alone():
     assert fired(plain, shape, is_train=False)["recurrent_layers"] == 1
     computed = S.RNN(data, vector * 2, **states, **sizes)
     clipped = S.RNN(data, vector, **states, **sizes, lstm_state_clip_min=-1, lstm_state_clip_max=1)
-    lengths = S.RNN(data, vector, **states, sequence_length=S.Variable("n"), use_sequence_length=True, **sizes)
+    lengths = S.RNN(
+        data, vector, **states, sequence_length=S.Variable("n"), use_sequence_length=True, **sizes
+    )
     tanh = S.RNN(data, vector, states["state"], **{**sizes, "mode": "rnn_tanh"})
     for net in (computed, clipped, lengths, tanh):
         assert "recurrent_layers" not in fired(net, shape, is_train=False)

@@ -108,6 +108,9 @@ def test_others_are_left_to_torch():
         (x, w.transpose(2, 3), b),
     ]
     others.append(given(1, 64, (96, 96)))  # large images
+    between, *parameters = given(1, 64, (56, 56))
+    assert can_convolve_depthwise(between, *parameters, GRID)
+    others.append((between.contiguous(), *parameters))  # whose layout costs more than the kernel gains
     assert [i for i, each in enumerate(others) if can_convolve_depthwise(*each, GRID)] == []
     four = WindowGrid((4, 4), (1, 1), (0, 0), (1, 1))
     assert not can_convolve_depthwise(*given(2, 8, (6, 6), four), four)
