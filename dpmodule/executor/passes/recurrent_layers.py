@@ -15,6 +15,7 @@ Needs:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,11 +31,11 @@ from ..packed_weights import packed
 _MAX_SHAPES = 64
 
 
-class _Cells(list[torch.Tensor]):
-    """Packs of all layers and directions, and the addresses of `pack_cells`."""
+class PackedCells(list[torch.Tensor]):
+    """Packs of all layers and directions of a network, and the addresses of `pack_cells`, which has the arguments."""
 
-    def __init__(self, weights: list[torch.Tensor]) -> None:
-        packs, self.numbers = pack_cells(weights)
+    def __init__(self, weights: Sequence[torch.Tensor], count: int = 4) -> None:
+        packs, self.numbers = pack_cells(weights, count)
         super().__init__(packs)
 
 
@@ -68,7 +69,7 @@ class RecurrentLayers:
         parameters: tuple[torch.Tensor, ...],
         states: tuple[torch.Tensor, ...],
         shape: tuple[int, ...],
-    ) -> _Cells | None:
+    ) -> PackedCells | None:
         """Return the packs if the kernel is the fastest, else None."""
         key = data.shape, torch.get_num_threads()
         fits = self._fits.get(key)
@@ -80,10 +81,10 @@ class RecurrentLayers:
         if not fits or torch.is_grad_enabled() or any(state.shape != shape for state in states):
             return None
 
-        def make() -> _Cells:
-            return _Cells(_weights(a, data, parameters))
+        def make() -> PackedCells:
+            return PackedCells(_weights(a, data, parameters))
 
-        cells: _Cells | None = packed("rnn", parameters, make)
+        cells: PackedCells | None = packed("rnn", parameters, make)
         return cells or (make() if all(map(_is_plain, parameters)) else None)
 
 

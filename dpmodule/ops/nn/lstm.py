@@ -57,7 +57,7 @@ def is_small(
         and all(map(is_float32_cpu, (x, *begin, *weights)))
         and not (torch_private.is_batched(x) or torch_private.is_batched(begin[0]))
         and hasattr(kernels(), "recurrent")
-        and (gates == 4 or _can_predict(x, weights))
+        and (gates == 4 or can_predict(x, weights))
     )
 
 
@@ -267,7 +267,7 @@ def small_lstm(
     arguments = x, hidden, cell, w_in, w_state, b_in, b_state, turned
     if torch.is_grad_enabled():
         return _apply(*arguments)
-    if not _can_predict(x, weights):
+    if not can_predict(x, weights):
         return _forward(*arguments)[0]
     states, last, last_cell = predict(
         x, [each.unsqueeze(0) for each in begin], weights, count=len(weights), turned=turned
@@ -275,7 +275,8 @@ def small_lstm(
     return states, last, last_cell
 
 
-def _can_predict(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+def can_predict(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+    """Return True if `pack_cells` supports the weights of one cell for some data."""
     return weights[0].shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))
 
 

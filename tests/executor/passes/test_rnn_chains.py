@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule import executor
 from dpmodule.executor.passes.rnn_chains.kernels import make_contiguous
 from dpmodule.executor.passes.rnn_chains.sequences import RowFunction
 from helpers.switched import assert_same, fired, results
@@ -329,3 +330,20 @@ def test_chains_on_a_gpu(kind):
     make = merged(lambda: stack(cell(kind, "a_"), cell(kind, "b_")))
     with mx.gpu():
         compare(make, SEQUENCE, 2, [("float32", 1e-4)])
+
+
+@pytest.mark.parametrize(
+    ("cell", "rows"), [(mx.rnn.LSTMCell, 2), (mx.rnn.GRUCell, 2), (mx.rnn.LSTMCell, 300)]
+)
+def test_packed_weights_are_those_of_the_last_change(cell, rows):
+    net, _ = cell(24, prefix="l_").unroll(6, mx.sym.Variable("data"), layout="NTC", merge_outputs=True)
+    one, draw = net.simple_bind(mx.cpu(), "null", data=(rows, 6, 5)), np.random.RandomState(0)
+    for factor in (1.0, 0.5):
+        for array in one.arg_dict.values():
+            array[:] = factor * draw.uniform(-0.5, 0.5, array.shape)
+        with executor.disabled("rnn_chains"):
+            wanted = net.bind(mx.cpu(), one.arg_dict, grad_req="null").forward()[0].asnumpy()
+        found = [one.forward()[0].asnumpy().copy() for _ in range(4)]
+        np.testing.assert_allclose(found[0], wanted, 1e-5, 1e-6)
+        for each in found[1:]:
+            np.testing.assert_array_equal(each, found[0])

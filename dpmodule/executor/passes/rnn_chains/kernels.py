@@ -1,7 +1,7 @@
 """Functions that run in place of a chain: kernels for whole sequences, or the plain steps.
 
 GRUs and plain networks on the CPU train by `ops.nn.recurrence`. LSTMs use oneDNN, or `ops.nn.lstm` where oneDNN's
-preparation takes longer than the computation.
+preparation takes longer than the computation. LSTMs and GRUs predict on packed weights, as in `recurrent_layers`.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state, G gates.
 """
@@ -17,8 +17,10 @@ import torch.nn.functional as F
 
 from ...._core import torch_private
 from ....ops.nn.layer_shapes import flat_from
-from ....ops.nn.lstm import SMALL, is_small
+from ....ops.nn.lstm import SMALL, can_predict, is_small, run_cells
 from ....ops.nn.recurrence import sequence_kernel
+from ...packed_weights import packed
+from ..recurrent_layers import PackedCells
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -63,8 +65,9 @@ class Recurrence:
         x = flat_from(x, 2)
         begin = tuple(flat_from(state, 1) for state in rest[:count])
         weights = self.weights(*rest[count:])
-        if self.mode in SMALL and is_small(x, begin, weights):
-            return SMALL[self.mode](x, begin, weights)
+        kept = not torch.is_grad_enabled() and weights[0] is rest[count] and can_predict(x, weights)
+        if self.mode in SMALL and is_small(x, begin, weights, kept):
+            return self._by_packs(x, begin, weights) if kept else SMALL[self.mode](x, begin, weights)
         if not _has_kernel(x, begin, weights):
             return self._plain(x, begin, weights)
         if x.is_cuda:
@@ -78,6 +81,15 @@ class Recurrence:
             x, hx, weights, has_biases, 1, 0.0, records, False, False
         )
         return outputs
+
+    def _by_packs(self, x: torch.Tensor, begin: Tensors, weights: list[torch.Tensor]) -> Tensors:
+        def make() -> PackedCells:
+            return PackedCells(weights, len(weights))
+
+        cells = packed("rnn", weights, make) or make()
+        units = begin[0].shape[1]
+        sizes = len(weights[1]) // units, units, 1, 1
+        return run_cells(x, [state.unsqueeze(0) for state in begin], sizes, cells.numbers)
 
     def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
         """Return two weights, and two biases if there are any, in torch's order of gates.
