@@ -48,44 +48,39 @@ class RecurrentLayers:
 
     def __init__(self, step: Step, parameters: int) -> None:
         self._run, self._parameters = step.function, parameters
-        self._fits: dict[tuple[torch.Size, int], bool] = {}
+        self._known: dict[tuple[torch.Size, int], bool] = {}
 
     def __call__(self, a: Any, env: Env, data: torch.Tensor, *given: torch.Tensor) -> Any:
         """Run the operator."""
         parameters, states = given[: self._parameters], given[self._parameters :]
         gates, directions = 4 if a.mode == "lstm" else 3, 2 if a.bidirectional else 1
         shape = a.num_layers * directions, data.shape[1], a.state_size
-        fits = data.dim() == 3 and all(map(_is_plain, (data, *states)))
-        cells = self._cells(a, data, parameters, states, shape) if fits else None
-        if cells is None:
+        if (
+            torch.is_grad_enabled()
+            or data.dim() != 3
+            or not all(map(_is_plain, (data, *given)))
+            or any(state.shape != shape for state in states)
+            or not self._is_fastest(a, data, parameters, shape)
+        ):
             return self._run(a, env, data, *parameters, *(states or (data.new_zeros(shape),) * (gates - 2)))
-        outputs = run_cells(data, states, (gates, a.state_size, a.num_layers, directions), cells.numbers)
-        return outputs if a.state_outputs else outputs[0]
-
-    def _cells(
-        self,
-        a: Any,
-        data: torch.Tensor,
-        parameters: tuple[torch.Tensor, ...],
-        states: tuple[torch.Tensor, ...],
-        shape: tuple[int, ...],
-    ) -> PackedCells | None:
-        """Return the packs if the kernel is the fastest, else None."""
-        key = data.shape, torch.get_num_threads()
-        fits = self._fits.get(key)
-        if fits is None:
-            if len(self._fits) >= _MAX_SHAPES:
-                self._fits.clear()
-            begin = [data.new_zeros(shape[1:])] * (2 if a.mode == "lstm" else 1)
-            fits = self._fits[key] = is_small(data, begin, _weights(a, data, parameters), kept=True)
-        if not fits or torch.is_grad_enabled() or any(state.shape != shape for state in states):
-            return None
 
         def make() -> PackedCells:
             return PackedCells(_weights(a, data, parameters))
 
-        cells: PackedCells | None = packed("rnn", parameters, make)
-        return cells or (make() if all(map(_is_plain, parameters)) else None)
+        cells = packed("rnn", parameters, make) or make()
+        outputs = run_cells(data, states, (gates, a.state_size, a.num_layers, directions), cells.numbers)
+        return outputs if a.state_outputs else outputs[0]
+
+    def _is_fastest(
+        self, a: Any, data: torch.Tensor, parameters: tuple[torch.Tensor, ...], shape: tuple[int, ...]
+    ) -> bool:
+        key = data.shape, torch.get_num_threads()
+        if key not in self._known:
+            if len(self._known) >= _MAX_SHAPES:
+                self._known.clear()
+            begin = [data.new_zeros(shape[1:])] * (2 if a.mode == "lstm" else 1)
+            self._known[key] = is_small(data, begin, _weights(a, data, parameters), kept=True)
+        return self._known[key]
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
