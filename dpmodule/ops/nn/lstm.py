@@ -133,11 +133,7 @@ def pack_cells(weights: Sequence[torch.Tensor], count: int = 4) -> tuple[list[to
 
 
 def run_cells(
-    x: torch.Tensor,
-    states: Sequence[torch.Tensor],
-    sizes: tuple[int, int, int, int],
-    numbers: Sequence[int],
-    turned: bool = False,
+    x: torch.Tensor, states: Sequence[torch.Tensor], sizes: tuple[int, int, int, int], numbers: Sequence[int]
 ) -> tuple[torch.Tensor, ...]:
     """Predict with all layers and directions of a network.
 
@@ -146,13 +142,12 @@ def run_cells(
         states: initial hidden state, and for an LSTM cell state, (layers * directions, N, H); none for zeros.
         sizes: gates, units, layers and directions.
         numbers: addresses of `pack_cells`.
-        turned: True to begin the first direction with the last step.
 
     Returns:
         (hidden states of the last layer (T, N, directions * H), in the layout of the data; last states)
     """
     gates, units, layers, directions = sizes
-    layout = _SequenceLayout(x, units, turned)
+    layout = _SequenceLayout(x, units, turned=False)
     data = layout.flat(x)
     out = data.new_empty(layout.states[0], directions * units)
     last = [data.new_empty(layers * directions, x.shape[1], units) for _ in range(gates - 2)]
@@ -166,18 +161,12 @@ def run_cells(
 
 
 def predict(
-    x: torch.Tensor,
-    states: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    directions: int = 1,
-    count: int = 4,
-    turned: bool = False,
+    x: torch.Tensor, states: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], directions: int = 1
 ) -> tuple[torch.Tensor, ...]:
     """Predict with a network; requires `is_small`. See `run_cells` and `pack_cells`."""
-    _kept, numbers = pack_cells(weights, count)
-    units = states[0].shape[2]
-    sizes = weights[1].shape[0] // units, units, len(weights) // count // directions, directions
-    return run_cells(x, states, sizes, numbers, turned)
+    cells, _, units = states[0].shape
+    _kept, numbers = pack_cells(weights, len(weights) // cells)
+    return run_cells(x, states, (len(weights[1]) // units, units, cells // directions, directions), numbers)
 
 
 def _forward(
@@ -267,11 +256,9 @@ def small_lstm(
     arguments = x, hidden, cell, w_in, w_state, b_in, b_state, turned
     if torch.is_grad_enabled():
         return _apply(*arguments)
-    if not can_predict(x, weights):
+    if turned or not can_predict(x, weights):
         return _forward(*arguments)[0]
-    states, last, last_cell = predict(
-        x, [each.unsqueeze(0) for each in begin], weights, count=len(weights), turned=turned
-    )
+    states, last, last_cell = predict(x, [each.unsqueeze(0) for each in begin], weights)
     return states, last, last_cell
 
 
@@ -281,10 +268,10 @@ def can_predict(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
 
 
 def small_gru(
-    x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], turned: bool = False
+    x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
     """Run a GRU without recording a gradient; requires `is_small`. See `small_lstm`; gates are reset, update, new."""
-    return predict(x, [each.unsqueeze(0) for each in begin], weights, count=len(weights), turned=turned)
+    return predict(x, [each.unsqueeze(0) for each in begin], weights)
 
 
 SMALL: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {"lstm": small_lstm, "gru": small_gru}

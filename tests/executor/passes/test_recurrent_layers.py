@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import executor, native
+from dpmodule import executor
 from helpers.switched import fired
-
-pytestmark = pytest.mark.skipif(not hasattr(native.core, "recurrent"), reason="the kernel is the extension's")
 
 S = mx.sym
 STEPS, ROWS, FEATURES, UNITS = 5, 3, 7, 18
