@@ -5,9 +5,9 @@ channels_last, with packed weights. For each instruction set, with one and with 
 are fitted to the logarithm of the ratio of the two times. A quarter of the sizes tests them. Run it on an idle machine
 with AVX-512::
 
-    python tools/choose_layouts.py 1500
+    python tools/choose_layouts.py 2500
 
-It takes ten minutes and writes dpmodule/executor/passes/fused_convolutions/layouts.json.
+It takes a quarter of an hour and writes dpmodule/executor/passes/fused_convolutions/layouts.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "dpmodule/executor/passes/fused_convolutions/layouts.json"
-TREES, LEVELS, RATE, LEAST = 20, 4, 0.3, 5
+TREES, LEVELS, RATE, LEAST = 40, 4, 0.2, 5
 """Number of trees, their levels, the factor of a tree's values, and the samples in a leaf."""
 TURN_S, TURNS = 0.002, 5
 Sample = tuple[Sequence[int], float, float]

@@ -61,8 +61,10 @@ class _PackedEntry:
     __slots__ = ("packs", "seen", "uses")
 
     def __init__(self, key: _Key, tensors: Tensors, detail: Hashable) -> None:
+        packs = entries  # the interpreter clears the module's name at exit, before the last tensors are freed
+
         def forget(_: Any) -> None:
-            entries.pop(key, None)
+            packs.pop(key, None)
 
         self.seen = TensorVersions(tensors, forget)
         self.uses = {detail}

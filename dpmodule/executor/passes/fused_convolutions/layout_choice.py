@@ -18,6 +18,8 @@ from ....ops.shapes import prod
 
 Pair = tuple[int, ...]
 _AVX512_WIDTH = 16
+_LEAST_GAIN = 0.1
+"""Logarithm of the least predicted gain for which data is converted: the prediction's error is about as large."""
 
 
 @cache
@@ -69,11 +71,11 @@ def keeps_usual_layout(
 
 
 def choose(trees: Sequence[Any], sizes: Sequence[int]) -> bool:
-    """Return True if the trees predict that the usual layout is faster."""
+    """Return True unless the trees predict that converting is faster, by more than their usual error."""
     total = 0.0
     for tree in trees:
         while isinstance(tree, list):
             feature, limit, low, high = tree
             tree = low if sizes[feature] <= limit else high
         total += tree
-    return total <= 0
+    return total <= _LEAST_GAIN
