@@ -572,10 +572,14 @@ void run_layers(const Core &core) {
 
 void norm(const Core &core) {
     Round round;
-    const ptrdiff_t rows = between(2, between(0, 3) ? 60 : 2000), channels = between(4, 140), size = rows * channels;
+    const ptrdiff_t pixels = maybe() ? 1 : between(16, between(0, 3) ? 100 : 40000);
+    const ptrdiff_t images = pixels > 1 ? between(1, 3) : between(2, between(0, 3) ? 60 : 2000);
+    const ptrdiff_t channels = pixels > 1 ? between(1, 6) : between(4, 140);
+    const ptrdiff_t rows = images * pixels, size = rows * channels;
+    const auto place = [&](ptrdiff_t r, ptrdiff_t c) { return (r / pixels * channels + c) * pixels + r % pixels; };
     const bool relu = maybe(), nan_stays = maybe();
     const double eps = 1e-5, momentum = 0.9;
-    describe(rows, channels, relu);
+    describe(rows, channels, pixels, relu);
     const Buffer &x = round.filled(size), *other = round.optional(size), *gamma = round.optional(channels),
                  &beta = round.filled(channels);
     const Buffer &mean = round.filled(channels), &var = round.filled(channels), &grad = round.filled(size);
@@ -586,11 +590,11 @@ void norm(const Core &core) {
         for_gamma(count(1)), for_beta(count(1)), new_mean, new_var;
     for (ptrdiff_t c = 0; c < channels; ++c) {
         const std::size_t at_c = static_cast<std::size_t>(c);
-        for (ptrdiff_t r = 0; r < rows; ++r) means[at_c] += double(x[r * channels + c]) / rows;
-        for (ptrdiff_t r = 0; r < rows; ++r) vars[at_c] += std::pow(x[r * channels + c] - means[at_c], 2) / rows;
+        for (ptrdiff_t r = 0; r < rows; ++r) means[at_c] += double(x[place(r, c)]) / rows;
+        for (ptrdiff_t r = 0; r < rows; ++r) vars[at_c] += std::pow(x[place(r, c)] - means[at_c], 2) / rows;
         const double scale = 1 / std::sqrt(vars[at_c] + eps), factor = gamma ? (*gamma)[c] : 1.0;
         for (ptrdiff_t r = 0; r < rows; ++r) {
-            const ptrdiff_t i = r * channels + c;
+            const ptrdiff_t i = place(r, c);
             const double normal = (x[i] - means[at_c]) * scale, sum = normal * factor + beta[c] + at(other, i);
             out[static_cast<std::size_t>(i)] = relu && sum < 0 ? 0 : sum;
             const double head = !relu || sum > 0 ? grad[i] : std::isnan(sum) ? (nan_stays ? kNan : grad[i]) : 0.0;
@@ -599,7 +603,7 @@ void norm(const Core &core) {
             for_gamma[at_c] += head * normal;
         }
         for (ptrdiff_t r = 0; r < rows; ++r) {
-            const ptrdiff_t i = r * channels + c;
+            const ptrdiff_t i = place(r, c);
             const double normal = (x[i] - means[at_c]) * scale;
             for_x[static_cast<std::size_t>(i)] =
                 (for_other[static_cast<std::size_t>(i)] - (for_beta[at_c] + normal * for_gamma[at_c]) / rows) * factor *
@@ -615,10 +619,10 @@ void norm(const Core &core) {
                      &mean_after = round.empty(channels), &var_after = round.empty(channels);
         const Buffer &x_grad = round.empty(size), *other_grad = other ? &round.empty(size) : nullptr,
                      &gamma_grad = round.empty(channels), &beta_grad = round.empty(channels);
-        core("norm_forward", {rows, channels, threads, relu, eps, momentum, x, other, gamma, beta, mean, var, result,
-                              statistics, mean_after, var_after});
-        core("norm_backward", {rows, channels, threads, relu, nan_stays, grad, x, other ? &result : nullptr, statistics,
-                               other_grad, x_grad, gamma_grad, beta_grad});
+        core("norm_forward", {rows, channels, pixels, threads, relu, eps, momentum, x, other, gamma, beta, mean, var,
+                              result, statistics, mean_after, var_after});
+        core("norm_backward", {rows, channels, pixels, threads, relu, nan_stays, grad, x, other ? &result : nullptr,
+                               statistics, other_grad, x_grad, gamma_grad, beta_grad});
         made = {&result, &mean_after, &var_after, &x_grad, &gamma_grad, &beta_grad};
         if (other_grad) made.push_back(other_grad);
     }

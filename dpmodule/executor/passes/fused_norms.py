@@ -9,9 +9,11 @@ The result of a fused BatchNorm is not computed separately. It must have no othe
 
 Needs:
     storage: dense
-    rank: data (N, C, H, W), C at least 4, with more than one number for each channel
+    rank: data (N, C, ...) with more than one number for each channel; at least 4 channels for data (N, C) or in
+        channels_last, at least 16 positions for other data
     type: float32 on the CPU for all operands; with others operators run one by one
-    layout: channels_last, as convolutions leave it; with another layout operators run one by one
+    layout: channels_last, as convolutions leave it, or contiguous with at least 2^14 numbers; with another layout operators
+        run one by one
     gradients: any except of the moving statistics, and first order only
 """
 
@@ -34,7 +36,7 @@ class FusedNorm:
     that the normalisation writes back.
 
     Shape:
-        data, other summand, result: (N, C, H, W).
+        data, other summand, result: (N, C, ...).
         vectors: (C,).
 
     Args:

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <tuple>
+#include <utility>
 
 #include "parallel.hpp"
 #include "vector.hpp"
@@ -14,7 +16,7 @@ namespace dpmodule {
 namespace {
 
 constexpr std::ptrdiff_t kPanel = 64;     // maximal channels of a panel
-constexpr std::ptrdiff_t kChunk = 16384;  // elements of a chunk's panel, which fits in the L2 cache
+constexpr std::ptrdiff_t kChunk = 16384;  // elements of a chunk's panel, or of a sum over a plane
 constexpr std::ptrdiff_t kGrain = 32768;  // minimal elements per thread
 
 struct Chunks {
@@ -245,7 +247,30 @@ struct Differentiate {
     }
 };
 
-// Combined statistics of all chunks, and derived values of each channel.
+// Writes the values that follow from a channel's mean and variance.
+void write_statistics(const NormForward &run, std::ptrdiff_t c, double mean, double variance) {
+    const std::ptrdiff_t channels = run.size.channels;
+    const double scale = 1 / std::sqrt(variance + run.eps);
+    const double factor = run.gamma ? scale * run.gamma[c] : scale;
+    run.statistics[c] = static_cast<float>(mean);
+    run.statistics[channels + c] = static_cast<float>(scale);
+    run.statistics[2 * channels + c] = static_cast<float>(factor);
+    run.statistics[3 * channels + c] = static_cast<float>(run.beta[c] + (run.statistics[c] - mean) * factor);
+    run.new_mean[c] = static_cast<float>(run.momentum * run.moving_mean[c] + (1 - run.momentum) * mean);
+    run.new_var[c] = static_cast<float>(run.momentum * run.moving_var[c] + (1 - run.momentum) * variance);
+}
+
+// Writes a channel's gradients of gamma and beta. Returns factor and summand of x - mean in the data's gradient.
+std::pair<float, float> write_gradients(const NormBackward &run, std::ptrdiff_t c, double sum, double products) {
+    const std::ptrdiff_t channels = run.size.channels;
+    const double rows = static_cast<double>(run.size.rows);
+    const double scale = run.statistics[channels + c], factor = run.statistics[2 * channels + c];
+    run.for_gamma[c] = static_cast<float>(products * scale);
+    run.for_beta[c] = static_cast<float>(sum);
+    return {static_cast<float>(-factor * scale * scale * products / rows), static_cast<float>(-factor * sum / rows)};
+}
+
+// Combines the statistics of all chunks.
 void settle(const NormForward &run, const float *found) {
     const std::ptrdiff_t channels = run.size.channels;
     const Chunks chunks(run.size);
@@ -260,46 +285,162 @@ void settle(const NormForward &run, const float *found) {
             const double distance = found[2 * k * channels + c] - mean;
             squares += found[(2 * k + 1) * channels + c] + distance * distance * Chunk(run.size, k).rows;
         }
-        const double variance = squares / rows, scale = 1 / std::sqrt(variance + run.eps);
-        const double factor = run.gamma ? scale * run.gamma[c] : scale;
-        run.statistics[c] = static_cast<float>(mean);
-        run.statistics[channels + c] = static_cast<float>(scale);
-        run.statistics[2 * channels + c] = static_cast<float>(factor);
-        run.statistics[3 * channels + c] = static_cast<float>(run.beta[c] + (run.statistics[c] - mean) * factor);
-        run.new_mean[c] = static_cast<float>(run.momentum * run.moving_mean[c] + (1 - run.momentum) * mean);
-        run.new_var[c] = static_cast<float>(run.momentum * run.moving_var[c] + (1 - run.momentum) * variance);
+        write_statistics(run, c, mean, squares / rows);
     }
 }
 
-// Gradients of gamma and beta from the sums of all chunks, and the factors that `Differentiate` needs.
+// Combines the sums of all chunks; `factors` are written for `Differentiate`.
 void settle(const NormBackward &run, const float *found, float *factors) {
     const std::ptrdiff_t channels = run.size.channels, count = Chunks(run.size).count;
-    const double rows = static_cast<double>(run.size.rows);
     for (std::ptrdiff_t c = 0; c < channels; ++c) {
         double sum = 0, products = 0;
         for (std::ptrdiff_t k = 0; k < count; ++k) {
             sum += found[2 * k * channels + c];
             products += found[(2 * k + 1) * channels + c];
         }
-        const double scale = run.statistics[channels + c], factor = run.statistics[2 * channels + c];
-        run.for_gamma[c] = static_cast<float>(products * scale);
-        run.for_beta[c] = static_cast<float>(sum);
-        factors[c] = static_cast<float>(-factor * scale * scale * products / rows);
-        factors[channels + c] = static_cast<float>(-factor * sum / rows);
+        std::tie(factors[c], factors[channels + c]) = write_gradients(run, c, sum, products);
     }
+}
+
+int threads_of(const NormRows &size) {
+    return static_cast<int>(std::min<std::ptrdiff_t>(size.threads, size.rows * size.channels / kGrain));
 }
 
 // Calls body(chunk, its two rows of sums) for all chunks.
 template <class Body>
 void each_chunk(const NormRows &size, float *sums, const Body &body) {
-    const int threads = static_cast<int>(std::min<std::ptrdiff_t>(size.threads, size.rows * size.channels / kGrain));
-    parallel_for(Chunks(size).count, threads,
+    parallel_for(Chunks(size).count, threads_of(size),
                  [&](std::ptrdiff_t k) { body(Chunk(size, k), sums + 2 * k * size.channels); });
+}
+
+// Calls body(index, count) for parts of a channel's planes, each of at least kChunk elements or a whole plane.
+template <class Body>
+DPMODULE_INLINE void each_part(const NormRows &size, std::ptrdiff_t channel, const Body &body) {
+    for (std::ptrdiff_t begin = channel * size.pixels, end = size.rows * size.channels; begin < end;
+         begin += size.channels * size.pixels) {
+        std::ptrdiff_t i = begin, last = begin + size.pixels;
+        for (; last - i >= 2 * kChunk; i += kChunk) body(i, kChunk);
+        body(i, last - i);
+    }
+}
+
+// Calls body(index, number of an accumulator, elements to skip) for all vectors of at least `Width` elements. The last one
+// may overlap the one before, whose elements are then to be skipped in sums.
+template <int Width, class Body>
+DPMODULE_INLINE void each_vector(std::ptrdiff_t begin, std::ptrdiff_t count, const Body &body) {
+    const std::ptrdiff_t end = begin + count;
+    std::ptrdiff_t i = begin;
+    for (; i + 4 * Width <= end; i += 4 * Width) {
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) body(i + k * Width, k, 0);
+    }
+    for (; i + Width <= end; i += Width) body(i, 0, 0);
+    if (i < end) body(end - Width, 0, static_cast<int>(Width - (end - i)));
+}
+
+// The elements of a vector, with zeros in place of the first ones.
+template <int Width>
+DPMODULE_INLINE typename Vector<Width>::Floats without(const typename Vector<Width>::Floats &x, int skip) {
+    typename Vector<Width>::Ints places;
+#pragma GCC unroll 16
+    for (int i = 0; i < Width; ++i) places[i] = i;
+    return places >= skip ? x : typename Vector<Width>::Floats{};
+}
+
+template <int Width>
+DPMODULE_INLINE double total(const typename Vector<Width>::Floats (&sums)[4]) {
+    return Vector<Width>::total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// Normalises the planes of a channel.
+struct NormalizePlanes {
+    template <int Width>
+    DPMODULE_INLINE static void run(const NormForward &run, std::ptrdiff_t channel) {
+        using L = Vector<Width>;
+        using Floats = typename L::Floats;
+        const NormRows &size = run.size;
+        double sum = 0, squares = 0;
+        each_part(size, channel, [&](std::ptrdiff_t begin, std::ptrdiff_t count) __attribute__((always_inline)) {
+            Floats sums[4] = {};
+            each_vector<Width>(begin, count, [&](std::ptrdiff_t i, int k, int skip) __attribute__((always_inline)) {
+                sums[k] += without<Width>(L::load(run.x + i), skip);
+            });
+            sum += total<Width>(sums);
+        });
+        const double mean = sum / static_cast<double>(size.rows);
+        const float near = static_cast<float>(mean);
+        each_part(size, channel, [&](std::ptrdiff_t begin, std::ptrdiff_t count) __attribute__((always_inline)) {
+            Floats sums[4] = {};
+            each_vector<Width>(begin, count, [&](std::ptrdiff_t i, int k, int skip) __attribute__((always_inline)) {
+                const Floats distance = without<Width>(L::load(run.x + i) - near, skip);
+                sums[k] += distance * distance;
+            });
+            squares += total<Width>(sums);
+        });
+        const double shift = near - mean;
+        write_statistics(run, channel, mean, squares / static_cast<double>(size.rows) - shift * shift);
+        const Statistics<1, 1> of(run.statistics + channel, size.channels);
+        const Floats start = Floats{} + of.mean[0][0], scale = Floats{} + of.scale[0][0],
+                     summand = Floats{} + of.shift[0][0];
+        each_part(size, channel, [&](std::ptrdiff_t begin, std::ptrdiff_t count) __attribute__((always_inline)) {
+            each_vector<Width>(begin, count, [&](std::ptrdiff_t i, int, int) __attribute__((always_inline)) {
+                Floats value = (L::load(run.x + i) - start) * scale + summand;
+                if (run.other) value += L::load(run.other + i);
+                if (run.relu) value = rectified(value);
+                L::store(run.out + i, value);
+            });
+        });
+    }
+};
+
+// Computes the gradients of a channel's planes.
+struct DifferentiatePlanes {
+    template <int Width>
+    DPMODULE_INLINE static void run(const NormBackward &run, std::ptrdiff_t channel) {
+        using L = Vector<Width>;
+        using Floats = typename L::Floats;
+        const NormRows &size = run.size;
+        const Statistics<1, 1> of(run.statistics + channel, size.channels);
+        const Floats mean = Floats{} + of.mean[0][0], scale = Floats{} + of.scale[0][0],
+                     shift = Floats{} + of.shift[0][0];
+        double sum = 0, products = 0;
+        each_part(size, channel, [&](std::ptrdiff_t begin, std::ptrdiff_t count) __attribute__((always_inline)) {
+            Floats sums[4] = {}, multiples[4] = {};
+            each_vector<Width>(begin, count, [&](std::ptrdiff_t i, int k, int skip) __attribute__((always_inline)) {
+                const Floats distance = L::load(run.x + i) - mean;
+                const Floats grad = unrectified<Width>(run, i, distance, scale, shift);
+                if (run.for_other) L::store(run.for_other + i, grad);
+                const Floats counted = without<Width>(grad, skip);
+                sums[k] += counted;
+                multiples[k] += counted * distance;
+            });
+            sum += total<Width>(sums);
+            products += total<Width>(multiples);
+        });
+        const auto [factor, summand] = write_gradients(run, channel, sum, products);
+        if (!run.for_x) return;
+        const Floats factors = Floats{} + factor, summands = Floats{} + summand;
+        each_part(size, channel, [&](std::ptrdiff_t begin, std::ptrdiff_t count) __attribute__((always_inline)) {
+            each_vector<Width>(begin, count, [&](std::ptrdiff_t i, int, int) __attribute__((always_inline)) {
+                const Floats distance = L::load(run.x + i) - mean;
+                const Floats grad =
+                    run.for_other ? L::load(run.for_other + i) : unrectified<Width>(run, i, distance, scale, shift);
+                L::store(run.for_x + i, grad * scale + (distance * factors + summands));
+            });
+        });
+    }
+};
+
+template <class Kernel, class Run>
+bool each_channel(const Run &run) {
+    parallel_for(run.size.channels, threads_of(run.size), [&](std::ptrdiff_t c) { run_best<Kernel>(run, c); });
+    return true;
 }
 
 }  // namespace
 
 bool norm_forward(const NormForward &run) {
+    if (run.size.pixels > 1) return each_channel<NormalizePlanes>(run);
     const std::unique_ptr<float[]> found(new (std::nothrow) float[2 * Chunks(run.size).count * run.size.channels]);
     if (!found) return false;
     each_chunk(run.size, found.get(),
@@ -310,6 +451,7 @@ bool norm_forward(const NormForward &run) {
 }
 
 bool norm_backward(const NormBackward &run) {
+    if (run.size.pixels > 1) return each_channel<DifferentiatePlanes>(run);
     const std::ptrdiff_t sums = 2 * Chunks(run.size).count * run.size.channels;
     const std::unique_ptr<float[]> found(new (std::nothrow) float[sums + 2 * run.size.channels]);
     if (!found) return false;

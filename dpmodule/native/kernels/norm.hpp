@@ -1,8 +1,9 @@
-// Batch normalisation with an optional sum and ReLU, forward and backward: each tensor is read at most twice and
-// written once. Tensors are rows of `channels` elements, one row for each position.
+// Batch normalisation with an optional sum and ReLU, forward and backward. Tensors are rows of `channels` elements, one
+// row for each position, or planes of adjacent positions, one for each channel of each image.
 //
-// The rows are split into chunks, whose size depends only on the number of channels. Sums are float32 within a chunk
-// and float64 over chunks, in order, so that results do not depend on the number of threads.
+// Rows are split into chunks, whose size depends only on the number of channels; each tensor is read at most twice and
+// written once. Sums are float32 within a chunk and float64 over chunks, in order, so that results do not depend on the
+// number of threads. The planes of a channel are read by one thread, while they are in its cache.
 //
 // Source: Ioffe and Szegedy, "Batch normalization", 2015; Chan, Golub and LeVeque, "Updating formulae and a pairwise
 // algorithm for computing sample variances", 1979.
@@ -13,7 +14,8 @@
 namespace dpmodule {
 
 struct NormRows {
-    std::ptrdiff_t rows, channels;  // channels: at least 4
+    std::ptrdiff_t rows, channels;  // rows: all positions
+    std::ptrdiff_t pixels;          // positions of a plane, at least 16; 1 for rows of at least 4 channels
     int threads;                    // maximal number of threads
 };
 

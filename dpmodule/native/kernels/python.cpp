@@ -157,7 +157,7 @@ auto fields(LstmBackward &l) {
                     l.for_begin, l.for_cell);
 }
 
-auto fields(NormRows &s) { return std::tie(s.rows, s.channels, s.threads); }
+auto fields(NormRows &s) { return std::tie(s.rows, s.channels, s.pixels, s.threads); }
 
 auto fields(NormForward &n) {
     return std::tie(n.size, n.relu, n.eps, n.momentum, n.x, n.other, n.gamma, n.beta, n.moving_mean, n.moving_var,

@@ -27,6 +27,10 @@ from .linear import is_float32_cpu, kernels
 
 _MIN_CHANNELS = 4
 """Channels of the narrowest vector."""
+_MIN_PIXELS = 16
+"""Positions of the smallest planes that the kernels read."""
+_MIN_CONTIGUOUS = 2**14
+"""Size of contiguous data below which torch is faster, since its gradient needs no Python."""
 
 MaybeTensor = torch.Tensor | None
 
@@ -44,16 +48,30 @@ class Rectifier:
     nan_stays: bool = False
 
 
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return is_float32_cpu(tensor) and tensor.is_contiguous(memory_format=torch.channels_last)
+def _layout(x: torch.Tensor) -> torch.memory_format | None:
+    """Return the layout in which the kernels read data; None if they are not the fastest for it."""
+    if x.dim() < 2 or not x.numel() > x.shape[1] > 0 or not is_float32_cpu(x):
+        return None
+    has_rows = x.shape[1] >= _MIN_CHANNELS
+    if has_rows and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        return torch.channels_last
+    is_large = x.numel() >= _MIN_CONTIGUOUS and x.is_contiguous()
+    fits = is_large and (has_rows if x.dim() == 2 else _pixels(x) >= _MIN_PIXELS)
+    return torch.contiguous_format if fits else None
+
+
+def _pixels(x: torch.Tensor) -> int:
+    """Return the number of positions of each row of data."""
+    return x.numel() // (x.shape[0] * x.shape[1])
 
 
 def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tensor]) -> bool:
     """Return True if `native_norm` supports these arguments."""
-    if x.dim() != 4 or not x.numel() > x.shape[1] >= _MIN_CHANNELS:
+    layout = _layout(x)
+    if layout is None:
         return False
-    if not _is_channels_last(x) or (
-        other is not None and not (other.shape == x.shape and _is_channels_last(other))
+    if other is not None and not (
+        other.shape == x.shape and is_float32_cpu(other) and other.is_contiguous(memory_format=layout)
     ):
         return False
     for vector in vectors:
@@ -67,9 +85,10 @@ def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tenso
     )
 
 
-def _sizes(x: torch.Tensor) -> tuple[int, int, int]:
-    """Return numbers of positions, channels and threads."""
-    return x.numel() // x.shape[1], x.shape[1], torch.get_num_threads()
+def _sizes(x: torch.Tensor, layout: torch.memory_format) -> tuple[int, int, int, int]:
+    """Return numbers of positions, channels, adjacent positions, and threads."""
+    pixels = 1 if layout is torch.channels_last else _pixels(x)
+    return x.numel() // x.shape[1], x.shape[1], pixels, torch.get_num_threads()
 
 
 def _addresses(*tensors: MaybeTensor) -> list[int]:
@@ -82,13 +101,13 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        done: tuple[torch.Tensor, torch.Tensor, Rectifier],
+        done: tuple[torch.Tensor, torch.Tensor, Rectifier, torch.memory_format],
         x: torch.Tensor,
         other: MaybeTensor,
         gamma: MaybeTensor,
         beta: torch.Tensor,
     ) -> torch.Tensor:
-        out, ctx.statistics, ctx.end = done
+        out, ctx.statistics, ctx.end, ctx.layout = done
         # without a sum, relu's mask follows from the data
         ctx.save_for_backward(x, out if ctx.end.relu and other is not None else None)
         return out
@@ -104,12 +123,12 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[MaybeTensor, ...]:
     (x, out), statistics = ctx.saved_tensors, ctx.statistics
     _, for_data, for_sum, for_factors, for_summands = ctx.needs_input_grad
     relu, channels = ctx.end.relu, x.shape[1]
-    grad = grad.contiguous(memory_format=torch.channels_last)
+    grad = grad.contiguous(memory_format=ctx.layout)
     for_x = torch.empty_like(grad) if for_data else None
     for_other = torch.empty_like(grad) if for_sum and relu else None
     for_gamma, for_beta = statistics.new_empty(channels), statistics.new_empty(channels)
     addresses = _addresses(grad, x, out, statistics, for_other, for_x, for_gamma, for_beta)
-    kernels().norm_backward(*_sizes(x), relu, ctx.end.nan_stays, *addresses)
+    kernels().norm_backward(*_sizes(x, ctx.layout), relu, ctx.end.nan_stays, *addresses)
     return (
         None,
         for_x,
@@ -134,7 +153,7 @@ def native_norm(
     """Normalise over the batch; requires `is_native`, and float32 tensors on the CPU.
 
     Args:
-        x: data, (N, C, H, W) in channels_last, with more than one position.
+        x: data, (N, C, ...), contiguous or in channels_last, with more than one position.
         other: summand in the layout of the data, or None.
         vectors: gamma (None for 1), beta, moving mean and moving variance, (C,).
 
@@ -144,13 +163,13 @@ def native_norm(
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
     """
     gamma, beta, *moving = vectors
-    channels = x.shape[1]
+    channels, layout = x.shape[1], _layout(x) or torch.contiguous_format
     out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, channels)
     new_mean, new_var = statistics.new_empty(channels), statistics.new_empty(channels)
     addresses = _addresses(x, other, gamma, beta, *moving, out, statistics, new_mean, new_var)
-    kernels().norm_forward(*_sizes(x), end.relu, eps, momentum, *addresses)
+    kernels().norm_forward(*_sizes(x, layout), end.relu, eps, momentum, *addresses)
     if torch.is_grad_enabled():
-        out = _apply((out, statistics, end), x, other, gamma, beta)
+        out = _apply((out, statistics, end, layout), x, other, gamma, beta)
     return out, new_mean, new_var
 
 

@@ -1,4 +1,5 @@
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -71,9 +72,9 @@ def run(x, other, gamma, beta, mean, var, grad, end, by_torch=False):
     assert by_torch or is_native(x, other, (gamma, beta, mean, var))
     if by_torch:
         states = [mean.double(), var.double()]
-        axes = (0, 2, 3)
+        axes, channels = [n for n in range(x.dim()) if n != 1], (-1, *[1] * (x.dim() - 2))
         out = torch.batch_norm(x.double(), None, None, None, None, True, 0.1, 1e-5, False)
-        out = out * gamma[:, None, None] + beta[:, None, None] + (0 if other is None else other)
+        out = out * gamma.view(channels) + beta.view(channels) + (0 if other is None else other)
         out = out.relu() if end.relu else out
         moved = x.detach().double().mean(axes), x.detach().double().var(axes, unbiased=False)
         states = [0.9 * old + 0.1 * new for old, new in zip(states, moved)]
@@ -85,10 +86,24 @@ def run(x, other, gamma, beta, mean, var, grad, end, by_torch=False):
 
 @needs_kernel
 @walks(
-    product([(3, 12, 5, 7), (2, 5, 9, 17), (2, 27, 9, 17), (40, 16, 32, 32)], [False, True], [False, True])
+    product(
+        [
+            *((3, 12, 5, 7), (2, 5, 9, 17), (2, 27, 9, 17), (40, 16, 32, 32)),
+            *((800, 21), (2048, 64), (6, 70, 41), (2, 1, 9, 17, 70), (40, 900)),
+        ],
+        [False, True],
+        [False, True],
+    )
 )
 def test_native_results_and_gradients(shape, relu, summed):
     tensors, end = given(shape, summed), Rectifier(relu=relu)
+    check_native(tensors, end)
+    if len(shape) == 4 and prod(shape) >= 2**14:  # also with each channel's numbers side by side
+        contiguous = [t if t is None else t.contiguous() for t in tensors]
+        check_native(contiguous, end)
+
+
+def check_native(tensors, end):
     found, wanted = run(*tensors, end), run(*tensors, end, by_torch=True)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one.double(), other.double(), rtol=0, atol=3e-6 * float(other.abs().max()))
@@ -111,7 +126,7 @@ def test_numbers_far_from_zero_stay_more_exact_than_in_torch():
 def test_what_is_left_to_torch():
     x, other, *vectors, _ = given((2, 8, 3, 3))
     assert is_native(x, other, vectors)
-    parts = [lambda t: t[:0], lambda t: t[:1, :, :1, :1], lambda t: t[:, 0]]
+    parts = [lambda t: t[:0], lambda t: t[:1, :, :1, :1], lambda t: t[:, 0]]  # too small, or strided
     for change in (torch.Tensor.double, torch.Tensor.contiguous, *parts):
         assert not is_native(change(x), change(other), vectors)
     assert not is_native(x, other[:1], vectors)
