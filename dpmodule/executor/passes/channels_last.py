@@ -22,6 +22,7 @@ import torch
 from ..._devices.precision import prefers_channels_last
 from ...ops.array.copy_cast import AMP_TYPES
 from ...ops.dtypes import torch_dtype
+from ...ops.nn.relayout import in_channels_last
 from ..lowering import Lowered, Step
 
 
@@ -41,10 +42,7 @@ def restride(x: torch.Tensor, target: torch.dtype | None = None) -> torch.Tensor
     is_done = x.shape[1] > 1 and x.is_contiguous(memory_format=torch.channels_last)
     if is_done or not prefers_channels_last(x, dtype):
         return x if x.dtype is dtype else x.to(dtype)
-    if x.dtype is dtype:
-        x = x.contiguous(memory_format=torch.channels_last)
-    else:
-        x = x.to(dtype, memory_format=torch.channels_last)
+    x = in_channels_last(x) if x.dtype is dtype else x.to(dtype, memory_format=torch.channels_last)
     if x.shape[1] == 1:
         x = x.as_strided(x.shape, (x.stride(0), 1, x.shape[3], 1))
     return x

@@ -12,8 +12,7 @@ Needs:
     rank: data (N, C, ...) with more than one number for each channel; at least 4 channels for data (N, C) or in
         channels_last, at least 16 positions for other data
     type: float32 on the CPU for all operands; with others operators run one by one
-    layout: channels_last, as convolutions leave it, or contiguous with at least 2^14 numbers; with another layout operators
-        run one by one
+    layout: channels_last, as convolutions leave it, or contiguous with at least 2^14 numbers; others one by one
     gradients: any except of the moving statistics, and first order only
 """
 

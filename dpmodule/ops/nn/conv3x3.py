@@ -16,6 +16,7 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .linear import is_float32_cpu, kernels
+from .relayout import in_channels_last
 
 MaybeTensor = torch.Tensor | None
 
@@ -187,7 +188,7 @@ class _Convolution(torch.autograd.Function):
         gradients: list[MaybeTensor] = [None, None, None]
         if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
             sizes = _sizes(x.shape, weight.shape[0], step)
-            grad = grad.contiguous(memory_format=torch.channels_last)
+            grad = in_channels_last(grad)
             if wanted[0] and _use_result_kernel(sizes, sizes.channels):
                 gradients[0], wanted[0] = _for_data(grad, x, weight, step), False
             if wanted[1] and _use_weight_kernel(sizes):

@@ -15,6 +15,7 @@ from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv3x3 import MaybeTensor, address
 from .linear import is_float32_cpu, kernels
+from .relayout import in_channels_last
 from .unfold import WindowGrid
 
 _WINDOWS = (3, 5, 7)
@@ -78,7 +79,7 @@ class _Depthwise(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid
     ) -> torch.Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
+        x = in_channels_last(x)
         ctx.save_for_backward(x, weight)
         ctx.has_bias, ctx.grid = bias is not None, grid
         return _result(x, weight, bias, grid)
@@ -90,7 +91,7 @@ class _Depthwise(torch.autograd.Function):
             wanted, sizes = list(ctx.needs_input_grad[:3]), list(weight.shape[:1]) if ctx.has_bias else None
             geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), x.shape[1]
             return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None
-        grad = grad.contiguous(memory_format=torch.channels_last)
+        grad = in_channels_last(grad)
         for_data, for_weight = torch.empty_like(x), torch.empty_like(weight)
         addresses = map(torch.Tensor.data_ptr, (x, weight, grad, for_data, for_weight))
         kernels().depthwise_gradients(*_sizes(x, grid, grad.shape[2:]), *addresses)

@@ -21,6 +21,7 @@ from ..tracing import is_jit_tracing, is_tracing
 from .image_layers import NO_FUNCTION, layer_row
 from .layer_shapes import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 from .linear import is_float32_cpu, kernels
+from .relayout import in_channels_last
 
 
 class _MaxPool2d(torch.autograd.Function):
@@ -33,7 +34,7 @@ class _MaxPool2d(torch.autograd.Function):
 
     @staticmethod
     def forward(data: torch.Tensor, options: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor]:
-        data = data.contiguous(memory_format=torch.channels_last)
+        data = in_channels_last(data)
         out, indices = torch.ops.aten.max_pool2d_with_indices(data, *options)
         return out.contiguous(), indices.contiguous()
 
@@ -78,7 +79,7 @@ def _max_pool2d(
         if data.numel() * prod(kernel_size) < _MIN_COMPARED * prod(pairs[0]):
             return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
         return _apply(data, (tuple(kernel_size), *pairs, ceil_mode))[0]
-    data = data.contiguous(memory_format=torch.channels_last)
+    data = in_channels_last(data)
     return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
 
 

@@ -10,11 +10,15 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from ..._core import torch_private
+from ..tracing import is_tracing
 from ..write_tracking import count_write
 from .linear import is_float32_cpu, kernels
 
 _MIN_CHANNELS = 4
 """Channels below which torch is as fast."""
+_MIN_SIZE = 2**14
+"""Size of a single tensor below which torch is as fast."""
 
 
 def can_relayout(x: torch.Tensor) -> bool:
@@ -28,6 +32,24 @@ def can_relayout(x: torch.Tensor) -> bool:
         and x.is_contiguous()
         and hasattr(kernels(), "change_layouts")
     )
+
+
+def in_channels_last(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in channels_last, copied by the faster library unless it has this layout.
+
+    Shape:
+        x, returns: (N, C, H, W).
+    """
+    is_recorded = x.requires_grad and torch.is_grad_enabled()
+    if (
+        x.numel() < _MIN_SIZE
+        or is_recorded
+        or not can_relayout(x)
+        or torch_private.is_batched(x)
+        or is_tracing()
+    ):
+        return x.contiguous(memory_format=torch.channels_last)
+    return to_channels_last([x])[0]
 
 
 def to_channels_last(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

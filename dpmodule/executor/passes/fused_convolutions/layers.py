@@ -11,6 +11,7 @@ import torch
 
 from ....base import MXNetError
 from ....ops.nn.image_layers import NO_FUNCTION, Axes, Function, TiledConvolution
+from ....ops.nn.relayout import in_channels_last
 from ....ops.shapes import infer_shape
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
@@ -220,9 +221,7 @@ class Layer(NamedTuple):
         found = self._own(result)
         if self.then is not None:
             found = self.then.function(found)
-        if found.dim() == 4:
-            return found.contiguous(memory_format=torch.channels_last)
-        return found.contiguous()
+        return in_channels_last(found) if found.dim() == 4 else found.contiguous()
 
 
 @lru_cache(maxsize=64)

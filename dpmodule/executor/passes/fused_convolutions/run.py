@@ -14,6 +14,7 @@ import torch
 from ...._core import torch_private
 from ....ops.nn.image_layers import NO_FUNCTION, has_kernels, layer_row
 from ....ops.nn.linear import kernels
+from ....ops.nn.relayout import in_channels_last
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
@@ -359,7 +360,7 @@ class ImageRun:
     ) -> None:
         """Compute results from the images, both in `tensors`; `addresses` are those of parameters and the arena."""
         for n, tensor in tensors.items():
-            tensors[n] = tensor.contiguous(memory_format=_format(tensor.dim()))
+            tensors[n] = in_channels_last(tensor) if tensor.dim() == 4 else tensor.contiguous()
         begins = {n: tensor.data_ptr() for n, tensor in tensors.items()}
         *parameters, begins[_ARENA] = addresses
         for part in plan.parts:
