@@ -73,3 +73,14 @@ def test_numbers_that_are_not_finite(act, place, value):
     numbers[1, 2, 1, 1] = value
     shapes = dict.fromkeys(("data", "other"), numbers.shape)
     same_with_and_without(net, shapes, NAME, rtol=2e-5, values={place: numbers})
+
+
+@pytest.mark.parametrize("shape", [(700, 24), (30, 7, 90), (9, 3, 28, 29), (3, 2, 4, 30, 40)], ids=str)
+@pytest.mark.parametrize("value", [0.5, np.nan, np.inf])
+def test_contiguous_data(shape, value):
+    numbers = np.random.RandomState(0).uniform(0.5, 1, shape)
+    numbers[1, 1] = value
+    net = S.MakeLoss(S.relu(norm(DATA, "b1") + S.Variable("other")))
+    shapes = dict.fromkeys(("data", "other"), shape)
+    counts = same_with_and_without(net, shapes, NAME, rtol=2e-5, values={"data": numbers})
+    assert counts[NAME] == 1
