@@ -3,6 +3,7 @@
 import functools
 import os
 import socket
+import threading
 from unittest import mock
 
 import numpy as np
@@ -34,20 +35,25 @@ def pull(store, key="r", out=None, row=0, **options):
     store.row_sparse_pull(key, empty() if out is None else out, row_ids=nd.array([row]), **options)
 
 
-def joining(**changes):
+def joining(timeout_s=60, **changes):
     group = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     with (
         mock.patch.dict(os.environ, {**group, **changes}),
         mock.patch("dpmodule.kvstore.ranks._POLL_S", 0.05),
     ):
-        mx.kv.create("dist_sync", timeout_s=60)
+        mx.kv.create("dist_sync", timeout_s=timeout_s)
 
 
 def used_port(rank):
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen(16)
-        joining(RANK=rank, MASTER_PORT=str(other.getsockname()[1]))
+    try:
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen(16)
+            joining(3, RANK=rank, MASTER_PORT=str(other.getsockname()[1]))
+    finally:  # torch tries until its time is over, with a socket that later tests would count
+        for thread in threading.enumerate():
+            if thread.name == "dpmodule-join":
+                thread.join()
 
 
 def compress(params, kind="device"):
