@@ -21,8 +21,6 @@ The calls have torch's own signatures; the stand-ins take only the arguments tha
     onednn_packed_linear(weight)
     mkl_linear(data, packed, weight, bias, rows)
     mkl_packed_linear(weight, rows)
-    onednn_deconvolution(data, weight, bias, padding, adds, stride, dilation, groups, "none", [], "")
-    onednn_packed_deconvolution(weight, padding, adds, stride, dilation, groups, shape)
     storage_uses(handle)
     tensor_uses(tensor)
     share_descriptor(storage)
@@ -35,9 +33,9 @@ count their writes (``tensor._version``), which the caller does.
 
 foreach_norm returns the norm of each tensor. attention takes (N, heads, L, D) on the CPU and a summand of the scores;
 it returns the values, and the logarithm of the sum of each query's weights, 0 if the query is NaN or sees no key. The
-onednn_* functions compute `F.linear`, `torch.conv2d` and `torch.conv_transpose2d` for float32 CPU tensors without a
-gradient; a convolution can be followed by an activation or by a sum with another tensor. onednn_packed* return a weight
-in the layout of these functions, for convolutions the best one for data of a shape. mkl_packed_linear returns one for a
+onednn_* functions compute `F.linear` and `torch.conv2d` for float32 CPU tensors without a gradient; a convolution can
+be followed by an activation or by a sum with another tensor. onednn_packed* return a weight in the layout of these
+functions, for convolutions the best one for data of a shape. mkl_packed_linear returns one for a
 number of rows; mkl_linear takes it and the weight itself. storage_uses and tensor_uses return the number of owners of a
 storage (by its handle ``storage._cdata``) or of a tensor, such as operators that keep it for backward; 0 if unknown.
 share_descriptor returns descriptor and bytes of a storage in shared memory; the storage keeps owning it. storage_watch
@@ -429,20 +427,6 @@ def _try_mkl_linear(call: Callable[..., Any]) -> None:
     call(data, packed, weight, torch.zeros(4), 2)
 
 
-def _plain_deconvolution(data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
-    bias, padding, adds, stride, dilation, groups, activation, numbers, _ = rest
-    found = torch.conv_transpose2d(data, weight, bias, stride, padding, adds, groups, dilation)
-    return found if activation == "none" else _ACTIVATIONS[activation](found, *numbers)
-
-
-def _try_packed_deconvolution(reorder: Callable[..., Any]) -> None:
-    geometry = [0, 0], [0, 0], [1, 1], [1, 1], 1
-    weight = reorder(torch.ones(1, 1, 1, 1), *geometry, [1, 1, 2, 2])
-    call = attrgetter(_TABLE["onednn_deconvolution"][0])(torch)
-    for activation in (("none", [], ""), ("leaky_relu", [0.1], ""), ("gelu", [], "none")):
-        call(torch.ones(1, 1, 2, 2), weight, None, *geometry, *activation)
-
-
 def _convolve(call: Callable[..., Any], *given: torch.Tensor | None, last: Sequence[Any]) -> Any:
     return call(*given, [0, 0], [1, 1], [1, 1], 1, *last)
 
@@ -570,16 +554,6 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
         lambda weight, rows: weight.clone(),
         lambda reorder: _try_mkl_linear(attrgetter(_TABLE["mkl_linear"][0])(torch)),
     ),
-    "onednn_deconvolution": (
-        "ops.mkldnn._convolution_transpose_pointwise.default",
-        _plain_deconvolution,
-        lambda call: _try_packed_deconvolution(attrgetter(_TABLE["onednn_packed_deconvolution"][0])(torch)),
-    ),
-    "onednn_packed_deconvolution": (
-        "ops.mkldnn._reorder_convolution_transpose_weight.default",
-        _plain_packed,
-        _try_packed_deconvolution,
-    ),
     "storage_uses": ("_C._storage_Use_Count", _unknown_uses, _try_uses),
     "tensor_uses": ("Tensor._use_count", _unknown_tensor_uses, _try_tensor_uses),
     "share_descriptor": ("UntypedStorage._share_fd_cpu_", _no_descriptor, _try_descriptor),
@@ -608,8 +582,6 @@ if TYPE_CHECKING:
     onednn_packed_linear: Callable[..., torch.Tensor]
     mkl_linear: Callable[..., torch.Tensor]
     mkl_packed_linear: Callable[..., torch.Tensor]
-    onednn_deconvolution: Callable[..., torch.Tensor]
-    onednn_packed_deconvolution: Callable[..., torch.Tensor]
     storage_uses: Callable[[int], int]
     tensor_uses: Callable[[torch.Tensor], int]
     share_descriptor: Callable[..., tuple[int, int]]

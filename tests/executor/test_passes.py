@@ -48,7 +48,6 @@ NETS = {
     "sequence_convolutions": (S.relu(S.Convolution(X, kernel=(3,), num_filter=4)), (2, 3, 9)),
     "rnn_weights": (separate_weights(), (3, 2, 4)),
     "recurrent_layers": (mx.rnn.FusedRNNCell(4, mode="gru").unroll(3, X, layout="TNC")[0], (3, 2, 4)),
-    "packed_deconvolutions": (S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), num_filter=16), (2, 40, 5, 6)),
     "dense_layers": (S.FullyConnected(X, num_hidden=4, name="fc"), (3, 6)),
     "small_steps": (S.square(S.tanh(X * 2.0) + X) / 3.0 - 1.0, (3, 4)),
     "mirror": (mirrored(), (3, 4)),

@@ -495,6 +495,8 @@ void run_layers(const Core &core) {
     describe(kind, function, images, size, own, groups, y.size, x.size, y.kernel, x.kernel);
     const ptrdiff_t blocks = groups * ((own + unit - 1) / unit), pixels = images * rows * columns;
     const ptrdiff_t gap = channels + 3 * maybe(), result_gap = filters + 5 * maybe(), other_gap = filters + 2 * maybe();
+    const ptrdiff_t row_gap = columns * result_gap + (convolves ? 7 * maybe() : 0),
+                    image_gap = rows * row_gap + (convolves ? 9 * maybe() : 0);
     const Buffer &data = round.filled(images * y.size * x.size * gap), &bias = round.filled(blocks * unit);
     const Buffer &weight = round.filled(blocks * y.kernel * x.kernel * (sums_channels ? size : 1) * unit);
     const bool sums = kind == Sum || kind == Scale || (kind <= Grouped && maybe());
@@ -544,24 +546,27 @@ void run_layers(const Core &core) {
     numbers.insert(numbers.end(), {y.size, rows, y.kernel, y.stride, y.dilate, y.pad});
     numbers.insert(numbers.end(), {x.size, columns, x.kernel, x.stride, x.dilate, x.pad});
     numbers.insert(numbers.end(),
-                   {convolves ? unit : with_pad, function, 0, 0, gap, other_gap, result_gap, 0, 1, 2, 3, 4});
+                   {convolves ? unit : with_pad, function, 0, 0, gap, other_gap, result_gap, row_gap, image_gap});
+    numbers.insert(numbers.end(), {0, 1, 2, 3, 4});
     std::memcpy(&numbers[19], &low, sizeof low);
     std::memcpy(&numbers[20], &high, sizeof high);
     const std::string row(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(std::int64_t));
-    const Buffer &one = round.empty(pixels * result_gap), &two = round.empty(pixels * result_gap),
+    const Buffer &one = round.empty(images * image_gap), &two = round.empty(images * image_gap),
                  &dense = round.empty(pixels * filters);
     core("run_layers", {row, 1, data, weight, bias, other, one});
     core("run_layers", {row, between(2, 8), data, weight, bias, other, two});
     same_bits("result", one, two);
-    for (ptrdiff_t i = 0; i < pixels * result_gap; ++i) {
-        if (i % result_gap < filters) {
-            dense[i / result_gap * filters + i % result_gap] = one[i];
+    for (ptrdiff_t i = 0; i < images * image_gap; ++i) {
+        const ptrdiff_t down = i % image_gap / row_gap, right = i % image_gap % row_gap / result_gap,
+                        filter = i % image_gap % row_gap % result_gap;
+        if (down < rows && right < columns && filter < filters) {
+            dense[((i / image_gap * rows + down) * columns + right) * filters + filter] = one[i];
         } else if (!std::isnan(one[i])) {
             throw std::runtime_error("memory between pixels was written");
         }
     }
     expect("result", dense, wanted, near_sum((sums_channels ? size : 1) * y.kernel * x.kernel));
-    if (convolves && other && other_gap == filters && result_gap == filters) {
+    if (convolves && other && other_gap == filters && image_gap == rows * columns * filters) {
         core("run_layers", {row, 1, data, weight, bias, other, other});
         same_bits("result over the other summand", one, *other);
     }

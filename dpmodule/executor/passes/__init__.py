@@ -106,6 +106,13 @@ def converts_layout(graph: Graph) -> bool:
     return sum(node.op is not None and node.op.name in _LAYERS for node in graph.nodes) > 1
 
 
+def _has_convolutions(graph: Graph) -> bool:
+    """Return True if there is a convolution, or a transposed one."""
+    return any(
+        node.op is not None and node.op.name in ("Convolution", "Deconvolution") for node in graph.nodes
+    )
+
+
 def _has_small_windows(graph: Graph) -> bool:
     """Return True if there is a convolution that a kernel may support."""
     layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
@@ -124,7 +131,9 @@ PASSES: tuple[Pass, ...] = (
     Pass("gated_activations", worth=_has_gates, hides=True, moved=False, compiled=False),
     Pass("fused_attention", worth=_has_attention, hides=True, moved=False, compiled=False),
     # before pooling_first, to which it leaves activations that are cheaper after pooling
-    Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
+    Pass(
+        "fused_convolutions", worth=_has_convolutions, hides=True, training=False, moved=False, compiled=False
+    ),
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}, worth=converts_layout),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
@@ -143,9 +152,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("dead_steps", tidies=True, hides=True),
     Pass(
         "sequence_convolutions", worth=_has_sequences, hides=True, training=False, moved=False, compiled=False
-    ),
-    Pass(
-        "packed_deconvolutions", {"Deconvolution": 1}, hides=True, training=False, moved=False, compiled=False
     ),
     Pass("dense_layers", {"FullyConnected": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("small_steps", training=False, moved=False, compiled=False, hides=True),

@@ -30,6 +30,7 @@ constexpr int kTurns = 4096;                 // spins before yielding the proces
 struct Window {
     std::ptrdiff_t y, x;   // start of the window
     std::ptrdiff_t begin;  // the same as an element index, which may be outside
+    std::ptrdiff_t to;     // element index of its result
     bool inside;           // completely inside
     std::ptrdiff_t run;    // number of consecutive windows inside, one pixel step apart
 };
@@ -78,7 +79,8 @@ void place(const ImageLayer &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t
     for (std::ptrdiff_t i = 0; i < count; ++i) {
         const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
         const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.data_gap;
-        to[i] = {down, right, begin, fits(c.y, down) && fits(c.x, right), 0};
+        const std::ptrdiff_t place = image * c.image_gap + y * c.row_gap + x * c.result_gap;
+        to[i] = {down, right, begin, place, fits(c.y, down) && fits(c.x, right), 0};
         if (++x == c.x.result) {
             x = 0;
             if (++y == c.y.result) {
@@ -271,13 +273,32 @@ struct Tiles {
         run_best<InPlace>(c, to, rows, gap, std::min(columns, kBlock));  // still in the cache
     }
 
+    // Reads the results of some pixels, or writes them.
+    template <int Rows, bool Writes>
+    DPMODULE_INLINE void exchange(const Window *windows, float *own) const {
+        for (int r = 0; r < Rows; ++r, own += kBlock) {
+            float *const place = result + windows[r].to;
+            float *const from = Writes ? own : place, *const to = Writes ? place : own;
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) {
+                const std::ptrdiff_t count = columns - v * Width;
+                V::store(to + v * Width, V::load(from + v * Width, count), count);
+            }
+        }
+    }
+
     template <int Rows>
     DPMODULE_INLINE void tile(std::ptrdiff_t pixel, const Part &part, const float *weight, const float *ahead,
                               std::ptrdiff_t pace) const {
+        const Window *const windows = share.windows ? share.windows + pixel : nullptr;
         const std::ptrdiff_t place = first_pixel + pixel;
-        float *to = result + place * c.result_gap;
+        const bool is_apart = windows && windows[Rows - 1].to - windows[0].to != (Rows - 1) * c.result_gap;
+        float apart[Rows * kBlock];  // pixels of several rows of a result whose rows do not follow each other
+        float *const to = is_apart ? apart : result + (windows ? windows[0].to : place * c.result_gap);
+        const std::ptrdiff_t result_gap = is_apart ? kBlock : c.result_gap;
+        if (is_apart && !begins) exchange<Rows, false>(windows, apart);
         const float *before = to;
-        const std::ptrdiff_t gap = begins && other ? c.other_gap : c.result_gap;
+        const std::ptrdiff_t gap = begins && other ? c.other_gap : result_gap;
         if (begins) before = other ? other + place * gap : nullptr;
         Floats sums[Rows][Vectors];
         begin<Rows>(before, gap, sums);
@@ -287,12 +308,13 @@ struct Tiles {
 #pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
         }
-        if (!share.windows || share.windows[pixel].run >= Rows) {
+        if (!windows || windows[0].run >= Rows) {
             sum_run<Rows>(data + start(pixel), part, weight, ahead, pace, sums);
         } else {
-            sum<Rows>(share.windows + pixel, part, weight, ahead, pace, sums);
+            sum<Rows>(windows, part, weight, ahead, pace, sums);
         }
-        end<Rows>(to, c.result_gap, sums);
+        end<Rows>(to, result_gap, sums);
+        if (is_apart) exchange<Rows, true>(windows, apart);
     }
 
     template <int Rows>
@@ -397,7 +419,8 @@ struct Step {
         const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.groups * (c.channels + c.filters)));
         const std::ptrdiff_t room = std::min(near, pixels / down + 1);
         const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
-        const bool is_flat = is_plain(c.y) && is_plain(c.x);
+        const bool is_flat = is_plain(c.y) && is_plain(c.x) && c.row_gap == c.x.result * c.result_gap &&
+                             c.image_gap == c.y.result * c.row_gap;
         if (!is_flat) windows.resize(room * across * down);
         for (std::ptrdiff_t i = 0; i < across * down; ++i) {
             const std::ptrdiff_t x = i / down, y = i % down, block = blocks * x / across;

@@ -166,7 +166,9 @@ bool depthwise(const Depthwise &run) {
                                weight.data(),
                                run.bias,
                                nullptr,
-                               run.result};
+                               run.result,
+                               0,
+                               0};
         parallel_ranges(size.images * size.y.result * size.x.result, threads_for(size),
                         [&](std::ptrdiff_t begin, std::ptrdiff_t end) { compute_pixels(layer, begin, end); });
         return true;

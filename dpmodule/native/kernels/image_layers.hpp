@@ -57,6 +57,7 @@ struct ImageLayer {
     const float *bias;    // (groups * blocks * block) or (groups * filters)
     const float *other;   // summand of the result's shape, or null; may be `result`
     float *result;        // (images, y.result, x.result, groups * filters): written
+    std::ptrdiff_t row_gap, image_gap;  // convolution: elements from one row and one image of the result to the next
 };
 
 // Runs layers in order, on `threads` of torch's threads. Returns false if there is no memory for the list of windows.

@@ -379,7 +379,7 @@ PyObject *run_steps_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
 struct LayerRow {
     std::int64_t kind, sizes[4], y[6], x[6], block, function;
     double low, high;
-    std::int64_t gaps[3];
+    std::int64_t gaps[5];    // those of data, other and result, then of the result's rows and images
     std::int64_t places[5];  // indices of data, weight, bias, other and result among the addresses
 };
 
@@ -406,9 +406,27 @@ bool read_layers(PyObject *rows, const std::vector<float *> &addresses, std::vec
             }
             at[k] = addresses[static_cast<std::size_t>(r.places[k])];
         }
-        to.push_back({static_cast<LayerKind>(r.kind), r.sizes[0], r.sizes[1], r.sizes[2], r.sizes[3], axis(r.y),
-                      axis(r.x), r.block, static_cast<LayerFunction>(r.function), static_cast<float>(r.low),
-                      static_cast<float>(r.high), r.gaps[0], r.gaps[1], r.gaps[2], at[0], at[1], at[2], at[3], at[4]});
+        to.push_back({static_cast<LayerKind>(r.kind),
+                      r.sizes[0],
+                      r.sizes[1],
+                      r.sizes[2],
+                      r.sizes[3],
+                      axis(r.y),
+                      axis(r.x),
+                      r.block,
+                      static_cast<LayerFunction>(r.function),
+                      static_cast<float>(r.low),
+                      static_cast<float>(r.high),
+                      r.gaps[0],
+                      r.gaps[1],
+                      r.gaps[2],
+                      at[0],
+                      at[1],
+                      at[2],
+                      at[3],
+                      at[4],
+                      r.gaps[3],
+                      r.gaps[4]});
     }
     return true;
 }
@@ -494,13 +512,15 @@ PyMethodDef functions[] = {
     method("conv3x3_lanes", lanes_of,
            "conv3x3_lanes()\n--\n\nReturn the number of filters per vector; 0 if the processor is not supported.",
            METH_NOARGS),
-    method("run_layers", run_layers_of,
-           "run_layers(rows, threads, *addresses)\n--\n\n"
-           "Run layers for images on `threads` of torch's threads. In `rows` each layer has 19 64-bit integers (kind, "
-           "images, channels, filters, groups; size, result, kernel, stride, dilate and pad of height and of width; "
-           "block, "
-           "function), two doubles (low, high), and eight integers (gaps of data, other and result; the indices of the "
-           "addresses of data, weight, bias, other and result)."),
+    method(
+        "run_layers", run_layers_of,
+        "run_layers(rows, threads, *addresses)\n--\n\n"
+        "Run layers for images on `threads` of torch's threads. In `rows` each layer has 19 64-bit integers (kind, "
+        "images, channels, filters, groups; size, result, kernel, stride, dilate and pad of height and of width; "
+        "block, "
+        "function), two doubles (low, high), and ten integers (gaps of data, other and result; elements from one row "
+        "and one image of the result to the next; the indices of the addresses of data, weight, bias, other and "
+        "result)."),
     method("convolution_block", block_of,
            "convolution_block(filters)\n--\n\n"
            "Return the number of filters per block of `convolve`'s weight; 0 if the processor is not supported.",

@@ -40,7 +40,7 @@ _KINDS = (
     "shuffle",
 )
 _FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
-_ROW = Struct("=19q2d8q")
+_ROW = Struct("=19q2d10q")
 
 NO_FUNCTION: Function = ("none", 0.0, 0.0)
 
@@ -56,8 +56,10 @@ def layer_row(
     axes: Axes,
     block: int,
     function: Function,
-    gaps: Iterable[int],
+    gaps: tuple[int, int, int],
     addresses: Iterable[int],
+    row_gap: int = 0,
+    image_gap: int = 0,
 ) -> bytes:
     """Return the arguments of a layer for the extension's `run_layers`, as bytes.
 
@@ -66,10 +68,14 @@ def layer_row(
         block: filters per block of a convolution's weight; for averages 1 to count the padding.
         gaps: numbers from one pixel to the next, in data, other operand and result.
         addresses: indices, in the list of addresses, of data, weight, bias, other operand and result.
+        row_gap, image_gap: numbers from one row and from one image of a convolution's result to the next; 0 if they
+            follow each other.
     """
     name, low, high = function
+    row_gap = row_gap or axes[1][1] * gaps[2]
+    image_gap = image_gap or axes[0][1] * row_gap
     numbers = *counts, *axes[0], *axes[1], block, _FUNCTIONS.index(name)
-    return _ROW.pack(_KINDS.index(kind), *numbers, low, high, *gaps, *addresses)
+    return _ROW.pack(_KINDS.index(kind), *numbers, low, high, *gaps, row_gap, image_gap, *addresses)
 
 
 class ConvolutionSizes(NamedTuple):

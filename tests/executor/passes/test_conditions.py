@@ -162,7 +162,6 @@ def check(seed):
 OTHERS = {
     "dense_layers",
     "fused_convolutions",
-    "packed_deconvolutions",
     "recurrent_layers",
     "sequence_convolutions",
     "small_steps",

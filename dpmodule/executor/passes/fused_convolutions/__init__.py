@@ -3,7 +3,8 @@
 For prediction only. BatchNorm is folded into weight and bias, a residual sum and an activation are computed while the
 results are still in registers, and weights are packed in the kernel's order (see `packed_weights`). torch's own
 convolutions reorder the weights in every call and use a slower library for small batches of 1x1 convolutions: with a
-batch of 1, ResNet-50 takes half the time.
+batch of 1, ResNet-50 takes half the time. Transposed convolutions are computed as several convolutions of the data,
+without the zeros between its pixels.
 
 The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings,
 sums, gates, concatenations, which are written in place, parts of channels, which are read in place, channel shuffles,
@@ -35,10 +36,11 @@ from .. import converts_layout
 from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
 from .channels import channel_shuffles
+from .deconvolution import PackedDeconvolution
 from .layers import activation as activation_of
 from .run import ImageRun, runs
 
-__all__ = ["ImageRun", "FusedConvolution", "fused_convolutions", "is_norm", "readers_of", "runs"]
+__all__ = ["ImageRun", "FusedConvolution", "fused_convolutions", "runs"]
 
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
@@ -50,14 +52,14 @@ def _is_convolution(low: Lowered, step: Step) -> bool:
     op, a = low.operator(step)
     return (
         op is not None
-        and op.name == "Convolution"
+        and (op.name == "Convolution" or (op.name == "Deconvolution" and a.num_group == 1))
         and len(a.kernel) == 2
         and a.layout in (None, "NCHW")
         and not (step.takes_env or step.covers)
     )
 
 
-def is_norm(low: Lowered, step: Step) -> bool:
+def _is_norm(low: Lowered, step: Step) -> bool:
     """Return True for a normalisation that can be folded into the weight before it."""
     op, a = low.operator(step)
     return (
@@ -93,12 +95,14 @@ class _Chain:
         self._activation: Activation | None = None
         self._inputs, self._outputs = list(first.inputs), first.outputs[:1]
         step = self._next()
-        if step is not None and is_norm(low, step) and step.inputs[0] == self._outputs[0]:
+        if step is not None and _is_norm(low, step) and step.inputs[0] == self._outputs[0]:
             self._norm = BatchNorm(step.function, step.fixed)
             self._inputs += step.inputs[1:]
             self._take(step, step.outputs)
         step = self._next()
-        summed = step is not None and _is_sum(low, step)
+        op, _ = low.operator(first)
+        self._is_transposed = op is not None and op.name == "Deconvolution"
+        summed = step is not None and _is_sum(low, step) and not self._is_transposed
         if step is not None and summed:
             self._sum(step)
             step = self._next()
@@ -108,6 +112,7 @@ class _Chain:
             step is not None
             and activation is not None
             and may_sum
+            and not (self._is_transposed and activation.native is None)
             and not self._is_for_pooling(step, activation)
         ):
             self._activation = activation
@@ -136,9 +141,13 @@ class _Chain:
         """Return the fused step."""
         first = self.steps[0]
         _, a = self._low.operator(first)
-        call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation, self._alone)
+        call: FusedConvolution | PackedDeconvolution
+        if self._is_transposed:
+            call = PackedDeconvolution(a, first.function, self._norm, self._activation)
+        else:
+            call = FusedConvolution(a, first.function, self._norm, self._adds, self._activation, self._alone)
         covers = tuple(step.node for step in self.steps[1:])
-        name = "_".join(["convolution", *(step.name for step in self.steps[1:])])
+        name = "_".join([call.kind[0], *(step.name for step in self.steps[1:])])
         return Step(call, name, None, self._inputs, self._outputs, first.node, covers=covers)
 
 
@@ -150,7 +159,7 @@ def fused_convolutions(low: Lowered) -> int:
     """
     if os.environ.get("DPMODULE_ONEDNN") == "0":
         return 0
-    kept, readers = low.kept(), readers_of(low)
+    kept, readers = low.kept(), _readers_of(low)
     taken: set[int] = set()
     held = low.held_by_operators()
     fused: dict[int, Step] = {}
@@ -174,7 +183,7 @@ def fused_convolutions(low: Lowered) -> int:
     return len(fused)
 
 
-def readers_of(low: Lowered) -> dict[int, list[Step]]:
+def _readers_of(low: Lowered) -> dict[int, list[Step]]:
     """Return the readers of each value, once per input."""
     readers: dict[int, list[Step]] = {}
     for step in low.steps:
@@ -189,7 +198,7 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
     Every other reader must have made its own memory: a slice, or a dropout in prediction, shares it, and other passes
     may still move activations and dense layers after the sum.
     """
-    readers = readers_of(low)
+    readers = _readers_of(low)
     fresh: set[int] = set()
     for step in low.steps:
         call, other = step.function, step.inputs[-1] if step.inputs else -1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from ...._core import torch_private
-from ....ops.nn.image_layers import NO_FUNCTION, ConvolutionSizes, Function, TiledConvolution
+from ....ops.nn.image_layers import NO_FUNCTION, Axes, ConvolutionSizes, Function, TiledConvolution
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
 from ....ops.write_tracking import writes_are_counted
@@ -28,6 +28,23 @@ _MAX_SHAPES = 64
 def is_plain(tensor: Tensor) -> bool:
     """Return True if the kernels support a tensor's type, device and storage."""
     return tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
+
+
+class WindowPart(NamedTuple):
+    """A convolution that computes a result, or a part of its pixels.
+
+    Attributes:
+        kind: kind of the extension's layer.
+        first: row and column of its first pixel.
+        steps: rows and columns from one of its pixels to the next.
+        together: consecutive pixels of a row that count as one with more filters.
+    """
+
+    kind: str
+    axes: Axes
+    first: tuple[int, int] = (0, 0)
+    steps: tuple[int, int] = (1, 1)
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +143,7 @@ class FusedConvolution:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
-        self.tiled = TiledConvolution(
+        self._tiled = TiledConvolution(
             a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._groups
         )
         self.native = NO_FUNCTION if activation is None else activation.native
@@ -172,13 +189,25 @@ class FusedConvolution:
         known = self._known.get((data, other))
         # oneDNN of torch 2.6 "could not create a memory" for a sum over one filter
         if known is None and len(data) == 4 and not (other is not None and self._filters == 1):
-            sizes = self.tiled.sizes(data)
+            sizes = self._tiled.sizes(data)
             # the result is not empty, and a summand has its shape
             if min(*data, *sizes.result) > 0 and other in (None, sizes.result):
                 if len(self._known) >= _MAX_SHAPES:  # bounds the memory when every batch has a new size
                     self._known.clear()
                 known = self._known[data, other] = sizes
         return known
+
+    def is_faster(self, sizes: ConvolutionSizes, in_run: bool) -> bool:
+        """Return True if the extension is the fastest for these sizes."""
+        return self._tiled.is_faster(sizes, in_run)
+
+    def detail(self, shape: tuple[int, ...]) -> Any:
+        """Return what the packed weight depends on, apart from the operator."""
+        return shape[1]
+
+    def parts(self, shape: tuple[int, ...]) -> list[WindowPart]:
+        """Return the convolution for data of a shape."""
+        return [WindowPart(self._tiled.kind(shape[1]), self._tiled.sizes(shape).axes)]
 
     def trains(self, env: Env) -> bool:
         """Return True if the normalisation uses the batch's statistics."""
@@ -189,7 +218,7 @@ class FusedConvolution:
         if not all(map(is_plain, sources)):
             return ()
         weight, bias, scale = self._parameters(sources)
-        return self.tiled.pack(weight, bias, shape[1], scale)
+        return self._tiled.pack(weight, bias, shape[1], scale)
 
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return the sources that the packed weight depends on."""

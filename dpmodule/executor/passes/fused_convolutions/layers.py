@@ -20,11 +20,12 @@ from ..gated_activations import GatedActivation
 from ..pooling_first import PoolingFirst
 from .call import Activation, BatchNorm, FusedConvolution
 from .channels import ChannelShuffle, first_channel
+from .deconvolution import PackedDeconvolution
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 Shapes = dict[int, Shape]
-Pack = tuple[Tensor, Tensor] | tuple[()]
+Pack = tuple[Tensor, ...]
 
 _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
 _KEEPS_NAN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
@@ -92,10 +93,10 @@ class Layer(NamedTuple):
     then: Step | None = None
 
     @property
-    def fused(self) -> FusedConvolution | None:
-        """The fused convolution, if it is one."""
+    def fused(self) -> FusedConvolution | PackedDeconvolution | None:
+        """The convolution with the steps fused with it, if it is one."""
         call = self.step.function
-        return call if isinstance(call, FusedConvolution) else None
+        return call if isinstance(call, (FusedConvolution, PackedDeconvolution)) else None
 
     @property
     def takes_function(self) -> bool:
@@ -148,9 +149,7 @@ class Layer(NamedTuple):
         return shapes[self.images[0]], shapes[self.images[1]] if len(self.images) > 1 else None
 
     def windows(self, data: Shape, result: Shape) -> Axes:
-        """Return the windows of a convolution, of a pooling, or of one pixel."""
-        if self.fused is not None:
-            return self.fused.tiled.sizes(data).axes
+        """Return the windows of a pooling, or of one pixel."""
         sides = list(zip(data[2:], result[2:]))
         if self.kind != "pooling":
             return [(size, size, 1, 1, 1, 0) for size, _ in sides]
@@ -167,7 +166,7 @@ class Layer(NamedTuple):
             return False
         if self.fused is not None:
             sizes = self.fused.sizes(data, other)
-            return sizes is not None and self.fused.tiled.is_faster(sizes, in_run)
+            return sizes is not None and self.fused.is_faster(sizes, in_run)
         if self.kind == "pooling":
             axes = self.windows(data, result)  # every window has a number
             return all(
@@ -186,7 +185,7 @@ class Layer(NamedTuple):
         return True
 
     def packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
-        """Return weight and bias for the extension, cached from their second use; () if they are unsuitable.
+        """Return weight and bias of each part, cached from their second use; () if they are unsuitable.
 
         Args:
             shape: of the data.
@@ -195,7 +194,7 @@ class Layer(NamedTuple):
         detail: Any = shape[1:]
         if fused is not None:
             kind: Any = fused.kind
-            detail, sources = shape[1], fused.read(sources)
+            detail, sources = fused.detail(shape), fused.read(sources)
         else:
             kind = self.kind, getattr(self.a, "eps", None), self.gamma is None
             if self.gamma is not None:  # written in every forward, and not read
@@ -247,13 +246,13 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
     if op is None or step.needs_shapes or step.own_env or step.detach_first or step.keeps:
         return None
     variables, inputs = low.num_variables, step.inputs
-    if isinstance(call, FusedConvolution):
+    if isinstance(call, (FusedConvolution, PackedDeconvolution)):
         sources = inputs[1:-1] if call.sums else inputs[1:]
         if max(sources) >= variables:  # computed: another one in every run
             return None
         gamma = step.outputs[1] if call.writes_gamma else None
         images = [inputs[0], *inputs[-1:]] if call.sums else inputs[:1]
-        return Layer(step, op, a, "convolution", images, sources, step.outputs[0], call.native, gamma)
+        return Layer(step, op, a, call.kind[0], images, sources, step.outputs[0], call.native, gamma)
     applied = activation(low, step)
     if op.name == "hard_sigmoid":
         applied = Activation(call, "none", native=("hard_sigmoid", a.alpha, a.beta))

@@ -18,7 +18,7 @@ from ....ops.nn.relayout import in_channels_last
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
-from .call import is_plain
+from .call import WindowPart, is_plain
 from .channels import first_channel
 from .layers import Layer, Shape, Shapes, dense, layers_of, with_activations
 
@@ -108,8 +108,11 @@ class _Planner:
         self._offsets: dict[int, int] = {}
         self._slots: dict[tuple[int, int], int] = {}
         self._packs: list[tuple[Layer, Shape]] = []
+        self._packed = 1
         self._first_slot = 1 + 2 * sum(
-            native and bool(layer.sources) for layer, native in zip(layers, self._native)
+            len(self._parts_of(layer))
+            for layer, native in zip(layers, self._native)
+            if native and layer.sources
         )
 
     def plan(self) -> _Plan:
@@ -179,7 +182,11 @@ class _Planner:
     def _concatenate(self) -> None:
         """Add the concatenation, and the first channel in it, of each value that is computed in its memory."""
         places = self._places
-        made = {layer.result for layer, native in zip(self._layers, self._native) if native}
+        made = {
+            layer.result
+            for layer, native in zip(self._layers, self._native)
+            if native and not (layer.sources and any(part.together > 1 for part in self._parts_of(layer)))
+        }
         for layer, native in zip(self._layers, self._native):
             if native and layer.kind == "concat":
                 first = 0
@@ -246,14 +253,33 @@ class _Planner:
                 yield self._row(layer, "copy", images)
         elif kind == "scale" and prod(shapes[images[0]][2:]) == 1:
             yield self._row(layer, kind, images[::-1])
-        elif kind == "dense":
-            yield self._row(layer, "convolution", [self._source(layer)])
+        elif layer.sources:
+            yield from self._part_rows(layer)
         else:
             yield self._row(layer, kind, images)
 
-    def _row(self, layer: Layer, kind: str, images: list[int], channel: int = 0) -> bytes:
+    def _part_rows(self, layer: Layer) -> Iterator[bytes]:
+        images = [self._source(layer), *layer.images[1:]]
+        self._packs.append((layer, _image(self._shapes[images[0]])))
+        for part in self._parts_of(layer):
+            if part.axes[0][1] > 0 < part.axes[1][1]:  # a small result lacks some rows or columns
+                yield self._row(layer, part.kind, images, part=part)
+            self._packed += 2
+
+    def _parts_of(self, layer: Layer) -> list[WindowPart]:
+        """Return the layers that compute a layer with parameters."""
+        data = _image(self._shapes[self._source(layer)])
+        if layer.fused is not None:
+            return layer.fused.parts(data)
+        if layer.kind == "dense":
+            return [WindowPart("convolution", self._dense_sizes(layer).axes)]
+        return [WindowPart(layer.kind, layer.windows(data, _image(self._shapes[layer.result])))]
+
+    def _row(
+        self, layer: Layer, kind: str, images: list[int], channel: int = 0, part: WindowPart | None = None
+    ) -> bytes:
         data, result = (_image(self._shapes[n]) for n in (images[0], layer.result))
-        axes = self._dense_sizes(layer).axes if layer.kind == "dense" else layer.windows(data, result)
+        axes = layer.windows(data, result) if part is None else part.axes
         channels, groups, block = result[1] if layer.kind == "part" else data[1], 1, 0
         if kind == "pooling":
             kind, block = (
@@ -262,25 +288,26 @@ class _Planner:
         elif kind == "shuffle":
             groups = layer.shuffled_groups(data)
         elif layer.fused is not None:
-            kind = layer.fused.tiled.kind(channels)
             groups = 1 if kind == "depthwise" else layer.a.num_group
+        weight = bias = other = other_gap = 0
+        if part is None:
+            part = WindowPart(kind, axes)
+        else:
+            weight, bias = self._packed, self._packed + 1
         channels //= groups
-        filters = result[1] // groups if kind in ("convolution", "grouped") else channels
+        filters = part.together * result[1] // groups if kind in ("convolution", "grouped") else channels
         if kind == "convolution":
             block = kernels().convolution_block(filters)
-        weight = bias = other = other_gap = 0
-        if layer.sources:
-            self._packs.append((layer, data))
-            weight, bias = 2 * len(self._packs) - 1, 2 * len(self._packs)
-        (at, gap), (to, result_gap) = (
-            self._slot(images[0], self._first_channel(layer)),
-            self._slot(layer.result, channel),
-        )
+        at, gap = self._slot(images[0], self._first_channel(layer))
+        _, pixel = self._slot(layer.result)
+        (y, x), (down, right) = part.first, part.steps
+        to, _ = self._slot(layer.result, channel + (y * result[3] + x) * pixel)
         if len(images) > 1:
             other, other_gap = self._slot(images[1])
-        counts, gaps = (data[0], channels, filters, groups), (gap, other_gap, result_gap)
-        function = layer.function or NO_FUNCTION
-        return layer_row(kind, counts, axes, int(block), function, gaps, (at, weight, bias, other, to))
+        counts, gaps = (data[0], channels, filters, groups), (gap, other_gap, right * pixel)
+        function, addresses = layer.function or NO_FUNCTION, (at, weight, bias, other, to)
+        row_gap, image_gap = down * result[3] * pixel, prod(result[2:]) * pixel
+        return layer_row(kind, counts, axes, int(block), function, gaps, addresses, row_gap, image_gap)
 
 
 class ImageRun:

@@ -17,7 +17,7 @@ def decoder(**norm):
 
 
 def bind(net, shape, off=False):
-    with executor.disabled(*(("packed_deconvolutions",) if off else ())):
+    with executor.disabled(*(("fused_convolutions",) if off else ())):
         bound = net.simple_bind(mx.cpu(), x=shape)
         bound.program(False)
         bound.program(True)
@@ -39,6 +39,7 @@ ACTIVATIONS = nn.ReLU(), nn.LeakyReLU(0.2), nn.Tanh(), nn.GELU(), nn.Hardswish()
 
 
 def assert_predicts(net, x):
+    """Check predictions, and return the number of steps."""
     want = net(x).detach()
     symbol, arguments, states = mx.sym.from_torch(net, x)
     names = [name for name in symbol.list_arguments() if name not in arguments]
@@ -47,7 +48,7 @@ def assert_predicts(net, x):
     for _ in range(3):  # weights are packed in the second run
         found = bound.forward(is_train=False)[0].tensor
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
-    assert len(bound.program(False).low.steps) == 1
+    return len(bound.program(False).low.steps)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "pad"), [(4, 2, 1), (2, 2, 0), (3, 2, 1), (5, 1, 2), (4, 1, 0)])
@@ -60,7 +61,7 @@ def test_predicts_as_torch(kernel, stride, pad, shape):
         with torch.no_grad():
             for tensor in (*net[1].parameters(), net[1].running_mean, net[1].running_var):
                 tensor.uniform_(0.5, 2.0)
-        assert_predicts(net, torch.randn(shape))
+        assert assert_predicts(net, torch.randn(shape)) == 1 + isinstance(act, nn.GELU)
 
 
 @pytest.mark.parametrize("layer", [nn.Conv2d, nn.ConvTranspose2d])
@@ -92,6 +93,43 @@ def test_follows_changed_parameters_and_trains_as_before(norm):
     assert_same(one, two)
     assert_same(one, two, is_train=True)
     assert_same(one, two)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 7, 5), (2, 20, 1, 4)])
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"kernel": (5, 4), "stride": (3, 2), "pad": (2, 1), "adj": (2, 1)},
+        {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 1)},  # reads no pixel before the first one
+        {"kernel": (3, 4), "stride": (2, 3), "target_shape": (2, 9)},
+        {"kernel": (1, 2), "stride": (2, 2)},  # some results read no pixel
+        {"kernel": (3, 3), "stride": (2, 2), "dilate": (2, 1)},
+        {"kernel": (3, 3), "num_group": 1, "no_bias": False},
+    ],
+)
+def test_sizes(window, shape):
+    window = {"num_filter": 20, **window}
+    if window.get("target_shape") and shape[2] == 1:
+        shape = (*shape[:2], 2, shape[3])
+    up = S.Deconvolution(X, name="d", **window)
+    rest = S.Convolution(X, kernel=(1, 1), num_filter=20, name="c")
+    for net in (up, S.Concat(S.Deconvolution(rest, name="d2", **window), S.relu(up), dim=1)):
+        one, two = bind(net, shape), bind(net, shape, off=True)
+        for _ in range(3):
+            assert_same(one, two)
+
+
+def test_results_do_not_depend_on_threads():
+    bound, found = bind(decoder(), (3, 40, 11, 9)), []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(bound.forward(is_train=False)[0].asnumpy().copy())
+    finally:
+        torch.set_num_threads(before)
+    for each in found[1:]:
+        np.testing.assert_array_equal(each, found[0])
 
 
 def test_outputs_within_the_chain_stay():
