@@ -95,6 +95,7 @@ def test_follows_changed_parameters_and_trains_as_before(norm):
     assert_same(one, two)
 
 
+@pytest.mark.parametrize("filters", [3, 20])
 @pytest.mark.parametrize("shape", [(1, 3, 7, 5), (2, 20, 1, 4)])
 @pytest.mark.parametrize(
     "window",
@@ -107,8 +108,8 @@ def test_follows_changed_parameters_and_trains_as_before(norm):
         {"kernel": (3, 3), "num_group": 1, "no_bias": False},
     ],
 )
-def test_sizes(window, shape):
-    window = {"num_filter": 20, **window}
+def test_sizes(window, shape, filters):
+    window = {"num_filter": filters, **window}
     if window.get("target_shape") and shape[2] == 1:
         shape = (*shape[:2], 2, shape[3])
     up = S.Deconvolution(X, name="d", **window)
