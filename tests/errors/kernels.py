@@ -9,9 +9,9 @@ COUNTS |= {"conv3x3": 17, "conv3x3_gradients": 15}
 LAYERS = [
     ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
     ((1, 1, 2), TypeError, "expected bytes"),
-    ((bytes(231), 1, 0), ValueError, "rows has 231 bytes, expected 232 for each"),
-    ((bytes(232), 1), IndexError, "a place is 0, expected one among 0 addresses"),
-    ((bytes(232), 1, "0"), TypeError, "int"),
+    ((bytes(247), 1, 0), ValueError, "rows has 247 bytes, expected 248 for each"),
+    ((bytes(248), 1), IndexError, "a place is 0, expected one among 0 addresses"),
+    ((bytes(248), 1, "0"), TypeError, "int"),
 ]
 MISFITS = [
     ((numbers(8, 300), numbers(300, 299)), "shapes cannot be multiplied"),
