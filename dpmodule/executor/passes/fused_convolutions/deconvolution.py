@@ -35,6 +35,7 @@ class _Phase(NamedTuple):
 
 
 def _phases(size: int, result: int, kernel: int, stride: int, pad: int) -> list[_Phase]:
+    """Return the phases of an axis; `pad` is the number of results cropped at both ends."""
     found = []
     for first in range(stride):
         tap = (first + pad) % stride

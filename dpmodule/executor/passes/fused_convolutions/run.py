@@ -108,7 +108,7 @@ class _Planner:
         self._offsets: dict[int, int] = {}
         self._slots: dict[tuple[int, int], int] = {}
         self._packs: list[tuple[Layer, Shape]] = []
-        self._packed = 1
+        self._packed = 1  # index of the next packed weight among the addresses
         self._first_slot = 1 + 2 * sum(
             len(self._parts_of(layer))
             for layer, native in zip(layers, self._native)

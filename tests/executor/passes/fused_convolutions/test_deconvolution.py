@@ -105,7 +105,7 @@ def test_follows_changed_parameters_and_trains_as_before(norm):
         {"kernel": (3, 4), "stride": (2, 3), "target_shape": (2, 9)},
         {"kernel": (1, 2), "stride": (2, 2)},  # some results read no pixel
         {"kernel": (3, 3), "stride": (2, 2), "dilate": (2, 1)},
-        {"kernel": (3, 3), "num_group": 1, "no_bias": False},
+        {"kernel": (3, 3), "no_bias": False},
     ],
 )
 def test_sizes(window, shape, filters):
