@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ _Key = tuple[Hashable, ...]
 
 _MAX_PACKS = 4
 _MAX_USES = 64
+_version = attrgetter("_version")
 
 
 class TensorVersions:
@@ -30,18 +32,24 @@ class TensorVersions:
         forget: called when one of them is freed.
     """
 
-    __slots__ = ("_epoch", "_sources", "_versions")
+    __slots__ = ("_epoch", "_freed", "_ids", "_sources", "_versions")
 
     def __init__(self, tensors: Tensors, forget: Callable[[Any], None] | None = None) -> None:
-        self._sources = [weakref.ref(tensor, forget) for tensor in tensors]
-        self._versions = [tensor._version for tensor in tensors]
+        self._freed: list[Any] = []
+        self._sources = [weakref.ref(tensor, forget or self._freed.append) for tensor in tensors]
+        self._ids = list(map(id, tensors))
+        self._versions = list(map(_version, tensors))
         self._epoch = write_tracking.epoch()
 
     def match(self, tensors: Tensors) -> bool:
         """Return True if these are the same tensors, unchanged."""
-        for source, version, tensor in zip(self._sources, self._versions, tensors):
-            if source() is not tensor or tensor._version != version:
-                return False
+        # a loop over the references takes three times as long
+        if (
+            self._freed
+            or list(map(id, tensors)) != self._ids
+            or list(map(_version, tensors)) != self._versions
+        ):
+            return False
         now = write_tracking.epoch()
         if self._epoch != now:
             if not all(map(write_tracking.writes_are_counted, tensors)):

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "layer_functions.hpp"
+#include "small.hpp"
 #include "vector.hpp"
 
 namespace dpmodule {
@@ -405,12 +406,24 @@ struct Rows {
     }
 };
 
+void relayout(const ImageLayer &l, std::ptrdiff_t begin, std::ptrdiff_t end) {
+    const std::ptrdiff_t pixels = l.y.size * l.x.size;
+    while (begin < end) {
+        const std::ptrdiff_t image = begin / pixels, first = begin % pixels;
+        const std::ptrdiff_t stop = std::min(pixels, first + end - begin), before = image * pixels * l.channels;
+        change_pixels({const_cast<float *>(l.data) + before, l.result + before, 1, l.channels, pixels}, first, stop,
+                      true);
+        begin += stop - first;
+    }
+}
+
 }  // namespace
 
 void compute_pixels(const ImageLayer &layer, std::ptrdiff_t begin, std::ptrdiff_t end) {
     const auto is = [&](LayerKind kind, std::ptrdiff_t kernel, std::ptrdiff_t stride) {
         return layer.kind == kind && layer.x.kernel == kernel && layer.x.stride == stride;
     };
+    if (layer.kind == LayerKind::Relayout) return relayout(layer, begin, end);
     if (is(LayerKind::Depthwise, 3, 1)) return run_best<Rows<3, 1>>(layer, begin, end);
     if (is(LayerKind::Depthwise, 3, 2)) return run_best<Rows<3, 2>>(layer, begin, end);
     if (is(LayerKind::Depthwise, 5, 1)) return run_best<Rows<5, 1>>(layer, begin, end);

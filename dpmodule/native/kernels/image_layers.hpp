@@ -23,7 +23,8 @@ enum class LayerKind : std::ptrdiff_t {
     Scale,   // data * other, which has one pixel for each image
     Affine,  // data * weight + bias
     Copy,
-    Shuffle,  // writes the first channel of all groups, then their second one
+    Shuffle,   // writes the first channel of all groups, then their second one
+    Relayout,  // reads the usual order
 };
 
 enum class LayerFunction : std::ptrdiff_t {

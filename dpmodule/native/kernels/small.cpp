@@ -297,19 +297,34 @@ namespace {
 
 constexpr std::ptrdiff_t kMinNumbers = 65536;  // minimal numbers per thread
 
-void change_image(const LayoutPair &pair, std::ptrdiff_t image, bool to_last) {
-    const std::ptrdiff_t size = pair.channels * pair.pixels;
-    float *const usual = pair.usual + image * size, *const last = pair.last + image * size, *pixels[kRows];
-    for (std::ptrdiff_t first = 0; first < pair.pixels; first += kRows) {
-        const int count = static_cast<int>(std::min<std::ptrdiff_t>(kRows, pair.pixels - first));
-        for (int i = 0; i < count; ++i) pixels[i] = last + (first + i) * pair.channels;
-        const int channels = static_cast<int>(pair.channels);
-        if (to_last) vector::kernels().separate(count, channels, usual + first, pair.pixels, pixels, false);
-        else vector::kernels().interleave(count, channels, pixels, usual + first, pair.pixels);
+// Optimised: 40 % of the time, which is that of the memory.
+template <int kChannels, bool kToLast>
+DPMODULE_VECTORIZE void change_few_channels(float *__restrict usual, float *__restrict last, std::ptrdiff_t gap,
+                                            std::ptrdiff_t count) {
+    for (std::ptrdiff_t pixel = 0; pixel < count; ++pixel) {
+        for (int c = 0; c < kChannels; ++c) {
+            if (kToLast) last[pixel * kChannels + c] = usual[c * gap + pixel];
+            else usual[c * gap + pixel] = last[pixel * kChannels + c];
+        }
     }
 }
 
 }  // namespace
+
+void change_pixels(const LayoutPair &image, std::ptrdiff_t first, std::ptrdiff_t end, bool to_last) {
+    const std::ptrdiff_t channels = image.channels, gap = image.pixels;
+    float *const usual = image.usual + first, *const last = image.last + first * channels, *pixels[kRows];
+    if (channels == 2)
+        return (to_last ? change_few_channels<2, true> : change_few_channels<2, false>)(usual, last, gap, end - first);
+    if (channels == 3)
+        return (to_last ? change_few_channels<3, true> : change_few_channels<3, false>)(usual, last, gap, end - first);
+    for (std::ptrdiff_t at = 0; at < end - first; at += kRows) {
+        const int count = static_cast<int>(std::min<std::ptrdiff_t>(kRows, end - first - at));
+        for (int i = 0; i < count; ++i) pixels[i] = last + (at + i) * channels;
+        if (to_last) vector::kernels().separate(count, static_cast<int>(channels), usual + at, gap, pixels, false);
+        else vector::kernels().interleave(count, static_cast<int>(channels), pixels, usual + at, gap);
+    }
+}
 
 void change_layouts(const Relayout &run) {
     std::ptrdiff_t numbers = 0;
@@ -322,7 +337,9 @@ void change_layouts(const Relayout &run) {
             const LayoutPair &pair = run.pairs[i];
             const std::ptrdiff_t end = pair.images * (part + 1) / threads;
             for (std::ptrdiff_t image = pair.images * part / threads; image < end; ++image) {
-                change_image(pair, image, run.to_last);
+                const std::ptrdiff_t begin = image * pair.channels * pair.pixels;
+                change_pixels({pair.usual + begin, pair.last + begin, 1, pair.channels, pair.pixels}, 0, pair.pixels,
+                              run.to_last);
             }
         }
     });

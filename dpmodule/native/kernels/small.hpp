@@ -91,5 +91,7 @@ struct Relayout {
 };
 
 void change_layouts(const Relayout &run);
+// Copies the pixels from `first` to `end` of a pair of single images.
+void change_pixels(const LayoutPair &image, std::ptrdiff_t first, std::ptrdiff_t end, bool to_last);
 
 }  // namespace dpmodule

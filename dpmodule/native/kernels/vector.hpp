@@ -12,6 +12,11 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define DPMODULE_INLINE inline __attribute__((always_inline))
+#ifdef __clang__  // which vectorizes anyway
+#define DPMODULE_VECTORIZE
+#else
+#define DPMODULE_VECTORIZE __attribute__((optimize("O3")))
+#endif
 #define DPMODULE_AVX2 __attribute__((target("avx2,fma")))
 #define DPMODULE_AVX512 __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma")))
 

@@ -38,6 +38,7 @@ _KINDS = (
     "affine",
     "copy",
     "shuffle",
+    "relayout",
 )
 _FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
 _ROW = Struct("=19q2d10q")

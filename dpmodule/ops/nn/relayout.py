@@ -15,8 +15,6 @@ from ..tracing import is_tracing
 from ..write_tracking import count_write
 from .linear import is_float32_cpu, kernels
 
-_MIN_CHANNELS = 4
-"""Channels below which torch is as fast."""
 _MIN_SIZE = 2**14
 """Size of a single tensor below which torch is as fast."""
 
@@ -25,7 +23,7 @@ def can_relayout(x: torch.Tensor) -> bool:
     """Return True if the extension supports a tensor in the usual layout, which differs in channels_last."""
     return (
         x.dim() == 4
-        and x.shape[1] >= _MIN_CHANNELS
+        and x.shape[1] > 1
         and x.shape[2] * x.shape[3] > 1
         and x.shape[0] > 0
         and is_float32_cpu(x)

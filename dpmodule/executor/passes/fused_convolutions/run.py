@@ -32,6 +32,11 @@ _MAX_ARENA = 2**21
 """Numbers of intermediate results above which a batch is computed in parts: they would leave the cache, and memory of
 this size comes from the operating system in every run.
 """
+_arenas: list[Tensor] = []
+"""Memory of intermediate results that no run uses now."""
+
+_Key = tuple[tuple[Shape, tuple[int, ...]], ...]
+_Layouts = Sequence[bool | None]
 
 
 def _image(shape: Shape) -> Shape:
@@ -42,6 +47,13 @@ def _image(shape: Shape) -> Shape:
 def _rows(shape: Shape) -> Shape:
     """Return a shape with all axes but the first as one."""
     return shape[0], prod(shape[1:])
+
+
+def _in_usual_layout(image: Tensor) -> bool | None:
+    """Return whether elements follow each other in the usual layout; None if they do in the extension's layout."""
+    if image.is_contiguous(memory_format=_format(image.dim())):
+        return None
+    return image.is_contiguous()
 
 
 def _format(axes: int) -> torch.memory_format:
@@ -60,6 +72,7 @@ class _Plan(NamedTuple):
         slots: memory of the extension's operands: a value with a tensor of its own or `_ARENA`, and the first byte.
         packs: layers with parameters that the extension runs, and the shape of their data.
         own: shapes of the extension's results that have a tensor of their own.
+        converted: images that are copied to channels_last before the first layer.
         arena: numbers in the memory of all its other results.
         calls: parts of a batch, which run one after the other.
     """
@@ -69,6 +82,7 @@ class _Plan(NamedTuple):
     packs: list[tuple[Layer, Shape]]
     own: Shapes
     arena: int
+    converted: list[int]
     calls: int = 1
 
 
@@ -91,9 +105,19 @@ class _Planner:
 
     Results that only the extension reads and writes share an arena. Parts of an image's channels are read where they
     are, and the operands of a concatenation are computed in its memory.
+
+    Args:
+        layouts: whether the elements of each image follow each other in the usual layout; None in channels_last.
     """
 
-    def __init__(self, layers: list[Layer], images: list[int], outputs: list[int], shapes: Shapes) -> None:
+    def __init__(
+        self,
+        layers: list[Layer],
+        images: list[int],
+        outputs: list[int],
+        shapes: Shapes,
+        layouts: _Layouts,
+    ) -> None:
         self._layers, self._shapes = layers, shapes
         self._flat = {
             layer.result: layer.images[0]
@@ -102,7 +126,11 @@ class _Planner:
         }
         self._native = [self._is_native(layer, outputs) for layer in layers]
         by_torch = [layer for layer, native in zip(layers, self._native) if not native]
-        self._own = {*images, *outputs, *(n for layer in by_torch for n in (*layer.images, layer.result))}
+        torch_has = {n for layer in by_torch for n in (*layer.images, layer.result)}
+        self._usual = {n for n, usual in zip(images, layouts) if usual} - torch_has
+        self._own = {*images, *outputs, *torch_has} - self._usual
+        unsuitable = [n for n, usual in zip(images, layouts) if usual is not None]
+        self._converted = [n for n in unsuitable if n not in self._usual]
         self._places = self._parts()
         self._concatenate()
         self._offsets: dict[int, int] = {}
@@ -120,18 +148,21 @@ class _Planner:
         size = self._place_in_arena()
         parts: list[bytes | Layer] = []
         own: Shapes = {}
+        usual = set(self._usual)
         for layer, native in zip(self._layers, self._native):
             if not native:
                 parts.append(layer)
                 continue
             if layer.result in self._own:
                 own[layer.result] = self._shapes[layer.result]
-            row = b"".join(self._rows(layer))
+            first_read = usual.intersection(self._place(n)[0] for n in layer.images)
+            usual -= first_read
+            row = b"".join([*map(self._relayout_row, first_read), *self._rows(layer)])
             if parts and isinstance(parts[-1], bytes):
                 parts[-1] += row
             else:
                 parts.append(row)
-        return _Plan(parts, list(self._slots), self._packs, own, size)
+        return _Plan(parts, list(self._slots), self._packs, own, size, self._converted)
 
     def _is_native(self, layer: Layer, outputs: list[int]) -> bool:
         shapes = self._shapes
@@ -230,11 +261,12 @@ class _Planner:
         """Return the index of the address of a value's channel, and the value's numbers per pixel."""
         owner, first = self._place(value)
         channel += first
-        memory = (
-            (owner, 4 * channel) if owner in self._own else (_ARENA, 4 * (self._offsets[owner] + channel))
-        )
-        at = self._slots.setdefault(memory, len(self._slots))
-        return self._first_slot + at, _image(self._shapes[owner])[1]
+        at = (owner, channel) if owner in self._own else (_ARENA, self._offsets[owner] + channel)
+        return self._address(*at), _image(self._shapes[owner])[1]
+
+    def _address(self, memory: int, number: int) -> int:
+        """Return the index of the address of a number in a tensor or in the arena."""
+        return self._first_slot + self._slots.setdefault((memory, 4 * number), len(self._slots))
 
     def _rows(self, layer: Layer) -> Iterator[bytes]:
         """Yield the arguments of a layer."""
@@ -257,6 +289,14 @@ class _Planner:
             yield from self._part_rows(layer)
         else:
             yield self._row(layer, kind, images)
+
+    def _relayout_row(self, image: int) -> bytes:
+        """Return the arguments of a copy of an image in the usual layout to the arena."""
+        images, channels, *size = self._shapes[image]
+        axes = [(side, side, 1, 1, 1, 0) for side in size]
+        to, pixel = self._slot(image)
+        counts, addresses = (images, channels, channels, 1), (self._address(image, 0), 0, 0, 0, to)
+        return layer_row("relayout", counts, axes, 0, NO_FUNCTION, (0, 0, pixel), addresses)
 
     def _part_rows(self, layer: Layer) -> Iterator[bytes]:
         images = [self._source(layer), *layer.images[1:]]
@@ -329,12 +369,13 @@ class ImageRun:
         sources = [n for layer in layers for n in layer.sources]
         self.inputs = list(dict.fromkeys([*self._images, *sources]))
         self._positions = {n: at for at, n in enumerate(self.inputs)}
-        self._read = [self._positions[n] for n in dict.fromkeys(n for layer in layers for n in layer.read())]
+        read = [n for layer in layers for n in layer.read()]
+        self._read = [self._positions[n] for n in dict.fromkeys(read)]
         self._results = [(at, n) for at, n in enumerate(outputs) if n in made]
         gammas = {layer.gamma: layer.sources[-4] for layer in layers if layer.gamma is not None}
         self._gammas = [(at, self._positions[gammas[n]]) for at, n in enumerate(outputs) if n in gammas]
         self._single = layers[0].fused if len(layers) == 1 else None
-        self._plans: dict[tuple[Shape, ...], _Plan | None] = {}
+        self._plans: dict[_Key, _Plan | None] = {}
         self._packs: _Packs | None = None
 
     def __call__(self, env: Env, *inputs: Tensor) -> list[Tensor | None] | None:
@@ -342,10 +383,10 @@ class ImageRun:
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled():
             return None
-        plan = self._plan(tuple([image.shape for image in images]), inputs)
-        if plan is None or (env.is_train and any(layer.trains(env) for layer in self._layers)):
-            return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
+            return None
+        plan = self._plan(tuple([(image.shape, image.stride()) for image in images]), inputs)
+        if plan is None or (env.is_train and any(layer.trains(env) for layer in self._layers)):
             return None
         if self._single is not None:
             weight = inputs[self._positions[self._layers[0].sources[0]]]
@@ -355,18 +396,29 @@ class ImageRun:
         if weights is None:
             return None
         parameters, addresses = weights
-        arena = torch.empty(plan.arena)
-        own = {n: _empty(shape) for n, shape in plan.own.items()}
-        found: dict[int, Tensor] = {}
-        for call in range(plan.calls):
-            found = dict(zip(self._images, images)) | own
-            if plan.calls > 1:
-                for n, value in found.items():
-                    count = value.shape[0] // plan.calls
-                    found[n] = value.narrow(0, call * count, count)
-            self._compute(plan, env, found, inputs, [*addresses, arena.data_ptr()])
-        del parameters  # kept alive during the calls
-        return self._found_outputs(found | own, inputs)
+        tensors = self._run(plan, env, inputs, addresses)
+        del parameters  # kept alive during the run
+        return self._found_outputs(tensors, inputs)
+
+    def _run(
+        self, plan: _Plan, env: Env, inputs: Sequence[Tensor], addresses: list[int]
+    ) -> dict[int, Tensor]:
+        """Return images and results; `addresses` are those of the parameters."""
+        arena = _arenas.pop() if _arenas else None
+        if arena is None or arena.numel() < plan.arena:
+            arena = torch.empty(plan.arena, dtype=torch.float32)
+        tensors = dict(zip(self._images, inputs)) | {n: _empty(shape) for n, shape in plan.own.items()}
+        addresses = [*addresses, arena.data_ptr()]
+        if plan.calls == 1:
+            self._compute(plan, env, tensors, inputs, addresses)
+        else:
+            parts = {n: tensor.chunk(plan.calls) for n, tensor in tensors.items()}
+            for call in range(plan.calls):
+                part = {n: several[call] for n, several in parts.items()}
+                self._compute(plan, env, part, inputs, addresses)
+        if arena.numel() <= _MAX_ARENA:
+            _arenas.append(arena)
+        return tensors
 
     def _found_outputs(self, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
         """Return the outputs; None for states that are not written."""
@@ -386,8 +438,8 @@ class ImageRun:
         addresses: list[int],
     ) -> None:
         """Compute results from the images, both in `tensors`; `addresses` are those of parameters and the arena."""
-        for n, tensor in tensors.items():
-            tensors[n] = in_channels_last(tensor) if tensor.dim() == 4 else tensor.contiguous()
+        for n in plan.converted:
+            tensors[n] = in_channels_last(tensors[n]) if tensors[n].dim() == 4 else tensors[n].contiguous()
         begins = {n: tensor.data_ptr() for n, tensor in tensors.items()}
         *parameters, begins[_ARENA] = addresses
         for part in plan.parts:
@@ -423,25 +475,26 @@ class ImageRun:
         self._packs = _Packs(plan, versions, list(map(weakref.ref, tensors)), addresses)
         return tensors, addresses
 
-    def _plan(self, given: tuple[Shape, ...], inputs: Sequence[Tensor]) -> _Plan | None:
+    def _plan(self, given: _Key, inputs: Sequence[Tensor]) -> _Plan | None:
         try:
             return self._plans[given]
         except KeyError:
             if len(self._plans) >= _MAX_PLANS:  # bounds the memory when every batch has a new size
                 self._plans.clear()
             shapes = {n: tuple(inputs[at].shape) for n, at in self._positions.items()}
-            return self._plans.setdefault(given, self._planned(shapes))
+            layouts = [_in_usual_layout(image) for image in inputs[: len(self._images)]]
+            return self._plans.setdefault(given, self._planned(shapes, layouts))
 
-    def _planned(self, shapes: Shapes) -> _Plan | None:
+    def _planned(self, shapes: Shapes, layouts: _Layouts) -> _Plan | None:
         """Return the plan for the shapes of the inputs; None if the layers must run one by one."""
         batches = {shapes[n][0] for n in self._images}
-        whole = self._plan_at_once(dict(shapes))
+        whole = self._plan_at_once(dict(shapes), layouts)
         if whole is None or len(batches) > 1 or batches == {1}:
             return whole
         (images,) = batches
 
         def of_some(count: int) -> _Plan | None:
-            return self._plan_at_once(shapes | {n: (count, *shapes[n][1:]) for n in self._images})
+            return self._plan_at_once(shapes | {n: (count, *shapes[n][1:]) for n in self._images}, layouts)
 
         one = of_some(1)
         if one is None:
@@ -455,14 +508,14 @@ class ImageRun:
             return whole
         return part._replace(own=whole.own, calls=images // count)
 
-    def _plan_at_once(self, shapes: Shapes) -> _Plan | None:
+    def _plan_at_once(self, shapes: Shapes, layouts: _Layouts) -> _Plan | None:
         """Return the plan that computes all images layer by layer."""
         for layer in self._layers:
             shape = layer.shape(shapes)
             if shape is None or not prod(shape):
                 return None
             shapes[layer.result] = tuple(shape)
-        plan = _Planner(self._layers, self._images, self.outputs, shapes).plan()
+        plan = _Planner(self._layers, self._images, self.outputs, shapes, layouts).plan()
         return plan if any(isinstance(part, bytes) for part in plan.parts) else None
 
 
