@@ -24,7 +24,7 @@ def _fill(arr: NDArray, draw: Draw) -> None:
     if target.is_floating_point():
         draw(target, generator)
     else:
-        drawn = torch.empty(target.shape, device=target.device)
+        drawn = torch.empty(target.shape, dtype=torch.float32, device=target.device)
         draw(drawn, generator)
         target.copy_(drawn)
 
@@ -170,7 +170,7 @@ class Orthogonal(Initializer):
         if arr.ndim < 2:
             raise ShapeError(f"Orthogonal: {name} has shape {arr.shape}, expected at least 2 axes")
         rows, columns = arr.shape[0], math.prod(arr.shape[1:])
-        drawn = NDArray(torch.empty(rows, columns, device=arr.raw.device), arr.context)
+        drawn = NDArray(torch.empty(rows, columns, dtype=torch.float32, device=arr.raw.device), arr.context)
         if self.rand_type == "uniform":
             _uniform(drawn, 1.0)
         else:

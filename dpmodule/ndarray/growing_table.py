@@ -108,7 +108,7 @@ class GrowingTable:
         self.shape = tuple(shape)
         self.min_count, self.ttl_steps = min_count, ttl_steps
         width = self.shape[1]
-        self.initial: RowsOfIds = lambda ids, seed: torch.zeros(len(ids), width)
+        self.initial: RowsOfIds = lambda ids, seed: torch.zeros(len(ids), width, dtype=torch.float32)
         self.seed = 0
         self.context: Context = cpu()
         self.on_change: Callable[[torch.Tensor | None], None] = lambda slots: None

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -45,7 +46,6 @@ NETS = {
     **dict.fromkeys(f"{kind}_convolutions" for kind in ("fused", "unfolded", "native")),
     **dict.fromkeys(("pooling_first", "channels_last", "fused_norms")),
     "score_blocks": (S.SoftmaxOutput(S.FullyConnected(X, num_hidden=2048), name="softmax"), (700, 6)),
-    "sequence_convolutions": (S.relu(S.Convolution(X, kernel=(3,), num_filter=4)), (2, 3, 9)),
     "rnn_weights": (separate_weights(), (3, 2, 4)),
     "recurrent_layers": (mx.rnn.FusedRNNCell(4, mode="gru").unroll(3, X, layout="TNC")[0], (3, 2, 4)),
     "dense_layers": (S.FullyConnected(X, num_hidden=4, name="fc"), (3, 6)),
@@ -96,3 +96,26 @@ def test_switching_off_ends_with_the_block_even_on_an_error():
         raise KeyError
     assert passes.settings() == frozenset()
     assert set(NETS) == set(ALL_PASSES) - {"dead_steps", "pooled_lookups"}
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_results_do_not_depend_on_the_default_type_of_torch(name, dtype):
+    net, shapes, *_ = NETS[name]
+    shapes = shapes if isinstance(shapes, dict) else {"data": shapes}
+    found, default = [], torch.get_default_dtype()
+    try:
+        for each in (default, dtype):
+            torch.set_default_dtype(each)
+            bound = net.simple_bind(mx.cpu(), **shapes)
+            mx.random.seed(0)
+            for array in bound.arg_dict.values():
+                array[:] = mx.nd.random.uniform(0, 1, array.shape)
+            results = [*bound.forward(is_train=False), *bound.forward(is_train=False)]
+            results = [each.asnumpy() for each in [*results, *bound.forward(is_train=True)]]
+            bound.backward([mx.nd.ones(output.shape) for output in bound.outputs])
+            found.append([*results, *(each.asnumpy() for each in bound.grad_arrays if each is not None)])
+    finally:
+        torch.set_default_dtype(default)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -248,7 +248,11 @@ class NativeGraph(EngineGraph):
         if self._root >= machine.computed or not machine.keeps_gradient(node):
             self._compute_again()
         found = machine.gradient(node)
-        return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
+        return (
+            torch.zeros(dim.batch, *dim.d, dtype=torch.float32)
+            if found is None
+            else self._tensor(node, found)
+        )
 
     def _compute_again(self, number: int = -1) -> Tensor:
         """Recompute everything without fusion; return the gradient of one parameter, if requested."""

@@ -146,7 +146,7 @@ class NativeParameters:
             returns: the parameter's shape.
         """
         storage: Any = self._params[number][0]()
-        found = torch.zeros(storage.tensor.shape)
+        found = torch.zeros(storage.tensor.shape, dtype=torch.float32)
         self._machine.set_gradient(number, found.data_ptr())
         return found
 

@@ -104,7 +104,7 @@ class RecordedRows:
             call = drawn.call
             call.wants = tuple(target is not None for target in targets)
             whole = [
-                torch.zeros(call.count, *g.shape[1:]).index_copy_(0, target_rows, g[sources])
+                g.new_zeros(call.count, *g.shape[1:]).index_copy_(0, target_rows, g[sources])
                 for g in gradients
             ]
             for found, target in zip(grad_call(call, drawn.op, whole, drawn.inputs), targets):

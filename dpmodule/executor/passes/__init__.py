@@ -119,12 +119,6 @@ def _has_small_windows(graph: Graph) -> bool:
     return any(node.a.kernel == (3, 3) or node.a.num_group > 1 for node in layers)
 
 
-def _has_sequences(graph: Graph) -> bool:
-    """Return True if there is a convolution in one dimension."""
-    layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
-    return any(len(node.a.kernel) == 1 for node in layers)
-
-
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
@@ -150,9 +144,6 @@ PASSES: tuple[Pass, ...] = (
     Pass("rnn_weights", {"RNN": 1, "_rnn_param_concat": 1}, hides=True, moved=False),
     Pass("recurrent_layers", {"RNN": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("dead_steps", tidies=True, hides=True),
-    Pass(
-        "sequence_convolutions", worth=_has_sequences, hides=True, training=False, moved=False, compiled=False
-    ),
     Pass("dense_layers", {"FullyConnected": 1}, hides=True, training=False, moved=False, compiled=False),
     Pass("small_steps", training=False, moved=False, compiled=False, hides=True),
     Pass("fused_norms", {"BatchNorm": 1}, hides=True, predict=False, moved=False, compiled=False),

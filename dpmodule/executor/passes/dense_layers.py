@@ -249,7 +249,7 @@ def _pack(kernel: str, weight: Tensor, rows: int) -> Tensor | None:
     return torch_private.onednn_packed_linear(weight) if kernel == "onednn" else None
 
 
-def is_relu(low: Lowered, step: Step) -> bool:
+def _is_relu(low: Lowered, step: Step) -> bool:
     """Return True if a step is the operator relu, or the activation."""
     op, a = low.operator(step)
     return (
@@ -298,7 +298,7 @@ def dense_layers(low: Lowered) -> int:
             before[0].inputs = [*before[0].inputs, *step.inputs[1:]]
         elif before is None or before[1].relus[-1] or before[1].has_gelu:
             continue
-        elif is_relu(low, step):
+        elif _is_relu(low, step):
             before[1].add_relu(step.function)
         elif _is_gelu(low, step):
             before[1].add_gelu(step.function)

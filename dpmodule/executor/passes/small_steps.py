@@ -358,7 +358,7 @@ def _dense(plan: _StepPlanner, step: Step, a: Any) -> None:
 
 def _view(plan: _StepPlanner, step: Step, a: Any) -> None:
     value = plan.contiguous(plan.read(step.inputs[0]))
-    whole = torch.empty(value.shape)
+    whole = torch.empty(value.shape, dtype=torch.float32)
     try:
         found = step.function(whole)
     except RuntimeError:  # which the step itself raises again
@@ -441,7 +441,9 @@ class SmallRun:
             ):
                 return None
             addresses.append(x.data_ptr())
-        results = [inputs[of] if isinstance(of, int) else torch.empty(of) for of in plan.results]
+        results = [
+            inputs[of] if isinstance(of, int) else torch.empty(of, dtype=torch.float32) for of in plan.results
+        ]
         packs, more = self._packs(known, plan, parameters) if plan.chains else ([], [])
         addresses += known.addresses
         addresses += [result.data_ptr() for result in results]

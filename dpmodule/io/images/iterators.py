@@ -253,7 +253,7 @@ class ImageDetRecordIter(MXDataIter):
         width = _label_width(name, o, labels, records)
         work = _Detector(o, labels, mean)
         if mean.wanted:
-            label = torch.empty(width + _HEAD)
+            label = torch.empty(width + _HEAD, dtype=torch.float32)
             mean.compute(
                 records,
                 o.data_shape,

@@ -71,7 +71,7 @@ class MeanImage:
         """
         total, count = torch.zeros(shape, dtype=torch.float64), 0
         for location in records.begin():
-            image = torch.zeros(shape)
+            image = torch.zeros(shape, dtype=torch.float32)
             put(*unpack(location.read()), count, image)
             total += image
             count += 1

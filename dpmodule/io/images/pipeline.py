@@ -372,7 +372,7 @@ class ImageSource:
         locations, pad = batch
         size = len(locations)
         data = self._memory.lend()
-        label = torch.zeros((size, *(self.label_desc.shape[1:] or (1,))))
+        label = torch.zeros((size, *(self.label_desc.shape[1:] or (1,))), dtype=torch.float32)
         index = np.zeros(size, np.uint64)
         jobs = []
         for slot, location in enumerate(locations):

@@ -66,7 +66,7 @@ def _result(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: Wind
     if x.numel() > _MAX_RESULT:
         return torch.conv2d(x, weight, bias, grid.stride, grid.pad, grid.dilate, x.shape[1])
     counts = grid.counts(x.shape[2:])
-    out = torch.empty((*x.shape[:2], *counts), memory_format=torch.channels_last)
+    out = torch.empty((*x.shape[:2], *counts), dtype=x.dtype, memory_format=torch.channels_last)
     addresses = x.data_ptr(), weight.data_ptr(), address(bias), out.data_ptr()
     kernels().depthwise(*_sizes(x, grid, counts), *addresses)
     return out

@@ -46,6 +46,12 @@ _ROW = Struct("=19q2d10q")
 NO_FUNCTION: Function = ("none", 0.0, 0.0)
 
 
+def as_image(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return (N, C, H, W) for the shape of images, of sequences, which have one row, or of rows of one pixel each."""
+    images, channels, *size = shape
+    return (images, channels, *([1] * (2 - len(size)) if size else (1, 1)), *size)
+
+
 def has_kernels() -> bool:
     """Return True if the extension has kernels for this processor."""
     return hasattr(kernels(), "run_layers") and kernels().convolution_block(1) > 0

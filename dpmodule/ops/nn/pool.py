@@ -385,7 +385,7 @@ def _native_pool(
         layout, data = torch.contiguous_format, data.contiguous()
     elif kind == "mean":
         return None
-    result = torch.empty((images, channels, rows, columns), memory_format=layout)
+    result = torch.empty((images, channels, rows, columns), dtype=torch.float32, memory_format=layout)
     row = layer_row(kind, counts, axes, int(with_padding), NO_FUNCTION, gaps, (1, 0, 0, 0, 2))
     kernels().run_layers(row, torch.get_num_threads(), 0, data.data_ptr(), result.data_ptr())
     return result

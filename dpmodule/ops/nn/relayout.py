@@ -56,7 +56,7 @@ def to_channels_last(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     Shape:
         tensors, returns: (N, C, H, W) each.
     """
-    copies = [torch.empty(x.shape, memory_format=torch.channels_last) for x in tensors]
+    copies = [torch.empty_like(x, memory_format=torch.channels_last) for x in tensors]
     _change_layouts(True, zip(tensors, copies, strict=True))
     return copies
 

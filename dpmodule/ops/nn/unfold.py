@@ -169,7 +169,7 @@ class _RowsConvolution(torch.autograd.Function):
             if grid == _POINTS:
                 for_x = _images(for_rows, x.shape)
             else:
-                for_x = torch.empty(x.shape, memory_format=torch.channels_last).zero_()
+                for_x = torch.zeros_like(x, memory_format=torch.channels_last)
                 fold(for_rows, for_x, grid)
         if wanted[1]:
             for_weight = product(pixels.t(), rows.t()).view(weight.shape)

@@ -163,7 +163,6 @@ OTHERS = {
     "dense_layers",
     "fused_convolutions",
     "recurrent_layers",
-    "sequence_convolutions",
     "small_steps",
 }
 OTHERS |= {"rnn_weights", "dead_steps", "mirror", "pooled_lookups"}

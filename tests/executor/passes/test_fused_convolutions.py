@@ -575,3 +575,43 @@ def test_batches_that_are_computed_in_parts(first, monkeypatch):
             array *= 0.2
         compare(plain, fast)
     assert calls.count(6) > 100
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 17])
+@pytest.mark.parametrize("size", [(1, 5, 7), (3, 40, 33), (2, 96, 96)])
+def test_images_in_any_layout_have_the_same_results(channels, size):
+    torch.manual_seed(0)
+    data = torch.randn(size[0], channels, *size[1:])
+    layouts = [
+        data,
+        data.contiguous(memory_format=torch.channels_last),
+        data.transpose(2, 3).contiguous().transpose(2, 3),
+        torch.cat([data, data], 1)[:, channels:],
+    ]
+    image = mx.sym.Variable("data")
+    first = mx.sym.Convolution(image, name="a", kernel=(3, 3), pad=(1, 1), num_filter=24)
+    net = mx.sym.Convolution(mx.sym.Activation(first, act_type="relu"), name="b", kernel=(1, 1), num_filter=9)
+    net = mx.sym.Concat(net, image, dim=1)
+    found, threads, default = [], torch.get_num_threads(), torch.get_default_dtype()
+    try:
+        for x, count, dtype in itertools.product(layouts, (1, 2), (default, torch.bfloat16)):
+            torch.set_num_threads(count)
+            torch.set_default_dtype(dtype)  # that of a user's own tensors
+            array = mx.nd.NDArray(x, mx.cpu())
+            module = mx.mod.Module(net, label_names=None)
+            module.bind([("data", x.shape)], for_training=False)
+            mx.random.seed(0)
+            module.init_params(mx.init.Uniform(0.5))
+            for _ in range(2):
+                module.forward(mx.io.DataBatch([array]), is_train=False)
+            found.append(module.get_outputs()[0].asnumpy())
+            np.testing.assert_array_equal(found[-1], found[0])
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(default)
+    given = {
+        name: torch.from_numpy(array.asnumpy()).double() for name, array in module.get_params()[0].items()
+    }
+    hidden = torch.conv2d(data.double(), given["a_weight"], given["a_bias"], padding=1).relu()
+    wanted = torch.cat([torch.conv2d(hidden, given["b_weight"], given["b_bias"]), data.double()], 1)
+    np.testing.assert_allclose(found[0], wanted.numpy(), rtol=1e-4, atol=1e-5)

@@ -10,7 +10,10 @@ pytestmark = pytest.mark.skipif(not hasattr(native.core, "change_layouts"), reas
 
 
 def test_copies_are_those_of_torch():
-    tensors = [torch.randn(shape) for shape in [(5, 4, 3, 3), (2, 33, 1, 7), (70, 64, 5, 5), (1, 16, 2, 1), (3, 2, 5, 7), (2, 3, 9, 9)]]
+    tensors = [
+        torch.randn(shape)
+        for shape in [(5, 4, 3, 3), (2, 33, 1, 7), (70, 64, 5, 5), (1, 16, 2, 1), (3, 2, 5, 7), (2, 3, 9, 9)]
+    ]
     copies = to_channels_last(tensors)
     for one, other in zip(tensors, copies):
         wanted = one.contiguous(memory_format=torch.channels_last)

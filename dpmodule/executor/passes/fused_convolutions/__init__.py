@@ -19,7 +19,7 @@ per image size, at most four. The environment variable DPMODULE_ONEDNN=0 disable
 
 Needs:
     storage: dense
-    rank: data (N, C, H, W), not empty; a summand of the result's shape
+    rank: data (N, C, H, W), or (N, C, W) for convolutions, not empty; a summand of the result's shape
     type: float32 on the CPU for all operands; others run one by one
     layout: any; data is brought to channels_last
     gradients: none recorded, and BatchNorm in inference mode; else operators run one by one
@@ -52,20 +52,20 @@ def _is_convolution(low: Lowered, step: Step) -> bool:
     op, a = low.operator(step)
     return (
         op is not None
-        and (op.name == "Convolution" or (op.name == "Deconvolution" and a.num_group == 1))
-        and len(a.kernel) == 2
-        and a.layout in (None, "NCHW")
+        and (op.name == "Convolution" or (op.name == "Deconvolution" and a.num_group == 1 < len(a.kernel)))
+        and len(a.kernel) in (1, 2)
+        and a.layout in (None, "NCHW", "NCW")
         and not (step.takes_env or step.covers)
     )
 
 
-def _is_norm(low: Lowered, step: Step) -> bool:
+def _is_norm(low: Lowered, step: Step, axes: int) -> bool:
     """Return True for a normalisation that can be folded into the weight before it."""
     op, a = low.operator(step)
     return (
         op is not None
         and op.name in _NORMS
-        and getattr(a, "axis", 1) in (1, -3)
+        and getattr(a, "axis", 1) in (1, 1 - axes)
         and not a.output_mean_var
         and len(step.outputs) == 4
         and not step.own_env
@@ -94,13 +94,13 @@ class _Chain:
         self._adds: Callable[..., Any] | None = None
         self._activation: Activation | None = None
         self._inputs, self._outputs = list(first.inputs), first.outputs[:1]
+        op, a = low.operator(first)
         step = self._next()
-        if step is not None and _is_norm(low, step) and step.inputs[0] == self._outputs[0]:
+        if step is not None and _is_norm(low, step, 2 + len(a.kernel)) and step.inputs[0] == self._outputs[0]:
             self._norm = BatchNorm(step.function, step.fixed)
             self._inputs += step.inputs[1:]
             self._take(step, step.outputs)
         step = self._next()
-        op, _ = low.operator(first)
         self._is_transposed = op is not None and op.name == "Deconvolution"
         summed = step is not None and _is_sum(low, step) and not self._is_transposed
         if step is not None and summed:
@@ -152,7 +152,7 @@ class _Chain:
 
 
 def fused_convolutions(low: Lowered) -> int:
-    """Replace two-dimensional convolutions, each with the following steps that have no other reader.
+    """Replace convolutions over images and sequences, each with the following steps that have no other reader.
 
     Returns:
         Number of replaced convolutions.

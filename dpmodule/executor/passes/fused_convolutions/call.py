@@ -9,13 +9,21 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from ...._core import torch_private
-from ....ops.nn.image_layers import NO_FUNCTION, Axes, ConvolutionSizes, Function, TiledConvolution
+from ....ops.nn.image_layers import (
+    NO_FUNCTION,
+    Axes,
+    ConvolutionSizes,
+    Function,
+    TiledConvolution,
+    as_image,
+)
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
 from ....ops.write_tracking import writes_are_counted
 from ...packed_weights import packed
 from ..channels_last import restride
 from .layout_choice import keeps_usual_layout
+from .sequence import SequenceConvolution, pays
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -23,6 +31,7 @@ Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
 _MAX_SHAPES = 64
+_RELUS: tuple[Function, ...] = (("relu", 0.0, 0.0), ("clamp", 0.0, torch.inf))
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -103,10 +112,10 @@ class FusedConvolution:
     (types other than float32, devices other than the CPU, a summand of another shape), the operators run one by one.
 
     Shape:
-        data: (N, C, H, W).
-        weight: (F, C / groups, kernel height, kernel width).
+        data: (N, C, H, W), or (N, C, W) for sequences, which have one row.
+        weight: (F, C / groups, kernel height, kernel width), or (F, C / groups, kernel width).
         bias, vectors of the normalisation: (F,).
-        other summand, result: (N, F, H', W').
+        other summand, result: (N, F, H', W'), or (N, F, W').
 
     Args:
         adds: sums the result and the other summand; None without a sum.
@@ -123,11 +132,18 @@ class FusedConvolution:
         activation: Activation | None = None,
         alone: bool = False,
     ) -> None:
-        self._function, self._norm, self._adds, self._activation = function, norm, adds, activation
-        self._kernel, self._groups, self._filters = a.kernel, a.num_group, a.num_filter
-        self._stride = list(per_axis(a.stride, 2, 1, "stride"))
-        self._dilate = list(per_axis(a.dilate, 2, 1, "dilate"))
-        self._pad = list(per_axis(a.pad, 2, 0, "pad"))
+        self._axes, self._groups, self._filters = len(a.kernel), a.num_group, a.num_filter
+        self._norm, self._adds, self._activation = norm, adds, activation
+        self._kernel = self._per_axis(a.kernel, 1, "kernel")
+        self._stride = self._per_axis(a.stride, 1, "stride")
+        self._dilate = self._per_axis(a.dilate, 1, "dilate")
+        self._pad = self._per_axis(a.pad, 0, "pad")
+        self._function, self._then = function, activation
+        if self._axes == self._groups == self._dilate[1] == 1:
+            relu = None
+            if activation is not None and activation.native in _RELUS and norm is None and adds is None:
+                self._then, relu = None, activation.function
+            self._function = SequenceConvolution(a, function, relu)
         self._geometry = self._pad, self._stride, self._dilate, self._groups
         self._alone = alone
         is_fused = not all(part is None for part in (norm, adds, activation))
@@ -144,19 +160,23 @@ class FusedConvolution:
         with_sum = None if activation is None or activation.over is not None else activation.name
         self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
         self._tiled = TiledConvolution(
-            a.num_filter, a.kernel, self._stride, self._dilate, self._pad, self._groups
+            a.num_filter, self._kernel, self._stride, self._dilate, self._pad, self._groups
         )
         self.native = NO_FUNCTION if activation is None else activation.native
         self._known: dict[Any, ConvolutionSizes] = {}
         self.sums = adds is not None
         self.overwrites = False  # True if the sum may overwrite the other summand
 
+    def _per_axis(self, given: tuple[int, ...], default: int, name: str) -> list[int]:
+        """Return the values for height and width."""
+        return [default] * (2 - self._axes) + list(per_axis(given, self._axes, default, name))
+
     def __call__(self, a: Any, env: Env, data: Tensor, *rest: Tensor) -> Any:
         """Run the fused operators; `a` is ignored."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        if sizes is not None and self.keeps_layout(data, sources[0]):
+        if sizes is not None and (self._axes == 1 or self.keeps_layout(data, sources[0])):
             return self._one_by_one(env, data, sources, other, keeps_layout=True)
         parameters = self._weights(sources, data.shape) if sizes is not None else ()
         if not parameters:
@@ -168,6 +188,8 @@ class FusedConvolution:
 
     def keeps_layout(self, data: Tensor, weight: Tensor) -> bool:
         """Return True if the operators run one by one without converting the data."""
+        if self._axes == 1:
+            return data.dim() == 3 and not pays(data, self._filters, self._kernel[1], self._stride[1])
         if not (self._alone and data.dim() == 4 and data.is_contiguous()):
             return False
         is_slower = keeps_usual_layout(data.shape, *self._choice, torch.get_num_threads() > 1)
@@ -188,10 +210,10 @@ class FusedConvolution:
         """Return the sizes for data and other summand of some shapes; None where the kernels cannot do it."""
         known = self._known.get((data, other))
         # oneDNN of torch 2.6 "could not create a memory" for a sum over one filter
-        if known is None and len(data) == 4 and not (other is not None and self._filters == 1):
-            sizes = self._tiled.sizes(data)
-            # the result is not empty, and a summand has its shape
-            if min(*data, *sizes.result) > 0 and other in (None, sizes.result):
+        if known is None and len(data) == 2 + self._axes and not (other is not None and self._filters == 1):
+            sizes = self._tiled.sizes(as_image(data))
+            fits = other is None or (len(other) == len(data) and as_image(other) == sizes.result)
+            if min(*data, *sizes.result) > 0 and fits:
                 if len(self._known) >= _MAX_SHAPES:  # bounds the memory when every batch has a new size
                     self._known.clear()
                 known = self._known[data, other] = sizes
@@ -199,7 +221,8 @@ class FusedConvolution:
 
     def is_faster(self, sizes: ConvolutionSizes, in_run: bool) -> bool:
         """Return True if the extension is the fastest for these sizes."""
-        return self._tiled.is_faster(sizes, in_run)
+        # torch calls its kernels for sequences through those for images, which takes longer
+        return self._tiled.is_faster(sizes, in_run or self._axes == 1)
 
     def detail(self, shape: tuple[int, ...]) -> Any:
         """Return what the packed weight depends on, apart from the operator."""
@@ -218,7 +241,7 @@ class FusedConvolution:
         if not all(map(is_plain, sources)):
             return ()
         weight, bias, scale = self._parameters(sources)
-        return self._tiled.pack(weight, bias, shape[1], scale)
+        return self._tiled.pack(weight.unsqueeze(2) if self._axes == 1 else weight, bias, shape[1], scale)
 
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return the sources that the packed weight depends on."""
@@ -283,10 +306,9 @@ class FusedConvolution:
             result, *states = self._norm.run(self._norm.a, env, result, *sources[-4:])
         if other is not None and self._adds is not None:
             result = self._adds(result, other)
-        if self._activation is not None and keeps_layout and self._activation.name == "relu":
-            result = torch.fmax(
-                result, result.new_zeros(())
-            )  # of a NaN and zero it returns zero, as oneDNN does
-        elif self._activation is not None:
-            result = self._activation.function(result)
+        if self._then is not None and keeps_layout and self._then.name == "relu":
+            # a NaN becomes zero, as with oneDNN; `fmax` would take seven times as long
+            result = result.nan_to_num_(0.0, torch.inf, -torch.inf).relu_()
+        elif self._then is not None:
+            result = self._then.function(result)
         return (result, *states) if self._norm is not None else result

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ....base import MXNetError
-from ....ops.nn.image_layers import NO_FUNCTION, Axes, Function, TiledConvolution
+from ....ops.nn.image_layers import NO_FUNCTION, Axes, Function, TiledConvolution, as_image
 from ....ops.nn.relayout import in_channels_last
 from ....ops.shapes import infer_shape
 from ....ops.spec import Env
@@ -33,6 +33,8 @@ _KEEPS_NAN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
     "relu": lambda a: torch.relu_,
 }
 _PARTS = frozenset({"SliceChannel", "_split_v2", "slice", "slice_axis"})
+_PIXELS = ({2}, {-1}, {2, 3}, {-2, -1})
+"""Axes of sequences and images, without those of samples and channels."""
 _GATED = {"hardswish": "hardswish", "silu": "swish"}
 _KINDS = {
     "BatchNorm": "affine",
@@ -44,6 +46,8 @@ _KINDS = {
     "broadcast_add": "sum",
     "broadcast_mul": "scale",
     "elemwise_add": "sum",
+    "max": "pooling",
+    "mean": "pooling",
 }
 
 
@@ -68,6 +72,13 @@ def activation(low: Lowered, step: Step) -> Activation | None:
     if kind == "gelu":
         return Activation(step.function, "gelu", (), "none")
     return None
+
+
+def channels_innermost(x: Tensor) -> Tensor:
+    """Return images, sequences or rows with channels innermost in memory."""
+    if x.dim() == 3:
+        return in_channels_last(x.unsqueeze(2)).squeeze(2)
+    return in_channels_last(x) if x.dim() == 4 else x.contiguous()
 
 
 class Layer(NamedTuple):
@@ -120,7 +131,9 @@ class Layer(NamedTuple):
         """Return the shape of the result; None if the operator does not take these shapes."""
         if self.fused is not None:
             sizes = self.fused.sizes(*self.shapes_read(shapes))
-            return None if sizes is None else sizes.result
+            return (
+                None if sizes is None else sizes.result[:2] + sizes.result[6 - len(shapes[self.images[0]]) :]
+            )
         given = [shapes.get(n) for n in self.step.inputs]
         try:
             if self.kind in ("part", "shuffle"):
@@ -149,14 +162,16 @@ class Layer(NamedTuple):
         return shapes[self.images[0]], shapes[self.images[1]] if len(self.images) > 1 else None
 
     def windows(self, data: Shape, result: Shape) -> Axes:
-        """Return the windows of a pooling, or of one pixel."""
+        """Return the windows of a pooling, or of one pixel, for data and result with four axes."""
         sides = list(zip(data[2:], result[2:]))
         if self.kind != "pooling":
             return [(size, size, 1, 1, 1, 0) for size, _ in sides]
-        if self.a.global_pool:
+        if self.op.name != "Pooling" or self.a.global_pool:
             return [(size, 1, size, 1, 1, 0) for size, _ in sides]
-        stride, pad = self.a.stride or (1, 1), self.a.pad or (0, 0)
-        return [(*sides[i], self.a.kernel[i], stride[i], 1, pad[i]) for i in range(2)]
+        lacking, axes = 2 - len(self.a.kernel), range(2)
+        kernel, stride = (1,) * lacking + self.a.kernel, (1,) * lacking + (self.a.stride or (1, 1))
+        pad = (0,) * lacking + (self.a.pad or (0, 0))
+        return [(*sides[i], kernel[i], stride[i], 1, pad[i]) for i in axes]
 
     def is_native(self, shapes: Shapes, in_run: bool) -> bool:
         """Return True if the extension runs it, and is the fastest, for these shapes; the result's shape is known."""
@@ -168,7 +183,9 @@ class Layer(NamedTuple):
             sizes = self.fused.sizes(data, other)
             return sizes is not None and self.fused.is_faster(sizes, in_run)
         if self.kind == "pooling":
-            axes = self.windows(data, result)  # every window has a number
+            if self.op.name != "Pooling" and len(_axes(self.a)) != len(data) - 2:
+                return False
+            axes = self.windows(as_image(data), as_image(result))  # every window has a number
             return all(
                 pad < kernel and (count - 1) * stride - pad < size
                 for size, count, kernel, stride, _, pad in axes
@@ -183,6 +200,16 @@ class Layer(NamedTuple):
             pixel = (*data[:2], 1, 1)
             return len(data) == 4 and (other == pixel or data == (*(other or ())[:2], 1, 1))
         return True
+
+    @property
+    def counts_padding(self) -> bool:
+        """True if a mean counts the padding of its window."""
+        return getattr(self.a, "count_include_pad", None) is not False
+
+    @property
+    def takes_maximum(self) -> bool:
+        """True if it pools the largest numbers, else their means."""
+        return "max" in (self.op.name, getattr(self.a, "pool_type", None))
 
     def packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
         """Return weight and bias of each part, cached from their second use; () if they are unsuitable.
@@ -220,7 +247,7 @@ class Layer(NamedTuple):
         found = self._own(result)
         if self.then is not None:
             found = self.then.function(found)
-        return in_channels_last(found) if found.dim() == 4 else found.contiguous()
+        return channels_innermost(found)
 
 
 @lru_cache(maxsize=64)
@@ -275,11 +302,19 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
     return Layer(step, op, a, kind, images, sources, step.outputs[0], function, gamma)
 
 
+def _axes(a: Any) -> set[int]:
+    """Return the axes over which a maximum or a mean is taken; an empty set for all."""
+    return {a.axis} if isinstance(a.axis, int) else set(a.axis or ())
+
+
 def _is_supported(kind: str, a: Any, step: Step) -> bool:
     if kind == "pooling":
-        two = a.global_pool or (len(a.kernel) == 2 and {len(a.stride), len(a.pad)} <= {0, 2})
+        if not hasattr(a, "pool_type"):  # a maximum or a mean
+            return _axes(a) in _PIXELS and not a.exclude
+        axes = len(a.kernel)
+        fits = a.global_pool or (axes in (1, 2) and {len(a.stride), len(a.pad)} <= {0, axes})
         mean = a.pool_type == "avg" and (a.global_pool or a.pooling_convention == "valid")
-        return two and a.layout in (None, "NCHW") and (mean or a.pool_type == "max")
+        return fits and a.layout in (None, "NCHW", "NCW") and (mean or a.pool_type == "max")
     if kind == "concat":
         return a.dim == 1 and len(step.inputs) > 1
     if kind == "affine":

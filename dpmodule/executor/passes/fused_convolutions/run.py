@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 import torch
 
 from ...._core import torch_private
-from ....ops.nn.image_layers import NO_FUNCTION, has_kernels, layer_row
+from ....ops.nn.image_layers import NO_FUNCTION, as_image, has_kernels, layer_row
 from ....ops.nn.linear import kernels
-from ....ops.nn.relayout import in_channels_last
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
 from .call import WindowPart, is_plain
 from .channels import first_channel
-from .layers import Layer, Shape, Shapes, dense, layers_of, with_activations
+from .layers import Layer, Shape, Shapes, channels_innermost, dense, layers_of, with_activations
 
 Tensor = torch.Tensor
 
@@ -39,29 +38,21 @@ _Key = tuple[tuple[Shape, tuple[int, ...]], ...]
 _Layouts = Sequence[bool | None]
 
 
-def _image(shape: Shape) -> Shape:
-    """Return a shape with four axes."""
-    return shape if len(shape) == 4 else (*shape, 1, 1)
-
-
 def _rows(shape: Shape) -> Shape:
     """Return a shape with all axes but the first as one."""
     return shape[0], prod(shape[1:])
 
 
 def _in_usual_layout(image: Tensor) -> bool | None:
-    """Return whether elements follow each other in the usual layout; None if they do in the extension's layout."""
-    if image.is_contiguous(memory_format=_format(image.dim())):
-        return None
-    return image.is_contiguous()
+    """Return whether elements follow each other in the usual layout; None if channels are innermost."""
+    pixels = image.movedim(1, -1) if image.dim() > 2 else image
+    return None if pixels.is_contiguous() else image.is_contiguous()
 
 
-def _format(axes: int) -> torch.memory_format:
-    return torch.channels_last if axes == 4 else torch.contiguous_format
-
-
-def _empty(shape: Shape) -> Tensor:
-    return torch.empty(shape, dtype=torch.float32, memory_format=_format(len(shape)))
+def _strides(shape: Shape) -> Shape:
+    """Return the strides with channels innermost."""
+    images, channels, *size = shape
+    return prod(shape[1:]), 1, *(channels * prod(size[axis + 1 :]) for axis in range(len(size)))
 
 
 class _Plan(NamedTuple):
@@ -71,7 +62,7 @@ class _Plan(NamedTuple):
         parts: arguments of the layers that run in one call, or one layer that torch runs.
         slots: memory of the extension's operands: a value with a tensor of its own or `_ARENA`, and the first byte.
         packs: layers with parameters that the extension runs, and the shape of their data.
-        own: shapes of the extension's results that have a tensor of their own.
+        own: shapes and strides of the extension's results that have a tensor of their own.
         converted: images that are copied to channels_last before the first layer.
         arena: numbers in the memory of all its other results.
         calls: parts of a batch, which run one after the other.
@@ -80,7 +71,7 @@ class _Plan(NamedTuple):
     parts: list[bytes | Layer]
     slots: list[tuple[int, int]]
     packs: list[tuple[Layer, Shape]]
-    own: Shapes
+    own: dict[int, tuple[Shape, Shape]]
     arena: int
     converted: list[int]
     calls: int = 1
@@ -127,9 +118,10 @@ class _Planner:
         self._native = [self._is_native(layer, outputs) for layer in layers]
         by_torch = [layer for layer, native in zip(layers, self._native) if not native]
         torch_has = {n for layer in by_torch for n in (*layer.images, layer.result)}
-        self._usual = {n for n, usual in zip(images, layouts) if usual} - torch_has
+        read = {n for layer, native in zip(layers, self._native) if native for n in layer.images}
+        unsuitable = {n: usual for n, usual in zip(images, layouts) if usual is not None and n in read}
+        self._usual = {n for n, usual in unsuitable.items() if usual} - torch_has
         self._own = {*images, *outputs, *torch_has} - self._usual
-        unsuitable = [n for n, usual in zip(images, layouts) if usual is not None]
         self._converted = [n for n in unsuitable if n not in self._usual]
         self._places = self._parts()
         self._concatenate()
@@ -147,14 +139,15 @@ class _Planner:
         """Return the plan."""
         size = self._place_in_arena()
         parts: list[bytes | Layer] = []
-        own: Shapes = {}
+        own: dict[int, tuple[Shape, Shape]] = {}
         usual = set(self._usual)
         for layer, native in zip(self._layers, self._native):
             if not native:
                 parts.append(layer)
                 continue
             if layer.result in self._own:
-                own[layer.result] = self._shapes[layer.result]
+                shape = self._shapes[layer.result]
+                own[layer.result] = shape, _strides(shape)
             first_read = usual.intersection(self._place(n)[0] for n in layer.images)
             usual -= first_read
             row = b"".join([*map(self._relayout_row, first_read), *self._rows(layer)])
@@ -175,7 +168,7 @@ class _Planner:
             if layer.result not in self._flat:
                 return False
             readers = [each for each in self._layers if layer.result in each.images]
-            return len(data) == 4 and (
+            return len(data) in (3, 4) and (
                 prod(data[2:]) == 1
                 or (
                     layer.result not in outputs
@@ -183,8 +176,8 @@ class _Planner:
                 )
             )
         if layer.kind == "concat":
-            return all(len(shapes[n]) == 4 for n in layer.images)
-        return len(data) in (2, 4) and layer.is_native(shapes, len(self._layers) > 1)
+            return len(data) in (2, 3, 4)
+        return len(data) in (2, 3, 4) and layer.is_native(shapes, len(self._layers) > 1)
 
     def _source(self, layer: Layer) -> int:
         """Return the value that a layer reads, before it was flattened."""
@@ -192,11 +185,13 @@ class _Planner:
         return self._flat.get(value, value) if layer.kind == "dense" else value
 
     def _window(self, layer: Layer) -> tuple[int, int]:
-        _, _, height, width = _image(self._shapes[self._source(layer)])
+        _, _, height, width = as_image(self._shapes[self._source(layer)])
         return height, width
 
     def _dense_sizes(self, layer: Layer) -> Any:
-        return dense(layer.a.num_hidden, self._window(layer)).sizes(_image(self._shapes[self._source(layer)]))
+        return dense(layer.a.num_hidden, self._window(layer)).sizes(
+            as_image(self._shapes[self._source(layer)])
+        )
 
     def _parts(self) -> dict[int, tuple[int, int]]:
         """Return the image, and the first channel in it, of each value that is a part of its channels."""
@@ -262,7 +257,7 @@ class _Planner:
         owner, first = self._place(value)
         channel += first
         at = (owner, channel) if owner in self._own else (_ARENA, self._offsets[owner] + channel)
-        return self._address(*at), _image(self._shapes[owner])[1]
+        return self._address(*at), as_image(self._shapes[owner])[1]
 
     def _address(self, memory: int, number: int) -> int:
         """Return the index of the address of a number in a tensor or in the arena."""
@@ -292,7 +287,7 @@ class _Planner:
 
     def _relayout_row(self, image: int) -> bytes:
         """Return the arguments of a copy of an image in the usual layout to the arena."""
-        images, channels, *size = self._shapes[image]
+        images, channels, *size = as_image(self._shapes[image])
         axes = [(side, side, 1, 1, 1, 0) for side in size]
         to, pixel = self._slot(image)
         counts, addresses = (images, channels, channels, 1), (self._address(image, 0), 0, 0, 0, to)
@@ -300,7 +295,7 @@ class _Planner:
 
     def _part_rows(self, layer: Layer) -> Iterator[bytes]:
         images = [self._source(layer), *layer.images[1:]]
-        self._packs.append((layer, _image(self._shapes[images[0]])))
+        self._packs.append((layer, as_image(self._shapes[images[0]])))
         for part in self._parts_of(layer):
             if part.axes[0][1] > 0 < part.axes[1][1]:  # a small result lacks some rows or columns
                 yield self._row(layer, part.kind, images, part=part)
@@ -308,23 +303,21 @@ class _Planner:
 
     def _parts_of(self, layer: Layer) -> list[WindowPart]:
         """Return the layers that compute a layer with parameters."""
-        data = _image(self._shapes[self._source(layer)])
+        data = as_image(self._shapes[self._source(layer)])
         if layer.fused is not None:
             return layer.fused.parts(data)
         if layer.kind == "dense":
             return [WindowPart("convolution", self._dense_sizes(layer).axes)]
-        return [WindowPart(layer.kind, layer.windows(data, _image(self._shapes[layer.result])))]
+        return [WindowPart(layer.kind, layer.windows(data, as_image(self._shapes[layer.result])))]
 
     def _row(
         self, layer: Layer, kind: str, images: list[int], channel: int = 0, part: WindowPart | None = None
     ) -> bytes:
-        data, result = (_image(self._shapes[n]) for n in (images[0], layer.result))
+        data, result = (as_image(self._shapes[n]) for n in (images[0], layer.result))
         axes = layer.windows(data, result) if part is None else part.axes
         channels, groups, block = result[1] if layer.kind == "part" else data[1], 1, 0
         if kind == "pooling":
-            kind, block = (
-                ("max", 0) if layer.a.pool_type == "max" else ("mean", layer.a.count_include_pad is not False)
-            )
+            kind, block = ("max", 0) if layer.takes_maximum else ("mean", layer.counts_padding)
         elif kind == "shuffle":
             groups = layer.shuffled_groups(data)
         elif layer.fused is not None:
@@ -407,7 +400,9 @@ class ImageRun:
         arena = _arenas.pop() if _arenas else None
         if arena is None or arena.numel() < plan.arena:
             arena = torch.empty(plan.arena, dtype=torch.float32)
-        tensors = dict(zip(self._images, inputs)) | {n: _empty(shape) for n, shape in plan.own.items()}
+        tensors = dict(zip(self._images, inputs))
+        for n, sizes in plan.own.items():
+            tensors[n] = torch.empty_strided(*sizes, dtype=torch.float32)
         addresses = [*addresses, arena.data_ptr()]
         if plan.calls == 1:
             self._compute(plan, env, tensors, inputs, addresses)
@@ -439,7 +434,7 @@ class ImageRun:
     ) -> None:
         """Compute results from the images, both in `tensors`; `addresses` are those of parameters and the arena."""
         for n in plan.converted:
-            tensors[n] = in_channels_last(tensors[n]) if tensors[n].dim() == 4 else tensors[n].contiguous()
+            tensors[n] = channels_innermost(tensors[n])
         begins = {n: tensor.data_ptr() for n, tensor in tensors.items()}
         *parameters, begins[_ARENA] = addresses
         for part in plan.parts:

@@ -1,32 +1,19 @@
-"""Run convolutions over sequences, with relu, as products of overlapping windows and packed weights.
+"""A convolution over sequences as a product, where it is faster than the kernels for images and than torch's.
 
-For prediction only. With channels innermost in memory, a window is a row of a matrix whose rows overlap, so nothing is
-copied. Results differ by rounding.
-
-Memory: a copy of the weights that predict twice or more, until they change.
-
-Needs:
-    storage: dense
-    rank: data (N, C, W), not empty
-    type: float32 on the CPU for all operands; others run as before
-    layout: any; the result has channels innermost
-    gradients: none recorded
+With channels innermost in memory, a window is a row of a matrix whose rows overlap, so nothing is copied.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from ..._core import torch_private
-from ...ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, pack_for, packs_well
-from ..lowering import Lowered
-from ..packed_weights import packed
-from .dense_layers import is_relu
+from ...._core import torch_private
+from ....ops.nn.linear import FEW_ROWS, dense, is_float32_cpu, pack_for, packs_well
+from ...packed_weights import packed
 
 _MAX_COPIED = 2**16
 """Size of data up to which any filters pay for moving its channels."""
@@ -38,23 +25,39 @@ _MIN_PRODUCTS = 192
 """Multiplications for each number from which they do for larger data."""
 
 
+def pays(data: torch.Tensor, filters: int, width: int, step: int) -> bool:
+    """Return True if channels are innermost in memory, or a convolution is worth a copy in which they are."""
+    is_moved = data.stride(1) == 1 or data.shape[1] == 1
+    return is_moved or data.numel() <= _MAX_COPIED or filters * width >= _MIN_PRODUCTS * step
+
+
 class SequenceConvolution:
-    """A convolution in one dimension, without groups and dilation, and an optional relu."""
+    """A convolution in one dimension, without groups and dilation, and an optional relu.
 
-    def __init__(self, a: Any, function: Callable[..., torch.Tensor]) -> None:
+    Shape:
+        data: (N, C, W), in any layout.
+        weight: (F, C, kernel width).
+        bias: (F,).
+        returns: (N, F, W'), with channels innermost in memory if it is computed as a product.
+    """
+
+    def __init__(
+        self,
+        a: Any,
+        function: Callable[..., torch.Tensor],
+        relu: Callable[[torch.Tensor], torch.Tensor] | None,
+    ) -> None:
         self._width, self._step, self._pad = a.kernel[0], (a.stride or (1,))[0], (a.pad or (0,))[0]
-        self._function, self._relu = function, False
+        self._relu = relu is not None
+        self._function = function
+        if relu is not None:
+            self._function = lambda *given: relu(function(*given))
         self._known: dict[tuple[object, ...], bool] = {}
-
-    def add_relu(self, relu: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Apply relu to the result."""
-        function = self._function
-        self._function, self._relu = lambda *given: relu(function(*given)), True
 
     def __call__(
         self, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the result of the operators."""
+        """Return the result."""
         given = (data, weight) if bias is None else (data, weight, bias)
         sizes = data.shape, data.stride(), weight.shape
         is_faster = self._known.get(sizes)
@@ -94,34 +97,4 @@ class SequenceConvolution:
             return False
         if self._width == self._step == 1 and len(data) < _FEW_SAMPLES:
             return False
-        moves = data.stride(1) != 1 and data.shape[1] > 1
-        pays = data.numel() <= _MAX_COPIED or filters * self._width >= _MIN_PRODUCTS * self._step
-        return (pays or not moves) and packs_well(rows, filters, depth)
-
-
-def sequence_convolutions(low: Lowered) -> int:
-    """Replace convolutions over sequences, together with a relu that is the only reader.
-
-    Returns:
-        Number of convolutions.
-    """
-    kept, held = low.kept(), low.held_by_operators()
-    readers = Counter(value for step in low.steps for value in step.inputs)
-    made: dict[int, Any] = {}
-    steps = []
-    for step in low.steps:
-        op, a = low.operator(step)
-        value = step.inputs[0] if step.inputs else -1
-        if value in made and readers[value] == 1 and value not in kept and is_relu(low, step):
-            first = made[value]
-            first.function.add_relu(step.function)
-            first.outputs, first.covers = step.outputs, (step.node,)
-            continue
-        steps.append(step)
-        if op is None or op.name != "Convolution" or step.takes_env or not held.isdisjoint(step.inputs):
-            continue
-        if len(a.kernel) == 1 and a.num_group == 1 and a.layout in (None, "NCW") and a.dilate in ((), (1,)):
-            step.function = SequenceConvolution(a, step.function)
-            made[step.outputs[0]] = step
-    low.steps = steps
-    return len(made)
+        return pays(data, filters, self._width, self._step) and packs_well(rows, filters, depth)
