@@ -35,7 +35,7 @@ from ...lowering import Lowered, Step
 from .. import converts_layout
 from ..pooling_first import may_follow
 from .call import Activation, BatchNorm, FusedConvolution
-from .channels import channel_shuffles
+from .channels import join_moves
 from .deconvolution import PackedDeconvolution
 from .layers import activation as activation_of
 from .run import ImageRun, runs
@@ -168,7 +168,7 @@ def fused_convolutions(low: Lowered) -> int:
         steps = readers.get(value, [])
         return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
 
-    channel_shuffles(low, only_reader)
+    join_moves(low, only_reader)
     convolutions = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
     # if a sum reads two convolutions, fuse it with the later one with the smaller strides: strided 1x1 convolutions use
     # a slower kernel if there is a summand

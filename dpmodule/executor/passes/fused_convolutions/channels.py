@@ -14,14 +14,14 @@ from ...lowering import Lowered, Step
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
 
-_SHUFFLE = ({"Reshape"}, {"SwapAxis", "transpose"}, {"Reshape"})
-
 
 class ChannelShuffle:
     """Three functions, of which the first two may split the channels into groups and exchange both axes.
 
     In a shuffle, the result has the first channel of all groups, then their second one.
     """
+
+    name = "channel_shuffle"
 
     def __init__(self, functions: list[Callable[[Tensor], Tensor]]) -> None:
         self._split, self._exchange, self._join = functions
@@ -43,6 +43,26 @@ class ChannelShuffle:
         return groups if is_shuffle and views.shape[0] == shape[0] else 0
 
 
+class PixelRows:
+    """Two functions, of which the first may move the channels last, and the second flatten each image."""
+
+    name = "pixel_rows"
+
+    def __init__(self, functions: list[Callable[[Tensor], Tensor]]) -> None:
+        self._move, self._flatten = functions
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Run the functions."""
+        return self._flatten(self._move(x))
+
+    def does_so(self, shape: Shape) -> bool:
+        """Return True if the functions do so with images of a shape."""
+        x = torch.empty(shape, device="meta")
+        moved, wanted = self._move(x), x.movedim(1, -1)
+        is_moved = x.dim() == 4 and (moved.shape, moved.stride()) == (wanted.shape, wanted.stride())
+        return is_moved and self(x).shape == (shape[0], x[0].numel())
+
+
 def first_channel(part: Callable[[Tensor], Tensor], shape: Shape) -> int | None:
     """Return the first of the consecutive channels of an image that a function returns; None for other functions."""
     x = torch.empty(shape, device="meta")
@@ -54,33 +74,36 @@ def first_channel(part: Callable[[Tensor], Tensor], shape: Shape) -> int | None:
     return found.storage_offset() // (shape[2] * shape[3])
 
 
-def channel_shuffles(low: Lowered, only_reader: Callable[[int], Step | None]) -> None:
-    """Make three steps one that may be a channel shuffle.
+_CHAINS: tuple[tuple[type[ChannelShuffle | PixelRows], tuple[set[str], ...]], ...] = (
+    (ChannelShuffle, ({"Reshape"}, {"SwapAxis", "transpose"}, {"Reshape"})),
+    (PixelRows, ({"transpose"}, {"Flatten", "Reshape"})),
+)
+
+
+def join_moves(low: Lowered, only_reader: Callable[[int], Step | None]) -> None:
+    """Make consecutive steps one that may be a channel shuffle, or rows of pixels.
 
     Args:
         only_reader: returns the only reader of a value, else None.
     """
-    shuffles: dict[int, Step] = {}
+    joined: dict[int, Step] = {}
     gone: set[int] = set()
     for step in low.steps:
-        chain: list[Step] = []
-        after: Step | None = step
-        while after is not None and len(chain) < len(_SHUFFLE):
-            op, _ = low.operator(after)
-            if op is None or op.name not in _SHUFFLE[len(chain)] or after.takes_env or after.covers:
-                break
-            chain.append(after)
-            after = only_reader(after.outputs[0])
-        if len(chain) == len(_SHUFFLE) and not any(id(each) in gone for each in chain):
-            call, covers = (
-                ChannelShuffle([each.function for each in chain]),
-                [each.node for each in chain[1:]],
-            )
-            first, _, last = chain
-            made = Step(
-                call, "channel_shuffle", None, first.inputs, last.outputs, first.node, takes_env=False
-            )
-            made.covers = tuple(covers)
-            shuffles[id(last)] = made
+        for kind, names in _CHAINS:
+            chain: list[Step] = []
+            after: Step | None = step
+            while after is not None and len(chain) < len(names):
+                op, _ = low.operator(after)
+                if op is None or op.name not in names[len(chain)] or after.takes_env or after.covers:
+                    break
+                chain.append(after)
+                after = only_reader(after.outputs[0])
+            if len(chain) < len(names) or not gone.isdisjoint(map(id, chain)):
+                continue
+            first, last = chain[0], chain[-1]
+            call = kind([each.function for each in chain])
+            made = Step(call, call.name, None, first.inputs, last.outputs, first.node, takes_env=False)
+            made.covers = tuple(each.node for each in chain[1:])
+            joined[id(last)] = made
             gone.update(map(id, chain))
-    low.steps = [shuffles.get(id(s), s) for s in low.steps if id(s) in shuffles or id(s) not in gone]
+    low.steps = [joined.get(id(s), s) for s in low.steps if id(s) in joined or id(s) not in gone]

@@ -19,7 +19,7 @@ from ...packed_weights import packed
 from ..gated_activations import GatedActivation
 from ..pooling_first import PoolingFirst
 from .call import Activation, BatchNorm, FusedConvolution
-from .channels import ChannelShuffle, first_channel
+from .channels import ChannelShuffle, PixelRows, first_channel
 from .deconvolution import PackedDeconvolution
 
 Tensor = torch.Tensor
@@ -85,7 +85,8 @@ class Layer(NamedTuple):
     """A step of a run.
 
     Attributes:
-        kind: kind of the extension's layer, or "concat", "dense", "flat", "part" and "pooling", which become one.
+        kind: kind of the extension's layer, or "concat", "dense", "flat", "part", "pooling" and "rows", which become
+            one.
         images: numbers of the values that it reads, other than parameters.
         sources: numbers of its parameters.
         gamma: number of the value that a normalisation writes to its gamma; None if it does not write it.
@@ -112,7 +113,7 @@ class Layer(NamedTuple):
     @property
     def takes_function(self) -> bool:
         """True if it may apply the function of an activation that follows it."""
-        moves = self.kind in ("concat", "flat", "part", "shuffle")
+        moves = self.kind in ("concat", "flat", "part", "rows", "shuffle")
         return self.fused is None and self.function == NO_FUNCTION and not moves
 
     def trains(self, env: Env) -> bool:
@@ -136,14 +137,14 @@ class Layer(NamedTuple):
             )
         given = [shapes.get(n) for n in self.step.inputs]
         try:
-            if self.kind in ("part", "shuffle"):
+            if self.kind in ("part", "rows", "shuffle"):
                 return tuple(self.move(torch.empty(shapes[self.images[0]], device="meta")).shape)
             return infer_shape(self.op, self.a, given, [None] * len(self.step.outputs))[1][0]
         except (MXNetError, RuntimeError):
             return None
 
     def move(self, x: Tensor) -> Tensor:
-        """Run the step of a part or a shuffle, and return the layer's result."""
+        """Run a step that only moves numbers, and return the layer's result."""
         return self._own(self.step.function(x))
 
     def _own(self, results: Any) -> Tensor:
@@ -194,6 +195,8 @@ class Layer(NamedTuple):
             return first_channel(self.move, data) is not None
         if self.kind == "shuffle":
             return self.shuffled_groups(data) > 0
+        if isinstance(self.step.function, PixelRows):
+            return self.step.function.does_so(data)
         if self.kind == "sum":
             return data == other
         if self.kind == "scale":
@@ -259,9 +262,9 @@ def dense(units: int, size: tuple[int, int]) -> TiledConvolution:
 def layers_of(low: Lowered, step: Step) -> list[Layer]:
     """Return a step as a layer, or as one for each of its results; an empty list for other steps."""
     op, a = low.operator(step)
-    is_shuffle = isinstance(step.function, ChannelShuffle)
-    if is_shuffle or (op is not None and op.name in _PARTS and not (step.takes_env or step.covers)):
-        kind = "shuffle" if is_shuffle else "part"
+    moves = {ChannelShuffle: "shuffle", PixelRows: "rows"}.get(type(step.function))
+    if moves or (op is not None and op.name in _PARTS and not (step.takes_env or step.covers)):
+        kind = moves or "part"
         return [Layer(step, op, a, kind, step.inputs, [], n, NO_FUNCTION) for n in step.outputs]
     layer = _layer_of(low, step)
     return [] if layer is None else [layer]

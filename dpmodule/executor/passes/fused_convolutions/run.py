@@ -38,7 +38,7 @@ _Key = tuple[tuple[Shape, tuple[int, ...]], ...]
 _Layouts = Sequence[bool | None]
 
 
-def _rows(shape: Shape) -> Shape:
+def _flat_shape(shape: Shape) -> Shape:
     """Return a shape with all axes but the first as one."""
     return shape[0], prod(shape[1:])
 
@@ -113,8 +113,9 @@ class _Planner:
         self._flat = {
             layer.result: layer.images[0]
             for layer in layers
-            if layer.kind == "flat" and shapes[layer.result] == _rows(shapes[layer.images[0]])
+            if layer.kind == "flat" and shapes[layer.result] == _flat_shape(shapes[layer.images[0]])
         }
+        self._in_rows = {layer.images[0] for layer in layers if layer.kind == "rows"}
         self._native = [self._is_native(layer, outputs) for layer in layers]
         by_torch = [layer for layer, native in zip(layers, self._native) if not native]
         torch_has = {n for layer in by_torch for n in (*layer.images, layer.result)}
@@ -197,7 +198,7 @@ class _Planner:
         """Return the image, and the first channel in it, of each value that is a part of its channels."""
         places: dict[int, tuple[int, int]] = {}
         for layer, native in zip(self._layers, self._native):
-            if native and layer.kind == "part" and layer.result not in self._own:
+            if native and layer.kind == "part" and layer.result not in self._own | self._in_rows:
                 places[layer.result] = layer.images[0], self._first_channel(layer)
         return places
 
@@ -217,7 +218,7 @@ class _Planner:
             if native and layer.kind == "concat":
                 first = 0
                 for n in layer.images:
-                    if n in made and n not in self._own and n not in places:
+                    if n in made and n not in self._own and n not in places and n not in self._in_rows:
                         places[n] = layer.result, first
                     first += self._shapes[n][1]
 
@@ -273,11 +274,11 @@ class _Planner:
                     yield self._row(layer, "copy", [n], channel)
                 channel += shapes[n][1]
         elif kind == "part":
-            if layer.result in self._own:
+            if layer.result not in self._places:
                 yield self._row(layer, "copy", images)
-        elif kind == "flat":
-            if prod(shapes[images[0]][2:]) == 1:
-                yield self._row(layer, "copy", images)
+        elif kind in ("flat", "rows"):
+            if kind == "rows" or prod(shapes[images[0]][2:]) == 1:
+                yield self._flat_row(images[0], layer.result)
         elif kind == "scale" and prod(shapes[images[0]][2:]) == 1:
             yield self._row(layer, kind, images[::-1])
         elif layer.sources:
@@ -292,6 +293,18 @@ class _Planner:
         to, pixel = self._slot(image)
         counts, addresses = (images, channels, channels, 1), (self._address(image, 0), 0, 0, 0, to)
         return layer_row("relayout", counts, axes, 0, NO_FUNCTION, (0, 0, pixel), addresses)
+
+    def _flat_row(self, image: int, result: int) -> bytes:
+        """Return the arguments of a copy of the pixels of each image to a row."""
+        images, size = _flat_shape(self._shapes[image])
+        (at, gap), (to, row) = self._slot(image), self._slot(result)
+        gaps = (
+            gap * prod(self._shapes[image][2:]),
+            0,
+            row,
+        )  # several pixels have no numbers of others between them
+        counts, axes = (images, size, size, 1), [(1, 1, 1, 1, 1, 0)] * 2
+        return layer_row("copy", counts, axes, 0, NO_FUNCTION, gaps, (at, 0, 0, 0, to))
 
     def _part_rows(self, layer: Layer) -> Iterator[bytes]:
         images = [self._source(layer), *layer.images[1:]]

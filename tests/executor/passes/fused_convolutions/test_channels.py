@@ -110,3 +110,49 @@ def test_a_shuffle_that_does_not_divide_the_channels_is_an_error():
     net = conv(S.reshape(S.swapaxes(x, dim1=1, dim2=2), **BACK), "c")
     with pytest.raises(mx.base.MXNetError):
         answers(net)
+
+
+def rows(x, axes=(0, 2, 3, 1), flatten=S.Flatten):
+    return flatten(S.transpose(x, axes=axes))
+
+
+def heads(x, make=rows):
+    """Return the results of convolutions over smaller and smaller images, each a row for each image, joined."""
+    found = []
+    for level, size in enumerate((3, 1, 3)):
+        x = conv(S.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max"), f"s{level}")
+        found.append(make(S.Convolution(x, name=f"h{level}", kernel=(size, size), num_filter=5 + level)))
+    return S.Concat(*found, dim=1)
+
+
+def part_and_whole(x):
+    x = conv(x, "a")
+    left = S.slice_axis(x, axis=1, begin=0, end=5)
+    return S.Concat(rows(left), rows(conv(S.Concat(left, conv(x, "b"), dim=1), "c")), dim=1)
+
+
+def also_joined(x):
+    x = conv(x, "a")
+    return S.Concat(rows(x), S.Flatten(conv(S.Concat(x, conv(x, "b"), dim=1), "c")), dim=1)
+
+
+ROWS = {
+    "flatten": (heads, []),
+    "reshape": (lambda x: heads(x, lambda y: rows(y, flatten=lambda z: S.reshape(z, shape=(0, -1)))), []),
+    "dense": (lambda x: S.FullyConnected(heads(x), num_hidden=3, name="last"), []),
+    "pixel": (lambda x: rows(S.Pooling(conv(x, "a"), global_pool=True, pool_type="avg")), []),
+    "part": (part_and_whole, []),
+    "also joined": (also_joined, ["flat"]),
+    "other order": (lambda x: rows(conv(x, "a"), (0, 3, 2, 1)), ["rows"]),
+    "joined images": (lambda x: rows(conv(x, "a"), flatten=lambda y: S.reshape(y, shape=(-1, 8))), ["rows"]),
+    "of the data": (lambda x: S.Concat(rows(x), rows(conv(x, "a")), dim=1), []),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize(("network", "left"), ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("shape", [(1, 3, 32, 40), (3, 2, 33, 32)])
+def test_pixels_become_rows_in_the_same_call(network, left, shape, by_torch):
+    got, want = answers(network(S.Variable("data")), shape)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert by_torch == [left]
