@@ -125,7 +125,8 @@ _FEW_FILTERS = 16
 _WIDE = 16
 """Vector width with which the kernel is faster within all other limits, and without them for windows of one pixel."""
 _COLOURS = 4
-"""Channels of a network's first convolution, which is faster than oneDNN's for any image size if tiles are full."""
+"""Channels of a network's first convolution, which is faster than oneDNN's for any image size if tiles are full, and
+for small images with more than `_FEW_FILTERS`."""
 _FULL_TILE = 64
 """Filters of the largest tile."""
 _MAX_CHANNELS = 64
@@ -191,9 +192,9 @@ class TiledConvolution:
         reads_pixels = (
             window == 1 and {axis[1] for axis in self._axes} == {1} and self._filters >= _MIN_FILTERS
         )
-        if has_wide_vectors and (
-            reads_pixels or (in_run and channels <= _COLOURS and not self._filters % _FULL_TILE)
-        ):
+        is_small = self._filters > _FEW_FILTERS and products <= _SHORT_IN_RUN
+        fits_tiles = is_small or not self._filters % _FULL_TILE
+        if has_wide_vectors and (reads_pixels or (in_run and channels <= _COLOURS and fits_tiles)):
             return True
         filled = self._filters / (-(-self._filters // self._block) * self._block)
         if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
