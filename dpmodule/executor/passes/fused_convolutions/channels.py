@@ -44,7 +44,7 @@ class ChannelShuffle:
 
 
 class PixelRows:
-    """Two functions, of which the first may move the channels last, and the second flatten each image."""
+    """Two functions: the first moves the channels of images or sequences last, the second may flatten each."""
 
     name = "pixel_rows"
 
@@ -59,7 +59,7 @@ class PixelRows:
         """Return True if the functions do so with images of a shape."""
         x = torch.empty(shape, device="meta")
         moved, wanted = self._move(x), x.movedim(1, -1)
-        is_moved = x.dim() == 4 and (moved.shape, moved.stride()) == (wanted.shape, wanted.stride())
+        is_moved = x.dim() > 2 and (moved.shape, moved.stride()) == (wanted.shape, wanted.stride())
         return is_moved and self(x).shape == (shape[0], x[0].numel())
 
 
@@ -99,6 +99,8 @@ def join_moves(low: Lowered, only_reader: Callable[[int], Step | None]) -> None:
                 chain.append(after)
                 after = only_reader(after.outputs[0])
             if len(chain) < len(names) or not gone.isdisjoint(map(id, chain)):
+                continue
+            if kind is PixelRows and low.operator(step)[1].axes not in ((0, 2, 1), (0, 2, 3, 1)):
                 continue
             first, last = chain[0], chain[-1]
             call = kind([each.function for each in chain])

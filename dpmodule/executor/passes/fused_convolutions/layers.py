@@ -132,9 +132,8 @@ class Layer(NamedTuple):
         """Return the shape of the result; None if the operator does not take these shapes."""
         if self.fused is not None:
             sizes = self.fused.sizes(*self.shapes_read(shapes))
-            return (
-                None if sizes is None else sizes.result[:2] + sizes.result[6 - len(shapes[self.images[0]]) :]
-            )
+            axes = len(shapes[self.images[0]])  # sequences have no axis for rows
+            return None if sizes is None else (*sizes.result[:2], *sizes.result[2 - axes :])
         given = [shapes.get(n) for n in self.step.inputs]
         try:
             if self.kind in ("part", "rows", "shuffle"):
@@ -169,10 +168,10 @@ class Layer(NamedTuple):
             return [(size, size, 1, 1, 1, 0) for size, _ in sides]
         if self.op.name != "Pooling" or self.a.global_pool:
             return [(size, 1, size, 1, 1, 0) for size, _ in sides]
-        lacking, axes = 2 - len(self.a.kernel), range(2)
+        lacking = 2 - len(self.a.kernel)
         kernel, stride = (1,) * lacking + self.a.kernel, (1,) * lacking + (self.a.stride or (1, 1))
         pad = (0,) * lacking + (self.a.pad or (0, 0))
-        return [(*sides[i], kernel[i], stride[i], 1, pad[i]) for i in axes]
+        return [(*sides[i], kernel[i], stride[i], 1, pad[i]) for i in range(2)]
 
     def is_native(self, shapes: Shapes, in_run: bool) -> bool:
         """Return True if the extension runs it, and is the fastest, for these shapes; the result's shape is known."""

@@ -49,6 +49,17 @@ def _in_usual_layout(image: Tensor) -> bool | None:
     return None if pixels.is_contiguous() else image.is_contiguous()
 
 
+def _take_arena(size: int) -> Tensor:
+    """Return memory for some numbers, which must be put back."""
+    try:
+        arena = _arenas.pop()
+    except IndexError:  # other threads use all
+        arena = None
+    if arena is None or arena.numel() < size:
+        arena = torch.empty(size, dtype=torch.float32)
+    return arena
+
+
 def _strides(shape: Shape) -> Shape:
     """Return the strides with channels innermost."""
     images, channels, *size = shape
@@ -298,11 +309,8 @@ class _Planner:
         """Return the arguments of a copy of the pixels of each image to a row."""
         images, size = _flat_shape(self._shapes[image])
         (at, gap), (to, row) = self._slot(image), self._slot(result)
-        gaps = (
-            gap * prod(self._shapes[image][2:]),
-            0,
-            row,
-        )  # several pixels have no numbers of others between them
+        # images of several pixels are no parts of others: their pixels follow each other
+        gaps = gap * prod(self._shapes[image][2:]), 0, row
         counts, axes = (images, size, size, 1), [(1, 1, 1, 1, 1, 0)] * 2
         return layer_row("copy", counts, axes, 0, NO_FUNCTION, gaps, (at, 0, 0, 0, to))
 
@@ -410,9 +418,7 @@ class ImageRun:
         self, plan: _Plan, env: Env, inputs: Sequence[Tensor], addresses: list[int]
     ) -> dict[int, Tensor]:
         """Return images and results; `addresses` are those of the parameters."""
-        arena = _arenas.pop() if _arenas else None
-        if arena is None or arena.numel() < plan.arena:
-            arena = torch.empty(plan.arena, dtype=torch.float32)
+        arena = _take_arena(plan.arena)
         tensors = dict(zip(self._images, inputs))
         for n, sizes in plan.own.items():
             tensors[n] = torch.empty_strided(*sizes, dtype=torch.float32)

@@ -143,7 +143,7 @@ ROWS = {
     "pixel": (lambda x: rows(S.Pooling(conv(x, "a"), global_pool=True, pool_type="avg")), []),
     "part": (part_and_whole, []),
     "also joined": (also_joined, ["flat"]),
-    "other order": (lambda x: rows(conv(x, "a"), (0, 3, 2, 1)), ["rows"]),
+    "other order": (lambda x: rows(conv(conv(x, "a"), "b"), (0, 3, 2, 1)), []),
     "joined images": (lambda x: rows(conv(x, "a"), flatten=lambda y: S.reshape(y, shape=(-1, 8))), ["rows"]),
     "of the data": (lambda x: S.Concat(rows(x), rows(conv(x, "a")), dim=1), []),
 }

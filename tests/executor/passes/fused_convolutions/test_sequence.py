@@ -126,6 +126,9 @@ NETWORKS = {
     "channels": lambda x: S.max(conv(x, "a"), axis=1),
     "others": lambda x: S.mean(conv(x, "a"), axis=2, exclude=True),
     "of a mean": lambda x: S.max(S.mean(conv(x, "a"), axis=2), axis=-1),
+    "rows": lambda x: S.Concat(
+        *(S.Flatten(S.transpose(conv(x, name, stride=(2,)), axes=(0, 2, 1))) for name in "ab"), dim=1
+    ),
     "flat": lambda x: S.FullyConnected(conv(x, "a"), num_hidden=5, name="last"),
     "four axes": lambda x: S.mean(
         S.Convolution(S.expand_dims(conv(x, "a"), axis=2), name="d", kernel=(1, 3), num_filter=9), axis=(2, 3)
