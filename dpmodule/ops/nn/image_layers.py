@@ -48,8 +48,8 @@ NO_FUNCTION: Function = ("none", 0.0, 0.0)
 
 def as_image(shape: Sequence[int]) -> tuple[int, ...]:
     """Return (N, C, H, W) for the shape of images, of sequences, which have one row, or of rows of one pixel each."""
-    images, channels, *size = shape
-    return (images, channels, *([1] * (2 - len(size)) if size else (1, 1)), *size)
+    images, channels, *size = shape if len(shape) > 2 else (*shape, 1)
+    return (images, channels, *[1] * (2 - len(size)), *size)
 
 
 def has_kernels() -> bool:

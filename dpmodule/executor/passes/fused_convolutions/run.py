@@ -44,7 +44,7 @@ def _flat_shape(shape: Shape) -> Shape:
 
 
 def _in_usual_layout(image: Tensor) -> bool | None:
-    """Return whether elements follow each other in the usual layout; None if channels are innermost."""
+    """Return whether the layout is the usual one without gaps; None if channels are innermost without gaps."""
     pixels = image.movedim(1, -1) if image.dim() > 2 else image
     return None if pixels.is_contiguous() else image.is_contiguous()
 
@@ -74,8 +74,8 @@ class _Plan(NamedTuple):
         slots: memory of the extension's operands: a value with a tensor of its own or `_ARENA`, and the first byte.
         packs: layers with parameters that the extension runs, and the shape of their data.
         own: shapes and strides of the extension's results that have a tensor of their own.
-        converted: images that are copied to channels_last before the first layer.
         arena: numbers in the memory of all its other results.
+        converted: images that are copied to channels_last before the first layer.
         calls: parts of a batch, which run one after the other.
     """
 
@@ -109,7 +109,7 @@ class _Planner:
     are, and the operands of a concatenation are computed in its memory.
 
     Args:
-        layouts: whether the elements of each image follow each other in the usual layout; None in channels_last.
+        layouts: what `_in_usual_layout` returns for each image.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class _Planner:
         """Return the arguments of a copy of the pixels of each image to a row."""
         images, size = _flat_shape(self._shapes[image])
         (at, gap), (to, row) = self._slot(image), self._slot(result)
-        # images of several pixels are no parts of others: their pixels follow each other
+        # an image of several pixels is not part of another one: its pixels follow each other
         gaps = gap * prod(self._shapes[image][2:]), 0, row
         counts, axes = (images, size, size, 1), [(1, 1, 1, 1, 1, 0)] * 2
         return layer_row("copy", counts, axes, 0, NO_FUNCTION, gaps, (at, 0, 0, 0, to))
