@@ -1,4 +1,4 @@
-"""Layers that only move channels: parts of an image's channels, and channel shuffles.
+"""Layers that only move channels: parts of an image's channels, channel shuffles, and images as rows of pixels.
 
 What a step does is read off the strides of its result, which hold for all ways of writing it.
 """
@@ -44,7 +44,7 @@ class ChannelShuffle:
 
 
 class PixelRows:
-    """Two functions: the first moves the channels of images or sequences last, the second may flatten each."""
+    """Two functions: the first moves the channels last, and the second may make each image or sequence a row."""
 
     name = "pixel_rows"
 
@@ -55,8 +55,8 @@ class PixelRows:
         """Run the functions."""
         return self._flatten(self._move(x))
 
-    def does_so(self, shape: Shape) -> bool:
-        """Return True if the functions do so with images of a shape."""
+    def are_rows(self, shape: Shape) -> bool:
+        """Return True if the results for images of a shape are such rows."""
         x = torch.empty(shape, device="meta")
         moved, wanted = self._move(x), x.movedim(1, -1)
         is_moved = x.dim() > 2 and (moved.shape, moved.stride()) == (wanted.shape, wanted.stride())

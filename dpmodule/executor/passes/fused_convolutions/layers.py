@@ -195,7 +195,7 @@ class Layer(NamedTuple):
         if self.kind == "shuffle":
             return self.shuffled_groups(data) > 0
         if isinstance(self.step.function, PixelRows):
-            return self.step.function.does_so(data)
+            return self.step.function.are_rows(data)
         if self.kind == "sum":
             return data == other
         if self.kind == "scale":
