@@ -81,7 +81,7 @@ class _DenseChain:
         data = values[self._data]
         if not torch.is_grad_enabled() or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
-        torch.set_grad_enabled(False)  # the executor restores it
+        torch_private.set_grad_enabled(False)  # the executor restores it
         outputs, node = [data if data.dim() == 2 else data.flatten(1)], -1
         try:
             for layer, (product, _, _) in zip(self._layers, self._products):
@@ -187,6 +187,10 @@ def run_backward(
     """
     if isinstance(roots[0], ChainRoot):
         return roots[0].gradients(seeds[0], leaves, callback)
+    if callback is None and len(roots) == 1:
+        grads = torch_private.short_backward(roots[0], seeds[0], leaves)
+        if grads is not None:
+            return grads
     return torch_private.run_backward(roots, seeds, inputs=tuple(leaves))
 
 

@@ -98,3 +98,75 @@ def test_a_running_profiler_is_seen(monkeypatch):
     assert not torch_private.profiler_is_on()
     monkeypatch.delattr(torch.autograd, "_profiler_enabled")
     assert not torch_private.profiler_is_on()
+
+
+def short_and_engine(make, *leaves):
+    """Return the gradients of `short_backward` and of the engine."""
+    out = make(*leaves)
+    seed = torch.randn(out.shape, dtype=out.dtype)
+    with torch.no_grad():
+        short = torch_private.short_backward(out, seed, leaves)
+        return short, torch_private.run_backward((out,), (seed,), inputs=leaves)
+
+
+def leaf(*shape, dtype=torch.float32):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "leaves"),
+    [
+        (torch.relu, [leaf(3, 4)]),
+        (lambda x: torch.tanh(torch.exp(x)), [leaf(3, 4)]),
+        (torch.add, [leaf(3, 4), leaf(4)]),  # the engine adds up broadcast axes
+        (lambda x, y: x * y.view(1, 2, 1), [leaf(3, 2, 4), leaf(2)]),
+        (torch.mul, [leaf(3), leaf(3, dtype=torch.float64)]),  # the engine converts the first gradient
+        (torch.nn.functional.linear, [leaf(2, 3, 4), leaf(5, 4), leaf(5)]),
+        (torch.nn.functional.conv2d, [leaf(1, 2, 5, 5), leaf(3, 2, 3, 3), leaf(3)]),
+        (lambda x, w: torch.layer_norm(x, (4,), w), [leaf(3, 4), leaf(4)]),
+        (lambda *xs: torch.cat(xs), [leaf(1, 4), leaf(2, 4)]),
+        (lambda x, unused: x.sum(0), [leaf(3, 4), leaf(2)]),
+        (lambda x: x.max(1).values, [leaf(3, 4)]),
+    ],
+)
+def test_short_backward_equals_the_engine(make, leaves):
+    short, engine = short_and_engine(make, *leaves)
+    for found, expected in zip(short, engine, strict=True):
+        assert (found is None) is (expected is None)
+        if found is not None:
+            assert found.dtype is expected.dtype
+            assert torch.equal(found, expected)
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x * x,
+        lambda x: x.exp() + x,
+        lambda x: x.exp().exp().exp().exp().exp(),
+        Twice.apply,
+        lambda x: torch.var_mean(x, 0)[0],
+        torch.linalg.svdvals,
+    ],
+    ids=["read twice", "joined", "long", "in Python", "two results", "second of three results"],
+)
+def test_the_engine_runs_what_short_backward_does_not(make):
+    short, (engine,) = short_and_engine(make, leaf(3, 4))
+    assert short is None
+    assert engine.shape == (3, 4)
+
+
+def test_short_backward_leaves_recorded_gradients_to_the_engine():
+    x = leaf(3)
+    assert torch_private.short_backward(x.exp(), torch.ones(3), [x]) is None
+    assert x.grad is None
