@@ -364,8 +364,8 @@ def short_backward(
 ) -> Gradients | None:
     """Compute what `run_backward` does by calling the gradient functions of a few operators, without the engine.
 
-    Starting the engine takes 10 microseconds, as long as a small operator. Hooks of the inputs are not called, and the
-    recording is not freed.
+    Starting the engine takes 10 microseconds, as long as a small operator. Hooks are not called, and the recording is
+    not freed.
 
     Shape:
         root, seed: alike.

@@ -39,6 +39,9 @@ _Write = tuple[torch.Tensor, torch.Tensor | None, bool]
 _LARGE_BYTES = 2**21
 """Gradients of at least this size always replace their arrays."""
 
+_SHORT = 4
+"""Most operators of a graph whose backward may do without autograd's engine."""
+
 _LARGE_NETWORK_BYTES = 2**24
 """Total size of a network's results above which smaller gradients are copied instead of replacing their arrays.
 Replacing them in every backward would fragment the memory that freed results leave, so that the C library would take
@@ -104,6 +107,9 @@ class Backward:
         self._freed: dict[int, torch.Tensor] = {}  # gradients without memory
         is_large = arrays.context.torch_device.type == "cpu" and 4 * size >= _LARGE_NETWORK_BYTES
         self._copied = _LARGE_BYTES if is_large else 0
+        ops = [node.op for node in graph.nodes if node.op is not None]
+        runs_user_code = any(op.stateful or op.owner is not None for op in ops)  # which may register hooks
+        self._is_short = len(ops) <= _SHORT and not runs_user_code
         self._ignores_gradient = [
             node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]
@@ -205,9 +211,8 @@ class Backward:
             self._hook(run.aliases, listener)
             callback = self._alias_callback(run.aliases)
         try:
-            grads = run_backward(
-                roots, seeds, leaves if self.dense_only else tuple(map(leaf_of, leaves)), callback
-            )
+            targets = leaves if self.dense_only else tuple(map(leaf_of, leaves))
+            grads = run_backward(roots, seeds, targets, callback, self._is_short and listener is None)
         except Exception as error:
             if is_user_error(error):
                 raise

@@ -175,6 +175,7 @@ def run_backward(
     seeds: Sequence[torch.Tensor],
     leaves: Sequence[torch.Tensor],
     callback: GradientCallback | None = None,
+    is_short: bool = False,
 ) -> Sequence[torch.Tensor | None]:
     """Return the gradients of some variables, from autograd if it recorded the run.
 
@@ -184,10 +185,11 @@ def run_backward(
 
     Args:
         callback: called with each gradient of a `ChainRoot` as soon as it is computed; autograd calls its own hooks.
+        is_short: True if a few operators ran, and no tensor has hooks.
     """
     if isinstance(roots[0], ChainRoot):
         return roots[0].gradients(seeds[0], leaves, callback)
-    if callback is None and len(roots) == 1:
+    if is_short and len(roots) == 1:
         grads = torch_private.short_backward(roots[0], seeds[0], leaves)
         if grads is not None:
             return grads
