@@ -371,11 +371,11 @@ def short_backward(
         root, seed: alike.
 
     Returns:
-        None if the engine must run: on a GPU, for more operators, for values that are read twice, and for gradient
-        functions that are written in Python or take several gradients.
+        None if the engine must run: on a GPU, for more operators, for values that are read twice, for gradient
+        functions that are written in Python or take several gradients, and to detect anomalies.
     """
     steps = _gradient_functions(root, inputs)
-    if not steps or not seed.is_cpu or torch.is_grad_enabled():
+    if not steps or not seed.is_cpu or torch.is_grad_enabled() or torch.is_anomaly_enabled():
         return None
     grads: list[torch.Tensor | None] = [None] * (len(inputs) + len(steps))
     grads[len(inputs)] = seed

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import dpmodule as mx
 from dpmodule._core import torch_private
 
 
@@ -166,7 +167,14 @@ def test_the_engine_runs_what_short_backward_does_not(make):
     assert engine.shape == (3, 4)
 
 
-def test_short_backward_leaves_recorded_gradients_to_the_engine():
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_engine_records_gradients_and_detects_anomalies():
     x = leaf(3)
     assert torch_private.short_backward(x.exp(), torch.ones(3), [x]) is None
-    assert x.grad is None
+    with torch.no_grad():
+        assert torch_private.short_backward(x.exp(), torch.ones(3), [x]) is None  # nothing was recorded
+    executor = mx.sym.sqrt(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(1,))
+    with torch.autograd.set_detect_anomaly(True):
+        executor.forward(is_train=True, x=mx.nd.array([-1]))
+        with pytest.raises(mx.base.NodeError, match="nan"):
+            executor.backward(mx.nd.array([1]))
