@@ -633,6 +633,8 @@ class Executor:
         Returns:
             Slot and old value of each state; empty if `in_forward`.
         """
+        if all(map(operator.is_, mutated, repeat(None))):  # as in predictions, which have many states
+            return []
         slots, new_values = [], []
         for (slot, _, now), new in zip(program.low.mutated, mutated):
             if now is in_forward and new is not None and (in_forward or slot not in self._frozen):

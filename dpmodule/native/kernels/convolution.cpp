@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <new>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 
 #include "layer_functions.hpp"
 #include "parallel.hpp"
@@ -22,17 +24,17 @@ namespace {
 constexpr std::ptrdiff_t kLine = 16;         // elements per cache line
 constexpr std::ptrdiff_t kPart = 65536;      // elements of the weight per part
 constexpr std::ptrdiff_t kNear = 65536;      // elements of data and result per part
+constexpr std::ptrdiff_t kMaxNear = 1024;    // pixels per part, whose list of windows fits in the L1 cache
 constexpr std::ptrdiff_t kMinPixels = 12;    // minimal pixels per thread
 constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
 constexpr int kTurns = 4096;                 // spins before yielding the processor
 
 // A window of the data.
 struct Window {
-    std::ptrdiff_t y, x;   // start of the window
-    std::ptrdiff_t begin;  // the same as an element index, which may be outside
+    std::ptrdiff_t begin;  // element index of its start, which may be outside
     std::ptrdiff_t to;     // element index of its result
-    bool inside;           // completely inside
-    std::ptrdiff_t run;    // number of consecutive windows inside, one pixel step apart
+    std::int32_t y, x;     // its start
+    std::int32_t run;      // number of consecutive windows inside, one pixel step apart; 0 if it is not inside
 };
 
 // A part of the windows; parts of several rows or columns contain all channels.
@@ -75,32 +77,31 @@ bool fits(const Axis &axis, std::ptrdiff_t begin) {
 }
 
 void place(const ImageLayer &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
-    std::ptrdiff_t x = pixel % c.x.result, y = pixel / c.x.result % c.y.result, image = pixel / c.x.result / c.y.result;
-    for (std::ptrdiff_t i = 0; i < count; ++i) {
-        const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
-        const std::ptrdiff_t begin = ((image * c.y.size + down) * c.x.size + right) * c.data_gap;
-        const std::ptrdiff_t place = image * c.image_gap + y * c.row_gap + x * c.result_gap;
-        to[i] = {down, right, begin, place, fits(c.y, down) && fits(c.x, right), 0};
-        if (++x == c.x.result) {
-            x = 0;
-            if (++y == c.y.result) {
-                y = 0;
-                ++image;
-            }
+    std::ptrdiff_t x = pixel % c.x.result, row = pixel / c.x.result;
+    for (std::ptrdiff_t i = 0; i < count; x = 0, ++row) {
+        const std::ptrdiff_t image = row / c.y.result, y = row % c.y.result, down = y * c.y.stride - c.y.pad;
+        const std::ptrdiff_t line = (image * c.y.size + down) * c.x.size, place = image * c.image_gap + y * c.row_gap;
+        const bool inside = fits(c.y, down);
+        for (; x < c.x.result && i < count; ++x, ++i) {
+            const std::ptrdiff_t right = x * c.x.stride - c.x.pad;
+            to[i].begin = (line + right) * c.data_gap;
+            to[i].to = place + x * c.result_gap;
+            to[i].y = static_cast<std::int32_t>(down);
+            to[i].x = static_cast<std::int32_t>(right);
+            to[i].run = inside && fits(c.x, right);
         }
     }
     const std::ptrdiff_t pitch = c.x.stride * c.data_gap;
-    for (std::ptrdiff_t i = count; i-- > 0;) {
-        const bool goes_on = i + 1 < count && to[i + 1].begin - to[i].begin == pitch;
-        if (to[i].inside) to[i].run = goes_on ? to[i + 1].run + 1 : 1;
+    for (std::ptrdiff_t i = count - 1; i-- > 0;) {
+        if (to[i].run && to[i + 1].begin - to[i].begin == pitch) to[i].run += to[i + 1].run;
     }
 }
 
-template <int Width, int Vectors>
+// Tiles of the first `Vectors` of a block, whose other filters are padding.
+template <int Width, int Vectors, std::ptrdiff_t kBlock>
 struct Tiles {
     using V = Vector<Width>;
     using Floats = typename V::Floats;
-    static constexpr std::ptrdiff_t kBlock = Width * Vectors;
 
     const ImageLayer &c;
     const Share &share;
@@ -200,7 +201,7 @@ struct Tiles {
                              std::ptrdiff_t pace, Floats (&sums)[Rows][Vectors]) const {
         bool inside = rows_are_dense();
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) inside &= windows[r].inside;
+        for (int r = 0; r < Rows; ++r) inside &= windows[r].run > 0;
         const std::ptrdiff_t columns = part.column_end - part.column, step = inside ? columns : 1;
         const std::ptrdiff_t count = (step - 1) * c.channels + part.channels;
         for (std::ptrdiff_t row = part.row; row < part.row_end; ++row) {
@@ -224,7 +225,7 @@ struct Tiles {
             for (int r = 0; r < Rows; ++r) sums[r][v] = first;
         }
         if (!before) return;
-        if (columns >= kBlock) {
+        if (columns >= Vectors * Width) {
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
@@ -255,11 +256,12 @@ struct Tiles {
                 }
             }
         }
-        if (columns >= kBlock) {
+        if (columns >= Vectors * Width) {
+            float *row = to;
 #pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r) {
+            for (int r = 0; r < Rows; ++r, row += gap) {
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) std::memcpy(to + r * gap + v * Width, &sums[r][v], sizeof(Floats));
+                for (int v = 0; v < Vectors; ++v) std::memcpy(row + v * Width, &sums[r][v], sizeof(Floats));
             }
         } else {
 #pragma GCC unroll 16
@@ -304,9 +306,9 @@ struct Tiles {
         begin<Rows>(before, gap, sums);
         const float *soon = before ? before + Rows * gap : to + Rows * gap;
 #pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) {
+        for (int r = 0; r < Rows; ++r, soon += gap) {
 #pragma GCC unroll 4
-            for (int v = 0; v < Vectors; ++v) __builtin_prefetch(soon + r * gap + v * Width, 1);
+            for (int at = 0; at < Vectors * Width; at += kLine) __builtin_prefetch(soon + at, 1);
         }
         if (!windows || windows[0].run >= Rows) {
             sum_run<Rows>(data + start(pixel), part, weight, ahead, pace, sums);
@@ -326,13 +328,17 @@ struct Tiles {
             tile<Rows>(pixel, part, weight, more ? next : soon, more ? kLine : Rows);
             if (more) next += depth * kLine;
         }
-        if constexpr (Rows > 1) all<Rows / 2>(pixel, end, part, weight, next, next_end, depth);
+        if constexpr (Rows > 1) all<(Rows > 6 ? Rows / 2 : Rows - 1)>(pixel, end, part, weight, next, next_end, depth);
     }
 };
+
+template <int Count>
+using Constant = std::integral_constant<int, Count>;
 
 template <int Width, int Vectors, int Rows>
 DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
+    constexpr bool kHasHalves = Width == 8;  // AVX-512 has other blocks for few filters
     const std::ptrdiff_t blocks = (c.filters - 1) / kBlock + 1;
     for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
         const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
@@ -343,16 +349,6 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
             const std::ptrdiff_t place = group * c.filters + filter;
             for (const Part &part : share.parts) {
                 const bool begins = &part == &share.parts.front(), ends = &part == &share.parts.back();
-                const Tiles<Width, Vectors> tiles{c,
-                                                  share,
-                                                  c.data + group * c.channels,
-                                                  c.bias + block * kBlock,
-                                                  c.other ? c.other + place : nullptr,
-                                                  c.result + place,
-                                                  c.filters - filter,
-                                                  first,
-                                                  begins,
-                                                  ends};
                 const std::ptrdiff_t depth =
                     (part.row_end - part.row) * (part.column_end - part.column) * part.channels;
                 const float *part_end = weight + depth * kBlock;
@@ -360,7 +356,24 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
                 const float *next = !is_last                               ? part_end
                                     : first + share.near < share.pixel_end ? share.weight
                                                                            : share.next;
-                tiles.template all<Rows>(0, count, part, weight, next, next + (next ? depth * kBlock : 0), depth);
+                const auto compute = [&](auto vectors, auto rows) __attribute__((always_inline)) {
+                    const Tiles<Width, vectors, kBlock> tiles{c,
+                                                              share,
+                                                              c.data + group * c.channels,
+                                                              c.bias + block * kBlock,
+                                                              c.other ? c.other + place : nullptr,
+                                                              c.result + place,
+                                                              c.filters - filter,
+                                                              first,
+                                                              begins,
+                                                              ends};
+                    tiles.template all<rows>(0, count, part, weight, next, next + (next ? depth * kBlock : 0), depth);
+                };
+                if (kHasHalves && c.filters - filter <= Width) {
+                    compute(Constant<kHasHalves ? 1 : Vectors>{}, Constant<kHasHalves ? 8 : Rows>{});
+                } else {
+                    compute(Constant<Vectors>{}, Constant<Rows>{});
+                }
                 weight = part_end;
             }
         }
@@ -416,7 +429,8 @@ struct Step {
         const bool is_wide = depth * c.filters > c.images * c.y.size * c.x.size * c.channels;
         const std::ptrdiff_t across = is_wide ? std::gcd(blocks, threads) : 1;
         const std::ptrdiff_t down = std::clamp<std::ptrdiff_t>(pixels / kMinPixels, 1, threads / across);
-        const std::ptrdiff_t near = std::max<std::ptrdiff_t>(96, kNear / (c.groups * (c.channels + c.filters)));
+        const std::ptrdiff_t near =
+            std::clamp<std::ptrdiff_t>(kNear / (c.groups * (c.channels + c.filters)), 96, kMaxNear);
         const std::ptrdiff_t room = std::min(near, pixels / down + 1);
         const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
         const bool is_flat = is_plain(c.y) && is_plain(c.x) && c.row_gap == c.x.result * c.result_gap &&

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "layer_functions.hpp"
 #include "small.hpp"
@@ -52,15 +53,19 @@ struct Pixels {
     }
 };
 
-// The channels that a vector of filters of a depthwise or grouped convolution reads.
-template <int Width, bool Groups>
+// The channels that a vector of filters of a depthwise or grouped convolution reads; `IsGroup` if they are one group.
+template <int Width, bool Groups, bool IsGroup = false>
 struct Channels {
     using V = Vector<Width>;
     std::ptrdiff_t first, count;  // the channels of each filter are read one after the other
-    typename V::Ints places{};    // for each filter, its next channel, counted from the first one
+    // for each filter, or for all of a group, its next channel, counted from the first one
+    std::conditional_t<IsGroup, std::ptrdiff_t, typename V::Ints> places{};
 
     DPMODULE_INLINE Channels(const ImageLayer &l, std::ptrdiff_t filter) : first(filter), count(1) {
-        if constexpr (Groups) {
+        if constexpr (IsGroup) {
+            count = l.channels;
+            first = filter / Width * count;
+        } else if constexpr (Groups) {
             count = l.channels;
             const int power = __builtin_ctzll(static_cast<unsigned long long>(l.filters));
             // all filters read the `Width` channels from here on, which are in the pixel
@@ -73,9 +78,13 @@ struct Channels {
     }
 
     DPMODULE_INLINE typename V::Floats load(const float *from) const {
-        const typename V::Floats found = V::load(from);
-        if constexpr (Groups && Width > 1) return chosen(found, places);
-        return found;
+        if constexpr (IsGroup) {
+            return typename V::Floats{} + from[places];
+        } else if constexpr (Groups && Width > 1) {
+            return chosen(V::load(from), places);
+        } else {
+            return V::load(from);
+        }
     }
 };
 
@@ -84,12 +93,20 @@ template <int Kernel, int Stride, bool Groups, int Count>
 struct WholeWindows : Pixels {
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
+        if constexpr (Groups && Width == 8) {  // to read a number into all of a vector is faster than to choose places
+            if (l.filters == Width) return sum_all<Width, true>(c);
+        }
+        sum_all<Width, false>(c);
+    }
+
+    template <int Width, bool IsGroup>
+    DPMODULE_INLINE void sum_all(std::ptrdiff_t c) const {
         using V = Vector<Width>;
         typename V::Floats sums[Count];
 #pragma GCC unroll 8
         for (int n = 0; n < Count; ++n) sums[n] = bias<Width>(n, c);
         const std::ptrdiff_t filters = l.groups * l.filters;
-        Channels<Width, Groups> channels(l, c);
+        Channels<Width, Groups, IsGroup> channels(l, c);
         for (std::ptrdiff_t k = 0; k < channels.count; ++k, channels.places += 1) {
             const float *from = data(rows.begin, 0, channels.first);
             const float *weight = l.weight + (k * l.y.kernel + rows.begin) * Kernel * filters + c;
@@ -202,14 +219,37 @@ struct Pool : Pixels {
     float divisor;
 
     template <int Width>
+    DPMODULE_INLINE void all_channels() const {
+        constexpr int kSeveral = 4;  // vectors at a time, or the loops over a window would take most of the time
+        std::ptrdiff_t c = 0;
+        for (; c + kSeveral * Width <= l.channels; c += kSeveral * Width) several<Width, kSeveral>(c);
+        if (c == 0) return all_vectors<Width>(l.channels, *this);
+        for (; c < l.channels; c += Width) at<Width>(std::min(c, l.channels - Width));
+    }
+
+    template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
-        Fold<Width> all;
+        several<Width, 1>(c);
+    }
+
+    template <int Width, int Count>
+    DPMODULE_INLINE void several(std::ptrdiff_t c) const {
+        Fold<Width> all[Count];
         for (std::ptrdiff_t i = rows.begin; i < rows.end; ++i) {
-            Fold<Width> row;
-            for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j) row.add(Vector<Width>::load(data(i, j, c)));
-            all.add(row.value());
+            Fold<Width> row[Count];
+            const float *from = data(i, columns.begin, c);
+            for (std::ptrdiff_t j = columns.begin; j < columns.end; ++j, from += step) {
+#pragma GCC unroll 4
+                for (int v = 0; v < Count; ++v) row[v].add(Vector<Width>::load(from + v * Width));
+            }
+#pragma GCC unroll 4
+            for (int v = 0; v < Count; ++v) all[v].add(row[v].value());
         }
-        put<Width>(0, c, l.kind == LayerKind::MeanPool ? all.value() / divisor : all.value());
+#pragma GCC unroll 4
+        for (int v = 0; v < Count; ++v) {
+            const auto found = all[v].value();
+            put<Width>(0, c + v * Width, l.kind == LayerKind::MeanPool ? found / divisor : found);
+        }
     }
 };
 
@@ -257,10 +297,10 @@ DPMODULE_INLINE void compute_one(const Pixels &first) {
     switch (l.kind) {
         case LayerKind::Depthwise: return OneWindow<false>::run<Width>(first);
         case LayerKind::Grouped: return OneWindow<true>::run<Width>(first);
-        case LayerKind::MaxPool: return all_vectors<Width>(l.channels, Pool<Largest>{first, 1});
+        case LayerKind::MaxPool: return Pool<Largest>{first, 1}.template all_channels<Width>();
         case LayerKind::MeanPool: {
             const std::ptrdiff_t divisor = counted(l, l.y, first.y) * counted(l, l.x, first.x);
-            return all_vectors<Width>(l.channels, Pool<Total>{first, static_cast<float>(divisor)});
+            return Pool<Total>{first, static_cast<float>(divisor)}.template all_channels<Width>();
         }
         case LayerKind::Shuffle: return shuffle(first.begin, l.groups, l.channels, first.result);
         default: return all_vectors<Width>(l.channels, Elementwise{first});

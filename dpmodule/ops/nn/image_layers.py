@@ -112,6 +112,8 @@ _TINY = 2**20
 """Multiplications up to which torch's overhead exceeds everything else."""
 _SHORT_IN_RUN = 2**25
 """The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
+_SHORT_NARROW = 2**24
+"""The same with narrower vectors and filled tiles: a call of torch costs more than the kernels differ."""
 _FILLED = 0.5
 """Share of the tiles' filters that is not padding, from which the kernel is nearly as fast."""
 _LONG_RUN = 48
@@ -197,7 +199,8 @@ class TiledConvolution:
         if has_wide_vectors and (reads_pixels or (in_run and channels <= _COLOURS and fits_tiles)):
             return True
         filled = self._filters / (-(-self._filters // self._block) * self._block)
-        if in_run and products <= (_SHORT if filled >= _FILLED else _TINY):
+        short = _TINY if filled < _FILLED else _SHORT if has_wide_vectors else _SHORT_NARROW
+        if in_run and products <= short:
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False

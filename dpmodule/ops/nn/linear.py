@@ -1,8 +1,9 @@
 """Matrix products of dense layers, by the faster of the two libraries included in torch.
 
-torch multiplies matrices on the CPU with MKL, which has half of oneDNN's speed on AMD processors and the same or a
-higher speed on Intel's. The choice depends only on processor, types and sizes, never on a measurement: results are
-bitwise reproducible on a machine. The environment variable DPMODULE_ONEDNN=0 or 1 overrides the table of processors.
+torch multiplies matrices on the CPU with MKL, which has half of oneDNN's speed on AMD processors with AVX-512, and the
+same or a higher speed on AMD's other ones and on Intel's. The choice depends only on processor, types and sizes, never
+on a measurement: results are bitwise reproducible on a machine. The environment variable DPMODULE_ONEDNN=0 or 1
+overrides the table of processors.
 """
 
 from __future__ import annotations
@@ -244,7 +245,7 @@ _WORTH_RECORDING = 2**20
 _MIN_SAMPLES = 8
 """Samples below which oneDNN's gradients are slower."""
 _SLOW_WITH_MKL = ("AuthenticAMD", "HygonGenuine")
-"""Vendors on whose processors MKL does not use its fastest kernels."""
+"""Vendors on whose processors MKL does not use AVX-512."""
 
 
 def _vendor() -> str:
@@ -271,10 +272,11 @@ def onednn_is_faster() -> bool:
     """Return True if oneDNN multiplies large matrices faster than `F.linear` on this processor."""
     if not _has_onednn():
         return False
+    if os.environ.get("DPMODULE_ONEDNN") == "1":
+        return True
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    return os.environ.get("DPMODULE_ONEDNN") == "1" or (
-        by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL)
-    )
+    has_avx512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    return by_mkl and has_avx512 and any(name in _vendor() for name in _SLOW_WITH_MKL)
 
 
 def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:

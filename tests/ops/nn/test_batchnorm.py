@@ -105,8 +105,12 @@ def test_native_results_and_gradients(shape, relu, summed):
 
 def check_native(tensors, end):
     found, wanted = run(*tensors, end), run(*tensors, end, by_torch=True)
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one.double(), other.double(), rtol=0, atol=3e-6 * float(other.abs().max()))
+    x, *_, grad = tensors
+    terms = float(grad.abs().sum() / x.shape[1])
+    for at, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        is_sum = at >= len(found) - 2  # the gradients of gamma and beta, whose terms may cancel each other
+        scale = max(float(other.abs().max()), 1e-3 * terms * is_sum)
+        torch.testing.assert_close(one.double(), other.double(), rtol=0, atol=3e-6 * scale)
     for threads in (2, 3):
         torch.set_num_threads(threads)
         assert all(map(torch.equal, run(*tensors, end), found))

@@ -171,3 +171,14 @@ def test_sizes_and_vectors_decide_on_tiles(width, wanted, cases):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linear, "_native", SimpleNamespace(vector_width=width, convolution_block=block))
         assert [pays(*case) for case in cases] == [wanted] * len(cases)
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_narrow_vectors_pay_for_larger_convolutions_between_layers(width, monkeypatch):
+    core = SimpleNamespace(vector_width=width, convolution_block=lambda filters: 16)
+    monkeypatch.setattr(linear, "_native", core)
+    sizes = [
+        made(62).sizes((1, 5, side, side)) for side in (38, 75, 120)
+    ]  # 4, 16 and 40 million multiplications
+    assert [made(62).is_faster(each) for each in sizes] == [False] * 3
+    assert [made(62).is_faster(each, in_run=True) for each in sizes] == [True, width == 8, False]

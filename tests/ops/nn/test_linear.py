@@ -107,10 +107,13 @@ def test_the_variable_decides(monkeypatch, calls):
 VENDORS = {"vendor_id\t: HygonGenuine\n": True, "AMD64 Family 25, AuthenticAMD": True, "GenuineIntel": False}
 
 
+@pytest.mark.parametrize("capability", ["AVX512", "AVX2"])
 @pytest.mark.parametrize(("vendor", "wins"), VENDORS.items())
-def test_the_processor_decides_where_nothing_is_said(vendor, wins, monkeypatch):
+def test_the_processor_decides_where_nothing_is_said(vendor, wins, capability, monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
     monkeypatch.setattr(module, "_vendor", lambda: vendor)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    wins = wins and capability == "AVX512"
     assert module.onednn_is_faster() == (wins and HAS_ONEDNN and torch.backends.mkl.is_available())
 
 
