@@ -112,8 +112,8 @@ _TINY = 2**20
 """Multiplications up to which torch's overhead exceeds everything else."""
 _SHORT_IN_RUN = 2**25
 """The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
-_SHORT_NARROW = 2**24
-"""The same with narrower vectors and filled tiles: a call of torch costs more than the kernels differ."""
+_SHORT_PART = 2**24
+"""`_SHORT_IN_RUN` for narrower vectors if some of a tile is padding."""
 _FILLED = 0.5
 """Share of the tiles' filters that is not padding, from which the kernel is nearly as fast."""
 _LONG_RUN = 48
@@ -198,9 +198,9 @@ class TiledConvolution:
         fits_tiles = is_small or not self._filters % _FULL_TILE
         if has_wide_vectors and (reads_pixels or (in_run and channels <= _COLOURS and fits_tiles)):
             return True
-        filled = self._filters / (-(-self._filters // self._block) * self._block)
-        short = _TINY if filled < _FILLED else _SHORT if has_wide_vectors else _SHORT_NARROW
-        if in_run and products <= short:
+        if in_run and (
+            products <= self._short_in_run() or (reads_pixels and not self._filters % self._block)
+        ):
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False
@@ -215,6 +215,15 @@ class TiledConvolution:
             return True
         small_window = window == 1 or (channels <= _MAX_CHANNELS and width <= _SHORT_ROW)
         return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
+
+    def _short_in_run(self) -> int:
+        """Return the number of multiplications up to which torch's overhead matters between other layers."""
+        filled = self._filters / (-(-self._filters // self._block) * self._block)
+        if filled < _FILLED:
+            return _TINY
+        if kernels().vector_width >= _WIDE:
+            return _SHORT
+        return _SHORT_IN_RUN if filled == 1 else _SHORT_PART
 
     def pack(
         self, weight: Tensor, bias: Tensor | None, channels: int, scale: Tensor | None = None

@@ -177,8 +177,14 @@ def test_sizes_and_vectors_decide_on_tiles(width, wanted, cases):
 def test_narrow_vectors_pay_for_larger_convolutions_between_layers(width, monkeypatch):
     core = SimpleNamespace(vector_width=width, convolution_block=lambda filters: 16)
     monkeypatch.setattr(linear, "_native", core)
-    sizes = [
-        made(62).sizes((1, 5, side, side)) for side in (38, 75, 120)
-    ]  # 4, 16 and 40 million multiplications
-    assert [made(62).is_faster(each) for each in sizes] == [False] * 3
-    assert [made(62).is_faster(each, in_run=True) for each in sizes] == [True, width == 8, False]
+    sizes = [(1, 5, side, side) for side in (38, 75, 100, 120)]  # 4, 16, 28 and 41 million multiplications
+    for filters, among in (
+        (62, [True, width == 8, False, False]),
+        (64, [True, width == 8, width == 8, False]),
+    ):
+        convolution = made(filters)
+        assert [convolution.is_faster(convolution.sizes(each)) for each in sizes] == [False] * 4
+        assert [convolution.is_faster(convolution.sizes(each), in_run=True) for each in sizes] == among
+    pixels = made(64, kernel=(1, 1), pad=(0, 0))
+    large = pixels.sizes((8, 64, 120, 120))
+    assert [pixels.is_faster(large, in_run) for in_run in (False, True)] == [width == 16, True]
