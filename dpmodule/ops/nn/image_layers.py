@@ -219,11 +219,9 @@ class TiledConvolution:
     def _short_in_run(self) -> int:
         """Return the number of multiplications up to which torch's overhead matters between other layers."""
         filled = self._filters / (-(-self._filters // self._block) * self._block)
-        if filled < _FILLED:
-            return _TINY
         if kernels().vector_width >= _WIDE:
-            return _SHORT
-        return _SHORT_IN_RUN if filled == 1 else _SHORT_PART
+            return _SHORT if filled >= _FILLED else _TINY
+        return _SHORT_IN_RUN if filled == 1 else _SHORT_PART if filled >= _FILLED else _SHORT
 
     def pack(
         self, weight: Tensor, bias: Tensor | None, channels: int, scale: Tensor | None = None
