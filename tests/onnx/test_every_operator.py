@@ -2,7 +2,6 @@
 
 import re
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,9 +39,6 @@ NOT_COMPARED = {
     ),
 }
 """Rows of the tables, or recorded calls, that ONNX refuses or rounds otherwise: a reason for each."""
-CPUINFO = Path("/proc/cpuinfo")
-if not (CPUINFO.exists() and "vnni" in CPUINFO.read_text()):
-    NOT_COMPARED["dense_uint8"] = "ONNX Runtime limits sums of uint8 times int8 to 16 bits without VNNI"
 
 
 def head_of(case):
