@@ -35,8 +35,8 @@ _MAX_PACKED = 2**28
 """Maximum number of multiplications with a packed weight by the extension's kernel."""
 _MIN_MKL, _WIDE_UNITS = 2**17, 192
 """Size of a weight, and units, from which MKL is the fastest with a packed weight, on processors that it favours."""
-_MANY_ROWS = 1024
-"""Rows above which oneDNN is faster still."""
+_MANY_ROWS, _MANY_UNITS_AMD = 1024, 1200
+"""Rows above which oneDNN is faster still; units from which it is, on AMD processors without AVX-512."""
 _MAX_CACHED = 2**18
 """Size of a packed weight that stays in the cache while many rows are multiplied with it."""
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
@@ -95,7 +95,8 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     weight = units * features
     work = rows * weight
     if _by_mkl() and rows > 2 * FEW_ROWS and units >= _WIDE_UNITS and weight >= _MIN_MKL:
-        return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
+        is_large = (rows > _MANY_ROWS and work > _MAX_PACKED) or (units >= _MANY_UNITS_AMD and _is_amd())
+        return "onednn" if is_large and _has_onednn() else "mkl"
     if packs_well(rows, units, features):
         return "native"
     return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
@@ -244,8 +245,8 @@ _WORTH_RECORDING = 2**20
 """Multiplications below which our own kernel does not make up for an autograd function in Python."""
 _MIN_SAMPLES = 8
 """Samples below which oneDNN's gradients are slower."""
-_SLOW_WITH_MKL = ("AuthenticAMD", "HygonGenuine")
-"""Vendors on whose processors MKL does not use AVX-512."""
+_AMD = ("AuthenticAMD", "HygonGenuine")
+"""Vendors of AMD's processors, on which MKL does not use AVX-512."""
 
 
 def _vendor() -> str:
@@ -258,6 +259,10 @@ def _vendor() -> str:
     except OSError:
         pass  # not Linux
     return platform.processor()
+
+
+def _is_amd() -> bool:
+    return any(name in _vendor() for name in _AMD)
 
 
 def _has_onednn() -> bool:
@@ -276,7 +281,7 @@ def onednn_is_faster() -> bool:
         return True
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     has_avx512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    return by_mkl and has_avx512 and any(name in _vendor() for name in _SLOW_WITH_MKL)
+    return by_mkl and has_avx512 and _is_amd()
 
 
 def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:

@@ -175,6 +175,15 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     assert not module.packed_kernel(64, 128, 4096)
     own = not module.has_packed_mkl()  # else MKL is faster on processors that it favours, except for few rows
     assert [module.use_kernel(64, 128, 784), module.use_kernel(1, 1000, 2048)] == [own, True]
+    monkeypatch.delenv("DPMODULE_ONEDNN")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    for vendor, is_amd in VENDORS.items():
+        module.onednn_is_faster.cache_clear()
+        monkeypatch.setattr(module, "_vendor", lambda vendor=vendor: vendor)
+        wide = "onednn" if is_amd and HAS_ONEDNN else "mkl"
+        many = "onednn" if HAS_ONEDNN else "mkl"
+        by_mkl = ["mkl", wide, "mkl", many] if module.has_packed_mkl() else ["", "", "native", ""]
+        assert [module.packed_kernel(*each) for each in sizes] == by_mkl
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
