@@ -369,9 +369,12 @@ void conv3x3(const Core &core) {
     const Buffer &one = round.empty(images * rows * columns * filters), &other = round.empty(one.size());
     if (between(0, 3) == 0) data.spoil();
     if (between(0, 3) == 0) weight.buffer->spoil();
+    const ptrdiff_t down = rotated ? -weight.gaps[2] : weight.gaps[2],
+                    right = rotated ? -weight.gaps[3] : weight.gaps[3];
+    const auto first = reinterpret_cast<std::intptr_t>(weight.buffer->begin() - (rotated ? 2 * (down + right) : 0));
     const auto run = [&](const Buffer &result, ptrdiff_t threads) {
-        core("conv3x3", {images, high, wide, channels, filters, step, threads, spread, weight.buffer, weight.gaps[0],
-                         weight.gaps[1], weight.gaps[2], weight.gaps[3], rotated, data, bias, result});
+        core("conv3x3", {images, high, wide, channels, filters, step, threads, spread, first, weight.gaps[0],
+                         weight.gaps[1], down, right, data, bias, result});
     };
     run(one, 1);
     run(other, between(2, 4));
@@ -429,6 +432,67 @@ void conv3x3_gradients(const Core &core) {
                 }
     expect("gradient of the weight", *weight.buffer, wanted, near_sum(images * rows * columns));
     if (bias) expect("gradient of the bias", *bias, sums, near_sum(images * rows * columns));
+    round.check_marks();
+}
+
+// A convolution for training, and its gradients.
+void convolve(const Core &core) {
+    Round round;
+    Axis y = axis(5, 2), x = axis(7, 2);
+    const bool has_data = (y.stride == 1 || y.dilate == 1) && (x.stride == 1 || x.dilate == 1);
+    const ptrdiff_t images = between(1, 5), channels = between(1, 40), filters = between(1, 70);
+    describe(images, channels, filters, y.size, y.kernel, y.stride, y.dilate, y.pad, x.size, x.kernel, x.stride,
+             x.dilate, x.pad);
+    const std::array<ptrdiff_t, 4> sizes = {filters, channels, y.kernel, x.kernel};
+    const Weight weight = weight_of(round, sizes), gradient = weight_of(round, sizes, false);
+    const ptrdiff_t pixels = images * y.size * x.size, windows = images * y.result * x.result;
+    const Buffer &data = round.filled(pixels * channels), &head = round.filled(windows * filters);
+    const Buffer *bias = round.optional(filters), *for_bias = bias ? &round.empty(filters) : nullptr;
+    const auto call = [&](const char *name, ptrdiff_t threads, const Weight &w, std::vector<Argument> buffers) {
+        std::vector<Argument> all = {images, channels, filters};
+        for (const Axis &a : {y, x})
+            for (const ptrdiff_t each : {a.size, a.result, a.kernel, a.stride, a.dilate, a.pad}) all.push_back(each);
+        all.push_back(threads);
+        all.push_back(w.buffer);
+        for (const ptrdiff_t gap : w.gaps) all.push_back(gap);
+        all.insert(all.end(), buffers.begin(), buffers.end());
+        core(name, all);
+    };
+    const Buffer &result = round.empty(windows * filters), &again = round.empty(result.size());
+    const Buffer &for_data = round.empty(data.size());
+    call("convolve", 1, weight, {data, bias, result});
+    call("convolve", between(2, 4), weight, {data, bias, again});
+    same_bits("result", result, again);
+    if (has_data) call("convolution_data", between(1, 4), weight, {head, for_data});
+    call("convolution_gradients", between(1, 4), gradient, {data, head, for_bias});
+    Doubles wanted, wanted_data(static_cast<std::size_t>(data.size()));
+    Doubles wanted_weight(static_cast<std::size_t>(weight.buffer->size())), sums(static_cast<std::size_t>(filters));
+    for (ptrdiff_t n = 0; n < images; ++n)
+        for (ptrdiff_t i = 0; i < y.result; ++i)
+            for (ptrdiff_t j = 0; j < x.result; ++j)
+                for (ptrdiff_t f = 0; f < filters; ++f) {
+                    const double factor = head[static_cast<ptrdiff_t>(wanted.size())];
+                    double sum = at(bias, f);
+                    sums[static_cast<std::size_t>(f)] += factor;
+                    for (ptrdiff_t k = 0; k < y.kernel; ++k)
+                        for (ptrdiff_t l = 0; l < x.kernel; ++l) {
+                            const ptrdiff_t row = y.place(i, k), column = x.place(j, l);
+                            if (row < 0 || column < 0 || row >= y.size || column >= x.size) continue;
+                            for (ptrdiff_t c = 0; c < channels; ++c) {
+                                const ptrdiff_t place = ((n * y.size + row) * x.size + column) * channels + c;
+                                sum += data[place] * weight(f, c, k, l);
+                                wanted_data[static_cast<std::size_t>(place)] += factor * weight(f, c, k, l);
+                                wanted_weight[static_cast<std::size_t>(gradient.index(f, c, k, l))] +=
+                                    factor * data[place];
+                            }
+                        }
+                    wanted.push_back(sum);
+                }
+    const ptrdiff_t window = y.kernel * x.kernel;
+    expect("result", result, wanted, near_sum(window * channels));
+    if (has_data) expect("gradient of the data", for_data, wanted_data, near_sum(window * filters));
+    expect("gradient of the weight", *gradient.buffer, wanted_weight, near_sum(windows));
+    if (bias) expect("gradient of the bias", *for_bias, sums, near_sum(windows));
     round.check_marks();
 }
 
@@ -850,6 +914,7 @@ PyMethodDef functions[] = {
     {"change_layouts", run<layouts>, METH_VARARGS, nullptr},
     {"conv3x3", run<conv3x3>, METH_VARARGS, nullptr},
     {"conv3x3_gradients", run<conv3x3_gradients>, METH_VARARGS, nullptr},
+    {"convolve", run<convolve>, METH_VARARGS, nullptr},
     {"run_layers", run<run_layers>, METH_VARARGS, nullptr},
     {"norm_forward", run<norm>, METH_VARARGS, nullptr},
     {"softmax", run<softmax>, METH_VARARGS, nullptr},

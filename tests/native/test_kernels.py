@@ -9,7 +9,7 @@ from helpers import compiled
 from helpers.programs import run_program
 
 KERNELS = ["multiply", "dense", "unfold", "change_layouts", "conv3x3", "conv3x3_gradients"]
-KERNELS += ["run_layers", "norm_forward", "softmax", "group_numbers", "lstm_forward"]
+KERNELS += ["convolve", "run_layers", "norm_forward", "softmax", "group_numbers", "lstm_forward"]
 CHECKS = Path(__file__).with_name("kernels.cpp")
 pytestmark = [
     pytest.mark.skipif(compiled.compiler() is None, reason="there is no C++ compiler"),
@@ -22,7 +22,9 @@ def has(name):
     lanes = {"conv3x3": "conv3x3_lanes", "conv3x3_gradients": "conv3x3_lanes"}
     if name in lanes:
         return hasattr(native.core, name) and native.core.conv3x3_lanes() > 0
-    return hasattr(native.core, name) and (name != "run_layers" or native.core.convolution_block(64) > 0)
+    return hasattr(native.core, name) and (
+        name not in ("convolve", "run_layers") or native.core.convolution_block(64) > 0
+    )
 
 
 def check(name, seed, rounds):

@@ -113,12 +113,6 @@ def _has_convolutions(graph: Graph) -> bool:
     )
 
 
-def _has_small_windows(graph: Graph) -> bool:
-    """Return True if there is a convolution that a kernel may support."""
-    layers = (node for node in graph.nodes if node.op is not None and node.op.name == "Convolution")
-    return any(node.a.kernel == (3, 3) or node.a.num_group > 1 for node in layers)
-
-
 PASSES: tuple[Pass, ...] = (
     Pass("common_subexpressions", worth=_has_equal_inputs, hides=True, moved=False),
     Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
@@ -131,7 +125,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}, worth=converts_layout),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
-    Pass("native_convolutions", worth=_has_small_windows, predict=False, compiled=False),
+    Pass("native_convolutions", {"Convolution": 1}, predict=False, compiled=False),
     Pass(
         "score_blocks",
         {"FullyConnected": 1, "SoftmaxOutput": 1},

@@ -1,6 +1,6 @@
-"""Train depthwise and 3x3 convolutions of few channels with kernels of the native extension.
+"""Train depthwise convolutions, and those without groups, with kernels of the native extension.
 
-They are faster than oneDNN's there, forward and backward, and read the weight without reordering. The graph determines
+Where they are faster than oneDNN's, forward or backward, they read the weight without reordering. The graph determines
 which convolutions qualify; whether the kernels support the data, and are faster for its sizes, is checked when the step
 runs.
 
@@ -8,7 +8,7 @@ Needs:
     storage: dense
     rank: data (N, C, H, W)
     type: float32 on the CPU for all operands; others run as convolutions
-    layout: data in channels_last, as convolutions leave it; with another layout 3x3 convolutions run unchanged
+    layout: data in channels_last, as convolutions leave it; without groups, others run unchanged
     gradients: any
 """
 
@@ -19,14 +19,17 @@ from typing import Any
 
 import torch
 
-from ...ops.nn.conv3x3 import can_convolve3x3, convolve3x3, is_fast3x3
 from ...ops.nn.depthwise import can_convolve_depthwise, convolve_depthwise
-from ...ops.nn.unfold import WindowGrid, window_grid
+from ...ops.nn.trained_convolution import (
+    TrainingKernels,
+    can_train,
+    may_train,
+    train_convolution,
+    training_kernels,
+)
+from ...ops.nn.unfold import window_grid
 from ..lowering import Lowered, Step
 from .unfolded_convolutions import UnfoldedConvolution
-
-_GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
-"""Windows of the 3x3 convolutions."""
 
 
 class NativeConvolution:
@@ -45,17 +48,17 @@ class NativeConvolution:
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any) -> None:
         self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
         self._filters = a.num_filter
-        self._known: dict[tuple[Sequence[int], int], bool] = {}
+        self._known: dict[tuple[Sequence[int], int], TrainingKernels] = {}
 
     def restrides(self, data: Sequence[int]) -> bool:
         """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
-        is_ours = not self._is_depthwise and self._is_fast3x3(data)
+        is_ours = not self._is_depthwise and self._kernels(data).is_ours
         return isinstance(self._plain, UnfoldedConvolution) and not is_ours and self._plain.restrides(data)
 
-    def _is_fast3x3(self, data: Sequence[int]) -> bool:
+    def _kernels(self, data: Sequence[int]) -> TrainingKernels:
         key = data, torch.get_num_threads()
         if key not in self._known:
-            self._known[key] = is_fast3x3(data, self._filters, self._grid.stride[0])
+            self._known[key] = training_kernels(data, self._filters, self._grid)
         return self._known[key]
 
     def __call__(
@@ -65,8 +68,10 @@ class NativeConvolution:
         if self._is_depthwise:
             if can_convolve_depthwise(x, weight, bias, self._grid):
                 return convolve_depthwise(x, weight, bias, self._grid)
-        elif self._is_fast3x3(x.shape) and can_convolve3x3(x, weight, bias):
-            return convolve3x3(x, weight, bias, self._grid.stride[0])
+            return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
+        chosen = self._kernels(x.shape)
+        if chosen.is_ours and can_train(x, weight, bias, self._grid):
+            return train_convolution(x, weight, bias, self._grid, chosen)
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
 
@@ -76,7 +81,7 @@ def _fits(low: Lowered, step: Step) -> bool:
         op is not None
         and op.name == "Convolution"
         and len(a.kernel) == 2
-        and (1 < a.num_group == a.num_filter or (a.num_group == 1 and window_grid(a) in _GRIDS))
+        and (1 < a.num_group == a.num_filter or (a.num_group == 1 and may_train(window_grid(a))))
         and a.layout in (None, "NCHW")
         and not (step.takes_env or step.covers)
     )

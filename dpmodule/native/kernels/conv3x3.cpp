@@ -19,7 +19,7 @@ constexpr std::ptrdiff_t kBand = 65536;  // elements of the data that fit in the
 
 // Calls body(index in the weight, index in the kernels' order (blocks, 3, channels, 3, lanes)) for all elements.
 template <class Body>
-void each_weight(const Conv3x3Sizes &size, const Conv3x3Weight &weight, const Body &body) {
+void each_weight(const Conv3x3Sizes &size, const StridedWeight &weight, const Body &body) {
     const std::ptrdiff_t lanes = conv3x3_lanes();
     for (std::ptrdiff_t filter = 0; filter < size.filters; ++filter) {
         for (std::ptrdiff_t channel = 0; channel < size.channels; ++channel) {
@@ -31,11 +31,6 @@ void each_weight(const Conv3x3Sizes &size, const Conv3x3Weight &weight, const Bo
             }
         }
     }
-}
-
-Conv3x3Weight rotated(const Conv3x3Weight &weight) {
-    float *const last = weight.numbers + 2 * (weight.row + weight.column);
-    return {last, weight.filter, weight.channel, -weight.row, -weight.column};
 }
 
 std::ptrdiff_t numbers(const Conv3x3Sizes &size) { return 9 * size.channels * size.filters; }
@@ -306,8 +301,7 @@ std::ptrdiff_t conv3x3_lanes() {
 bool conv3x3(const Conv3x3 &run) {
     try {
         std::vector<float> weight(numbers(run.size));
-        const Conv3x3Weight source = run.rotated ? rotated(run.weight) : run.weight;
-        each_weight(run.size, source, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
+        each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
         const Forward kernel = forward_for(run);
         parallel_for(run.size.images, run.size.threads,
                      [&](std::ptrdiff_t image) { kernel(run, weight.data(), image); });

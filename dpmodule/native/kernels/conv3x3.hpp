@@ -2,7 +2,7 @@
 // deterministic for a given number of threads.
 #pragma once
 
-#include <cstddef>
+#include "trained_convolution.hpp"
 
 namespace dpmodule {
 
@@ -12,20 +12,13 @@ struct Conv3x3Sizes {
     int threads;
 };
 
-// A weight (filters, channels, 3, 3) or its gradient, with strides in elements.
-struct Conv3x3Weight {
-    float *numbers;
-    std::ptrdiff_t filter, channel, row, column;
-};
-
 // With a rotated weight with swapped filters and channels, this is the gradient with respect to the data; for stride 2,
 // `spread` is 2 and `step` 1. `filters` is a multiple of `conv3x3_lanes()`; the result has at least 2 rows and 8
 // columns.
 struct Conv3x3 {
     Conv3x3Sizes size;
     std::ptrdiff_t spread;  // distance of the data, with zeros between
-    Conv3x3Weight weight;
-    bool rotated;       // rotate the weight by 180 degrees
+    StridedWeight weight;
     const float *data;  // (images, height, width, channels)
     const float *bias;  // (filters), or null
     float *result;      // (images, height * spread / step, width * spread / step, filters): written
@@ -34,7 +27,7 @@ struct Conv3x3 {
 // Requires a multiple of 4 channels.
 struct Conv3x3Gradients {
     Conv3x3Sizes size;
-    Conv3x3Weight weight;  // written
+    StridedWeight weight;  // written
     const float *data;     // (images, height, width, channels)
     const float *grad;     // (images, height, width, filters): of the result
     float *bias;           // (filters): written; or null

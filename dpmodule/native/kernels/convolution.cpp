@@ -35,6 +35,7 @@ struct Window {
     std::ptrdiff_t to;     // element index of its result
     std::int32_t y, x;     // its start
     std::int32_t run;      // number of consecutive windows inside, one pixel step apart; 0 if it is not inside
+    std::int32_t results;  // number of consecutive results, one pixel apart
 };
 
 // A part of the windows; parts of several rows or columns contain all channels.
@@ -89,11 +90,13 @@ void place(const ImageLayer &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t
             to[i].y = static_cast<std::int32_t>(down);
             to[i].x = static_cast<std::int32_t>(right);
             to[i].run = inside && fits(c.x, right);
+            to[i].results = 1;
         }
     }
     const std::ptrdiff_t pitch = c.x.stride * c.data_gap;
     for (std::ptrdiff_t i = count - 1; i-- > 0;) {
         if (to[i].run && to[i + 1].begin - to[i].begin == pitch) to[i].run += to[i + 1].run;
+        if (to[i + 1].to - to[i].to == c.result_gap) to[i].results += to[i + 1].results;
     }
 }
 
@@ -294,7 +297,7 @@ struct Tiles {
                               std::ptrdiff_t pace) const {
         const Window *const windows = share.windows ? share.windows + pixel : nullptr;
         const std::ptrdiff_t place = first_pixel + pixel;
-        const bool is_apart = windows && windows[Rows - 1].to - windows[0].to != (Rows - 1) * c.result_gap;
+        const bool is_apart = windows && windows[0].results < Rows;
         float apart[Rows * kBlock];  // pixels of several rows of a result whose rows do not follow each other
         float *const to = is_apart ? apart : result + (windows ? windows[0].to : place * c.result_gap);
         const std::ptrdiff_t result_gap = is_apart ? kBlock : c.result_gap;
@@ -432,7 +435,9 @@ struct Step {
         const std::ptrdiff_t near =
             std::clamp<std::ptrdiff_t>(kNear / (c.groups * (c.channels + c.filters)), 96, kMaxNear);
         const std::ptrdiff_t room = std::min(near, pixels / down + 1);
-        const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
+        const auto is_plain = [](const Axis &axis) {
+            return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0 && axis.size == axis.result;
+        };
         const bool is_flat = is_plain(c.y) && is_plain(c.x) && c.row_gap == c.x.result * c.result_gap &&
                              c.image_gap == c.y.result * c.row_gap;
         if (!is_flat) windows.resize(room * across * down);

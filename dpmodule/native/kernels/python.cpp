@@ -11,6 +11,7 @@
 
 #include "addresses.hpp"
 #include "conv3x3.hpp"
+#include "trained_convolution.hpp"
 #include "depthwise.hpp"
 #include "image_layers.hpp"
 #include "lstm.hpp"
@@ -195,9 +196,17 @@ auto fields(DepthwiseGradients &d) { return std::tie(d.size, d.data, d.weight, d
 #if defined(__x86_64__)
 auto fields(Conv3x3Sizes &s) { return std::tie(s.images, s.height, s.width, s.channels, s.filters, s.step, s.threads); }
 
-auto fields(Conv3x3Weight &w) { return std::tie(w.numbers, w.filter, w.channel, w.row, w.column); }
+auto fields(Conv3x3 &c) { return std::tie(c.size, c.spread, c.weight, c.data, c.bias, c.result); }
 
-auto fields(Conv3x3 &c) { return std::tie(c.size, c.spread, c.weight, c.rotated, c.data, c.bias, c.result); }
+auto fields(ConvolutionSizes &s) { return std::tie(s.images, s.channels, s.filters, s.y, s.x, s.threads); }
+
+auto fields(StridedWeight &w) { return std::tie(w.numbers, w.filter, w.channel, w.row, w.column); }
+
+auto fields(TrainedConvolution &c) { return std::tie(c.size, c.weight, c.data, c.bias, c.result); }
+
+auto fields(ConvolutionData &c) { return std::tie(c.size, c.weight, c.grad, c.data); }
+
+auto fields(ConvolutionGradients &g) { return std::tie(g.size, g.weight, g.data, g.grad, g.bias); }
 
 auto fields(Conv3x3Gradients &g) { return std::tie(g.size, g.weight, g.data, g.grad, g.bias); }
 #endif
@@ -509,6 +518,9 @@ PyMethodDef functions[] = {
 #if defined(__x86_64__)
     method("conv3x3", call<conv3x3>, "Convolve images with 3x3 kernels."),
     method("conv3x3_gradients", call<conv3x3_gradients>, "Compute the gradients of weight and bias."),
+    method("convolve", call<convolve>, "Convolve images with a weight of any strides."),
+    method("convolution_data", call<convolution_data>, "Compute the gradient of the data."),
+    method("convolution_gradients", call<convolution_gradients>, "Compute the gradients of weight and bias."),
     method("conv3x3_lanes", lanes_of,
            "conv3x3_lanes()\n--\n\nReturn the number of filters per vector; 0 if the processor is not supported.",
            METH_NOARGS),

@@ -25,7 +25,8 @@ from .layer_shapes import (
     window_size,
 )
 
-_FEW_CHANNELS = 16  # elements of the widest vector
+FEW_CHANNELS = 16
+"""Elements of the widest vector."""
 
 _CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
@@ -128,7 +129,7 @@ def _strided_1x1(
     Of few channels, the values that are read are picked first: the gradient of the weight that oneDNN of torch 2.13
     computes for less than a vector of them in channels_last writes outside of its memory.
     """
-    if x.shape[1] >= _FEW_CHANNELS:
+    if x.shape[1] >= FEW_CHANNELS:
         return call(x, *rest)
     return call(x[:, :, :: stride[0], :: stride[1]], *rest, stride=1)
 

@@ -9,13 +9,17 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import HALF
 from ..registry import bound, op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
+from ..tracing import is_tracing
 from .layer_shapes import unify_input
+from .linear import is_float32_cpu, kernels
+from .relayout import in_channels_last
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -92,6 +96,76 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
 
 
+_MIN_CHANNELS, _MIN_PIXELS = 4, 16
+"""Channels of images from which the extension normalises them in channels_last, and pixels from which it is faster."""
+
+
+class _InstanceNorm(torch.autograd.Function):
+    """Normalisation of each image in channels_last by the extension, as a batch of its pixels.
+
+    torch's kernels take several times as long in this layout.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        images, channels, height, width = x.shape
+        out, statistics = torch.empty_like(x, requires_grad=False), weight.new_empty(images, 4, channels)
+        moving = weight.new_zeros(2, channels)  # not used
+        before, new = moving[0].data_ptr(), moving[1].data_ptr()
+        size, step = 4 * channels, 4 * channels * height * width  # bytes
+        sizes = height * width, channels, 1, torch.get_num_threads(), False, eps, 0.0
+        for image in range(images):
+            at = image * step
+            vectors = 0, weight.data_ptr(), bias.data_ptr(), before, before
+            results = out.data_ptr() + at, statistics.data_ptr() + 4 * image * size, new, new
+            kernels().norm_forward(*sizes, x.data_ptr() + at, *vectors, *results)
+        ctx.save_for_backward(x, weight, bias, statistics)
+        ctx.eps = eps
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (grad,), (x, weight, bias, statistics), wanted = grads, ctx.saved_tensors, ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_batched(grad):
+            out = torch.group_norm(x.contiguous(), x.shape[1], weight, bias, ctx.eps)
+            inputs = [each for each, want in zip((x, weight, bias), wanted, strict=True) if want]
+            found = iter(torch.autograd.grad(out, inputs, grad, create_graph=True))
+            return *(next(found) if want else None for want in wanted), None
+        images, channels, height, width = x.shape
+        grad, for_x = in_channels_last(grad), torch.empty_like(x)
+        for_vectors = weight.new_empty(2, images, channels)
+        size, step = 4 * channels, 4 * channels * height * width  # bytes
+        sizes = height * width, channels, 1, torch.get_num_threads(), False, True
+        for image in range(images):
+            at, place = image * step, image * size
+            sources = grad.data_ptr() + at, x.data_ptr() + at, 0, statistics.data_ptr() + 4 * place
+            results = [tensor.data_ptr() + place for tensor in for_vectors]
+            kernels().norm_backward(*sizes, *sources, 0, for_x.data_ptr() + at, *results)
+        computed = (for_x, *for_vectors.sum(1))
+        return *(each if want else None for each, want in zip(computed, wanted, strict=True)), None
+
+
+_normalize_images: Callable[..., torch.Tensor] = torch_private.autograd_apply(_InstanceNorm)
+
+
+def _is_native(data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> bool:
+    """Return True if data is in channels_last, and the extension supports it."""
+    tensors = data, gamma, beta
+    return (
+        data.dim() == 4
+        and data.shape[1] >= _MIN_CHANNELS
+        and data.shape[2] * data.shape[3] >= _MIN_PIXELS
+        and data.is_contiguous(memory_format=torch.channels_last)
+        and all(is_float32_cpu(each) and not torch_private.is_batched(each) for each in tensors)
+        and gamma.is_contiguous()
+        and beta.is_contiguous()
+        and hasattr(kernels(), "norm_forward")
+        and not is_tracing()
+    )
+
+
 def _group_norm(
     data: torch.Tensor, groups: int, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> torch.Tensor:
@@ -127,6 +201,8 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance normalization", 2016; MXNet 1.9.1 `InstanceNorm`.
     """
+    if _is_native(data, gamma, beta):
+        return _normalize_images(data, gamma, beta, a.eps)
     return _group_norm(data, data.shape[1], gamma, beta, a.eps)
 
 

@@ -246,7 +246,11 @@ def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _repeat_pixels(data: torch.Tensor, factor: int) -> torch.Tensor:
-    return data if factor == 1 else data.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+    if factor == 1:
+        return data
+    if data.is_floating_point() and data.numel():  # keeps channels_last
+        return F.interpolate(data, (data.shape[2] * factor, data.shape[3] * factor), mode="nearest")
+    return data.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
 
 
 def _bilinear(scale: int, data: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -75,7 +75,7 @@ _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 of its windows."""
 
 
-def _uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
+def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
     """Return True if torch convolves data of a shape by oneDNN, which it does not for the smallest."""
     images, channels, height, width = data
     is_small = grid.kernel == grid.stride == grid.dilate == (1, 1) and images < _FEW_IMAGES and threads == 1
@@ -94,7 +94,7 @@ def is_fast_as_rows(
     """
     height, width = grid.counts(data[2:])
     positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
-    by_onednn = _uses_onednn(data, grid, threads)
+    by_onednn = uses_onednn(data, grid, threads)
     if positions <= filters and filters * depth >= (_MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT):
         return positions > 0
     if grid == _POINTS and is_last and not by_onednn:

@@ -11,15 +11,24 @@ NAME = "native_convolutions"
 SHAPE = {"data": (2, 3, 16, 32)}
 LANES = getattr(native.core, "conv3x3_lanes", lambda: 0)()
 needs_kernels = pytest.mark.skipif(LANES == 0, reason="there are no kernels")
+needs_narrow = pytest.mark.skipif(LANES != 8, reason="the processor has other vectors")
 
 
 @pytest.fixture
 def convolved(monkeypatch):
     """Note the steps of the convolutions that the kernels run."""
     steps, module = [], importlib.import_module("dpmodule.executor.passes.native_convolutions")
-    convolve = module.convolve3x3
-    monkeypatch.setattr(module, "convolve3x3", lambda *args: steps.append(args[3]) or convolve(*args))
+    train = module.train_convolution
+    monkeypatch.setattr(
+        module, "train_convolution", lambda *args: steps.append(args[3].stride[0]) or train(*args)
+    )
     return steps
+
+
+@pytest.fixture
+def small_only(monkeypatch):
+    """Leave only the kernels for 3x3 windows."""
+    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution._has_tiles", lambda: False)
 
 
 def layer(value, name, **attrs):
@@ -61,10 +70,21 @@ def test_depthwise_results_are_those_without(attrs, off, convolved_by_channel):
     assert {grid.kernel for grid in convolved_by_channel} == {attrs.get("kernel", (3, 3))}
 
 
+OTHERS = [("dilate", (2, 2)), ("pad", (0, 0)), ("stride", (1, 2)), ("stride", (3, 3)), ("kernel", (1, 1))]
+
+
+@pytest.mark.usefixtures("small_only")
 def test_other_windows_are_left_alone():
-    others = [("num_group", 2), ("dilate", (2, 2)), ("pad", (0, 0)), ("stride", (1, 2)), ("stride", (3, 3))]
-    for each in [*others, ("kernel", (1, 1))]:
+    for each in [("num_group", 2), *OTHERS]:
         assert fired(net(**dict([each])), SHAPE)[NAME] == 1, each
+
+
+@needs_narrow
+@pytest.mark.parametrize("each", OTHERS, ids=lambda each: f"{each[0]}{each[1][0]}")
+def test_narrow_vectors_have_kernels_for_them(each, convolved):
+    counts = same_with_and_without(net(**dict([each])), SHAPE, NAME, rtol=1e-4, grad_req="add")
+    assert counts[NAME] == 2
+    assert len(convolved) >= 2
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])

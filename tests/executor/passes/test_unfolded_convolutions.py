@@ -20,7 +20,7 @@ def products(monkeypatch):
     """Note how often a convolution is a product; torch computes none without oneDNN."""
     calls, convolve = [], MODULE.convolve_rows
     monkeypatch.setattr(MODULE, "convolve_rows", lambda *args: calls.append(args[0].shape) or convolve(*args))
-    monkeypatch.setattr(UNFOLD, "_uses_onednn", lambda *args: True)
+    monkeypatch.setattr(UNFOLD, "uses_onednn", lambda *args: True)
     return calls
 
 

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 from helpers.arrays import f8, randn
-from helpers.op_case import OpCase, check_gradient, check_value, gradients, rules_test, values_test
+from helpers.op_case import OpCase, call, check_gradient, check_value, gradients, rules_test, values_test
 
 
 def check(name, inputs, attrs, expected):
@@ -46,3 +48,35 @@ test_shapes = rules_test(
     ("GroupNorm", [(2, 6, 3), None, None], {"num_groups": 2}, [(2, 6, 3), (2,), (2,)], None),
     ("LayerNorm", [(3, 4, 5), None, None], {"axis": 1}, [(3, 4, 5), (4,), (4,)], None),
 )
+
+
+def images_of(x, gamma, beta):
+    return F.instance_norm(x, weight=gamma, bias=beta, eps=1e-3)
+
+
+def normalized(function, tensors, head, dtype):
+    """Return the result, the gradients, and gradients of these, of float32 or float64 images in channels_last."""
+    leaves = [each.detach().to(dtype).requires_grad_() for each in tensors]
+    x = leaves[0].to(memory_format=torch.channels_last)
+    out = function(x, *leaves[1:])
+    grads = torch.autograd.grad(out, leaves, head.to(dtype), create_graph=True)
+    return [out, *grads, *torch.autograd.grad(sum((each**2).sum() for each in grads), leaves[:2])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(3, 4, 5, 7), (1, 19, 4, 4), (2, 3, 8, 8), (4, 8, 3, 3)])
+def test_instance_norm_of_images_in_channels_last(shape, threads):
+    tensors = [
+        torch.from_numpy(randn(*size, seed=i)) for i, size in enumerate([shape, shape[1:2], shape[1:2]])
+    ]
+    tensors = [each.float() for each in tensors]
+    head = torch.from_numpy(randn(*shape, seed=3)).float()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = normalized(lambda *given: call("InstanceNorm", *given)[0], tensors, head, torch.float32)
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(found, normalized(images_of, tensors, head, torch.float64), strict=True):
+        np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-4, atol=2e-4)
+    assert found[0].is_contiguous(memory_format=torch.channels_last)

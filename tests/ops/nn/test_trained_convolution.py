@@ -8,8 +8,15 @@ import torch
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import linear
-from dpmodule.ops.nn.conv3x3 import can_convolve3x3, convolve3x3, is_fast3x3
+from dpmodule.ops.nn import trained_convolution as module
 from dpmodule.ops.nn.image_layers import TiledConvolution
+from dpmodule.ops.nn.trained_convolution import (
+    TrainingKernels,
+    can_train,
+    train_convolution,
+    training_kernels,
+)
+from dpmodule.ops.nn.unfold import WindowGrid
 from helpers.arrays import numbers
 from helpers.walk import walks
 
@@ -20,6 +27,13 @@ needs_kernels = pytest.mark.skipif(
 )
 
 
+SMALL = TrainingKernels("3x3", "3x3", "3x3")
+
+
+def grid_of(step):
+    return WindowGrid((3, 3), (step, step), (1, 1), (1, 1))
+
+
 def given(images, channels, filters, height, width, step, bias=True):
     """Return images of which the result has these sides, a weight, and a bias."""
     x = numbers(images, channels, step * height, step * width)
@@ -27,19 +41,27 @@ def given(images, channels, filters, height, width, step, bias=True):
     return x, weight, numbers(filters, seed=2) if bias else None
 
 
-def is_ours(x, weight, bias, step):
-    return is_fast3x3(x.shape, weight.shape[0], step) and can_convolve3x3(x, weight, bias)
+def is_ours(x, weight, bias, grid):
+    return training_kernels(x.shape, weight.shape[0], grid).is_ours and can_train(x, weight, bias, grid)
 
 
-def results(tensors, grad, step=1, function=convolve3x3):
+def results(tensors, grad, function):
     """Return result and gradients; the gradient of the result is of the given shape."""
     leaves = [each.detach().requires_grad_() for each in tensors if each is not None]
-    out = function(*leaves[:2], leaves[2] if len(leaves) > 2 else None, step)
+    out = function(*leaves[:2], leaves[2] if len(leaves) > 2 else None)
     return [out.detach(), *torch.autograd.grad(out, leaves, grad.to(out.dtype))]
 
 
-def by_torch(x, weight, bias, step):
-    return F.conv2d(x, weight, bias, step, 1)
+def by(chosen, grid):
+    return lambda x, weight, bias: train_convolution(x, weight, bias, grid, chosen)
+
+
+def by_torch(grid):
+    return lambda x, weight, bias: F.conv2d(x, weight, bias, grid.stride, grid.pad, grid.dilate)
+
+
+def in_doubles(tensors):
+    return [None if each is None else each.double() for each in tensors]
 
 
 def agree(found, wanted, tolerance=1e-4):
@@ -47,25 +69,63 @@ def agree(found, wanted, tolerance=1e-4):
         torch.testing.assert_close(one, other.to(one.dtype), rtol=1e-5, atol=tolerance)
 
 
+@pytest.fixture
+def small_only(monkeypatch):
+    """Leave only the kernels for 3x3 windows."""
+    monkeypatch.setattr(module, "_has_tiles", lambda: False)
+
+
 @needs_kernels
-@walks(product([(4, 16, 16, 8), (36, 16, 11, 8)], (1, 2), (False, True)))
-def test_results_and_gradients(sizes, step, bias):
-    tensors = given(3, *sizes, step, bias)
-    assert is_ours(*tensors, step)
+@pytest.mark.usefixtures("small_only")
+@walks(product([(4, 16, 16, 8), (36, 16, 11, 8), (32, 16, 16, 8)], (1, 2), (False, True)))
+def test_results_and_gradients_of_small_windows(sizes, step, bias):
+    tensors, grid = given(3, *sizes, step, bias), grid_of(step)
+    assert is_ours(*tensors, grid)
     grad = numbers(3, *sizes[1:], seed=3)
-    found = results(tensors, grad, step)
-    doubles = [None if each is None else each.double() for each in tensors]
-    agree(found, results(doubles, grad, step, by_torch))
+    chosen = training_kernels(tensors[0].shape, sizes[1], grid)
+    assert chosen == TrainingKernels("3x3", "3x3" if sizes[0] == 32 else "", "3x3")
+    found = results(tensors, grad, by(chosen, grid))
+    agree(found, results(in_doubles(tensors), grad, by_torch(grid)))
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in found[:2])
 
 
+GRIDS = [((3, 3), (1, 1), (1, 1), (1, 1)), ((1, 1), (2, 2), (0, 0), (1, 1)), ((5, 4), (1, 2), (2, 0), (2, 1))]
+GRIDS += [((4, 6), (2, 3), (3, 1), (1, 1)), ((7, 2), (3, 1), (3, 1), (1, 1))]
+
+
 @needs_kernels
-def test_only_the_gradients_that_are_wanted():
+@walks(product(GRIDS, [(2, 31, 27, 12, 9), (5, 3, 8, 9, 4), (1, 20, 70, 8, 17)], (False, True), (1, 2)))
+def test_results_and_gradients_of_tiles(geometry, sizes, bias, threads):
+    grid, (images, channels, filters, *sides) = WindowGrid(*geometry), sizes
+    x = numbers(images, channels, *sides)
+    weight = numbers(channels, filters, *grid.kernel, seed=1).transpose(0, 1)  # of any strides
+    tensors = x, weight, numbers(filters, seed=2) if bias else None
+    grad = numbers(images, filters, *grid.counts(sides), seed=3)
+    has_data = all(1 in pair for pair in zip(grid.stride, grid.dilate))
+    for chosen in (
+        TrainingKernels("tiles", "tiles" if has_data else "", "tiles"),
+        TrainingKernels("", "", "tiles"),
+    ):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            found = results(tensors, grad, by(chosen, grid))
+        finally:
+            torch.set_num_threads(before)
+        agree(found, results(in_doubles(tensors), grad, by_torch(grid)))
+        assert found[0].is_contiguous(memory_format=torch.channels_last)
+        assert found[2].stride() == torch.empty_like(weight).stride()
+
+
+@needs_kernels
+@pytest.mark.parametrize("kernel", ["3x3", "tiles"])
+def test_only_the_gradients_that_are_wanted(kernel):
     tensors, grad = given(2, 16, 16, 8, 16, 1), numbers(2, 16, 8, 16, seed=3)
-    _, *every = results(tensors, grad)
+    function = by(TrainingKernels(kernel, kernel, kernel), grid_of(1))
+    _, *every = results(tensors, grad, function)
     for wanted in list(product((False, True), repeat=3))[1:]:
         leaves = [each.detach().requires_grad_(want) for each, want in zip(tensors, wanted)]
-        convolve3x3(*leaves, 1).backward(grad)
+        function(*leaves).backward(grad)
         assert [leaf.grad is not None for leaf in leaves] == list(wanted)
         found = [leaf.grad for leaf in leaves if leaf.grad is not None]
         agree(found, [grad for grad, want in zip(every, wanted) if want])
@@ -73,18 +133,19 @@ def test_only_the_gradients_that_are_wanted():
 
 @needs_kernels
 def test_gradients_of_gradients():
-    tensors = given(2, 16, 16, 8, 16, 1)
+    tensors, grid = given(2, 16, 16, 8, 16, 1), grid_of(1)
 
     def twice(function):
         leaves = [each.detach().requires_grad_() for each in tensors]
-        first = torch.autograd.grad((function(*leaves, 1) ** 3).sum(), leaves[:2], create_graph=True)
+        first = torch.autograd.grad((function(*leaves) ** 3).sum(), leaves[:2], create_graph=True)
         return torch.autograd.grad(sum((each**2).sum() for each in first), leaves)
 
-    for one, other in zip(twice(convolve3x3), twice(by_torch)):
+    for one, other in zip(twice(by(SMALL, grid)), twice(by_torch(grid))):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
 
 
 @needs_kernels
+@pytest.mark.usefixtures("small_only")
 @walks(
     # images, channels, filters, height, width
     (True, [(2, 3, 16, 4, 32), (3, 4, 16, 11, 8), (1, 32, 32, 16, 16)]),
@@ -92,21 +153,55 @@ def test_gradients_of_gradients():
     (False, [(4, 3, 16, 4, 20), (2, 4, 17, 4, 32), (1, 4, 16, 31, 8), (8, 3, 16, 1, 32), (1, 16, 112, 16, 16)]),
 )  # fmt: skip
 def test_sizes_decide(wanted, cases):
-    assert [is_ours(*given(*sizes, 1), 1) for sizes in cases] == [wanted] * len(cases)
+    assert [is_ours(*given(*sizes, 1), grid_of(1)) for sizes in cases] == [wanted] * len(cases)
 
 
 @needs_kernels
+@pytest.mark.usefixtures("small_only")
 def test_others_are_left_to_torch():
+    grid = grid_of(1)
     x, w, b = tensors = given(2, 16, 16, 8, 16, 1)
-    assert is_ours(*tensors, 1)
+    assert is_ours(*tensors, grid)
     others = [[each.double() for each in tensors], (x.contiguous(), w, b), (x, w[:, :, :2], b)]
     others += [(x, w[:, :8], b), (x, w, b[:8]), (x, w, b[:1].expand(16)), (x, torch.nn.Parameter(w), b)]
-    assert [i for i, each in enumerate(others) if is_ours(*each, 1)] == []
+    assert [i for i, each in enumerate(others) if is_ours(*each, grid)] == []
     odd = numbers(2, 16, 17, 32), w, None
-    assert (is_ours(*odd, 1), is_ours(*odd, 2)) == (True, False)
+    assert [is_ours(*odd, grid_of(step)) for step in (1, 2)] == [True, False]
+    assert not module.may_train(WindowGrid((5, 5), (1, 1), (2, 2), (1, 1)))
     seen = []
-    torch.vmap(lambda each: seen.append(can_convolve3x3(each, w, None)) or each)(torch.stack([x, x]))
+    torch.vmap(lambda each: seen.append(can_train(each, w, None, grid)) or each)(torch.stack([x, x]))
     assert seen == [False]
+
+
+ALL, NONE = TrainingKernels("tiles", "tiles", "tiles"), TrainingKernels("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("data", "filters", "kernel", "step", "wanted"),
+    [
+        ((32, 24, 20, 20), 40, (1, 1), 1, ALL),
+        ((8, 40, 20, 20), 40, (5, 5), 2, ALL),
+        # more multiplications: the gradient of the weight alone
+        ((8, 100, 44, 44), 104, (3, 3), 1, TrainingKernels("", "", "3x3")),
+        ((8, 100, 44, 44), 103, (3, 3), 1, TrainingKernels("", "", "tiles")),
+        # torch has no oneDNN there; more weight than windows; memory outside of which torch would write
+        ((8, 24, 20, 20), 40, (1, 1), 1, NONE),
+        ((2, 512, 3, 3), 512, (3, 3), 1, NONE),
+        ((32, 3, 20, 20), 40, (1, 1), 2, NONE),
+        ((0, 24, 20, 20), 40, (3, 3), 1, NONE),
+    ],
+)
+def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step, wanted, monkeypatch):
+    core = SimpleNamespace(
+        vector_width=8,
+        convolution_block=lambda filters: 16,
+        convolution_gradients=None,
+        conv3x3_lanes=lambda: 8,
+    )
+    monkeypatch.setattr(linear, "_native", core)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    pads = kernel[0] // 2, kernel[1] // 2
+    assert training_kernels(data, filters, WindowGrid(kernel, (step, step), pads, (1, 1))) == wanted
 
 
 # tiles, for prediction

@@ -1,0 +1,343 @@
+// The gradient of the weight is a sum of products of the data's windows and the result's gradient. A row of a window is
+// consecutive numbers of the data, which are copied with their padding. A tile, the products of a few of these numbers
+// and one to three vectors of filters, is accumulated in registers over a band of windows.
+#include "trained_convolution.hpp"
+
+#if defined(__x86_64__)
+
+#include <algorithm>
+#include <new>
+
+#include "parallel.hpp"
+#include "vector.hpp"
+
+namespace dpmodule {
+namespace {
+
+constexpr int kWidth = 8, kSums = 12;  // floats per vector; vectors of a tile
+constexpr int kMaxVectors = 3;         // of filters in a tile
+constexpr std::ptrdiff_t kTile = kSums * kWidth;
+constexpr std::ptrdiff_t kBand = 128;        // windows per band, for which a block's gradient fits in the L1 cache
+constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
+
+using V = Vector<kWidth>;
+
+// A convolution by tiles, with the weight in their order and a bias in `packed`.
+ImageLayer packed_layer(const ConvolutionSizes &size, const StridedWeight &weight, const float *bias,
+                        std::vector<float> &packed) {
+    const std::ptrdiff_t block = convolution_block(size.filters), blocks = (size.filters - 1) / block + 1;
+    const std::ptrdiff_t depth = size.channels * block, window = size.y.kernel * size.x.kernel;
+    packed.assign(blocks * (window * depth + block), 0.0f);
+    for (std::ptrdiff_t filter = 0; filter < size.filters; ++filter) {
+        for (std::ptrdiff_t channel = 0; channel < size.channels; ++channel) {
+            const float *row = weight.numbers + filter * weight.filter + channel * weight.channel;
+            float *to = packed.data() + filter / block * window * depth + channel * block + filter % block;
+            for (std::ptrdiff_t y = 0; y < size.y.kernel; ++y, row += weight.row) {
+                for (std::ptrdiff_t x = 0; x < size.x.kernel; ++x, to += depth) *to = row[x * weight.column];
+            }
+        }
+    }
+    if (bias) std::copy_n(bias, size.filters, packed.data() + blocks * window * depth);
+    ImageLayer layer{};
+    layer.kind = LayerKind::Convolution;
+    layer.images = size.images, layer.channels = size.channels, layer.filters = size.filters, layer.groups = 1;
+    layer.y = size.y, layer.x = size.x, layer.block = block;
+    layer.data_gap = size.channels, layer.result_gap = size.filters;
+    layer.row_gap = size.x.result * size.filters, layer.image_gap = size.y.result * layer.row_gap;
+    layer.weight = packed.data(), layer.bias = packed.data() + blocks * window * depth;
+    return layer;
+}
+
+// The elements of an axis of the data that are a multiple of the stride apart, from `first` on. Windows over the
+// result's gradient compute theirs, with every `stride`th element of the kernel, the last of which is `tap`.
+struct Phase {
+    Axis axis;
+    std::ptrdiff_t first, tap;
+};
+
+Phase phase(const Axis &of, std::ptrdiff_t tap) {
+    const std::ptrdiff_t taps = of.kernel > tap ? (of.kernel - tap - 1) / of.stride + 1 : 0;
+    const std::ptrdiff_t window = (of.pad - tap + of.stride - 1) / of.stride;  // the first one that `tap` belongs to
+    const std::ptrdiff_t first = window * of.stride + tap - of.pad;
+    const std::ptrdiff_t count = of.size > first ? (of.size - first - 1) / of.stride + 1 : 0;
+    return {
+        {of.result, count, taps, 1, of.dilate, of.dilate * (taps - 1) - window}, first, tap + of.stride * (taps - 1)};
+}
+
+// Consecutive windows, `step` elements apart: the index of the first one's start, and their number.
+struct Line {
+    const float *from;
+    std::ptrdiff_t windows;
+};
+
+// A tile of the weight's gradient: some numbers of a window's row.
+struct GradientTile {
+    std::ptrdiff_t filter, row, column, number;  // the first ones
+    int numbers, vectors;
+};
+
+template <int Rows, int Vectors>
+DPMODULE_AVX2 void add_tile(const std::vector<Line> &lines, std::ptrdiff_t shift, std::ptrdiff_t step,
+                            const float *grad, float *to) {
+    typename V::Floats sums[Rows][Vectors];
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 3
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = typename V::Floats{};
+    }
+    for (const Line &line : lines) {
+        const float *from = line.from + shift;
+        for (std::ptrdiff_t left = line.windows; left > 0; --left, from += step, grad += Vectors * kWidth) {
+            typename V::Floats factors[Vectors];
+#pragma GCC unroll 3
+            for (int v = 0; v < Vectors; ++v) factors[v] = V::load(grad + v * kWidth);
+#pragma GCC unroll 12
+            for (int r = 0; r < Rows; ++r) {
+                const float number = from[r];
+#pragma GCC unroll 3
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+            }
+        }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 3
+        for (int v = 0; v < Vectors; ++v, to += kWidth) V::store(to, V::load(to) + sums[r][v]);
+    }
+}
+
+using AddTile = void (*)(const std::vector<Line> &, std::ptrdiff_t, std::ptrdiff_t, const float *, float *);
+
+constexpr AddTile kAddTile[kMaxVectors][kSums] = {
+    {add_tile<1, 1>, add_tile<2, 1>, add_tile<3, 1>, add_tile<4, 1>, add_tile<5, 1>, add_tile<6, 1>, add_tile<7, 1>,
+     add_tile<8, 1>, add_tile<9, 1>, add_tile<10, 1>, add_tile<11, 1>, add_tile<12, 1>},
+    {add_tile<1, 2>, add_tile<2, 2>, add_tile<3, 2>, add_tile<4, 2>, add_tile<5, 2>, add_tile<6, 2>},
+    {add_tile<1, 3>, add_tile<2, 3>, add_tile<3, 3>, add_tile<4, 3>}};
+
+// Some tiles of the weight's gradient, by one thread.
+class TileGradients {
+  public:
+    TileGradients(const ConvolutionGradients &run, const GradientTile *tiles, std::ptrdiff_t count)
+        : run_(run), size_(run.size), tiles_(tiles), sums_(count * kTile) {
+        const Axis &y = size_.y, &x = size_.x;
+        const std::ptrdiff_t rows = std::max<std::ptrdiff_t>(kBand / x.result, 1), windows = std::max(kBand, x.result);
+        lines_.reserve(rows);
+        copy_.reserve(rows * (y.stride + reach(y, 1)) * reach(x, x.result) * size_.channels);
+        grad_.reserve(windows * kMaxVectors * kWidth);
+    }
+
+    DPMODULE_AVX2 void compute() {
+        const Axis &y = size_.y, &x = size_.x;
+        const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
+        const std::ptrdiff_t windows = size_.images * y.result * x.result;
+        if (is_plain(y) && is_plain(x)) {
+            pitch_ = 0;
+            for (std::ptrdiff_t at = 0; at < windows; at += kBand) {
+                lines_.assign(1, {run_.data + at * size_.channels, std::min(kBand, windows - at)});
+                add(at, lines_[0].windows);
+            }
+        } else {
+            const bool is_padded = y.pad > 0 || x.pad > 0;
+            pitch_ = (is_padded ? reach(x, x.result) : x.size) * size_.channels;
+            const std::ptrdiff_t rows = size_.images * y.result, step = std::max<std::ptrdiff_t>(kBand / x.result, 1);
+            for (std::ptrdiff_t at = 0; at < rows; at += step) {
+                const std::ptrdiff_t end = std::min(at + step, rows);
+                lines_.clear();
+                if (is_padded) copy_band(at, end);
+                else {
+                    for (std::ptrdiff_t row = at; row < end; ++row)
+                        lines_.push_back(
+                            {run_.data + (row / y.result * y.size + row % y.result * y.stride) * pitch_, x.result});
+                }
+                add(at * x.result, (end - at) * x.result);
+            }
+        }
+        write();
+    }
+
+  private:
+    // Number of elements that some windows read along an axis.
+    static std::ptrdiff_t reach(const Axis &axis, std::ptrdiff_t windows) {
+        return (windows - 1) * axis.stride + (axis.kernel - 1) * axis.dilate + 1;
+    }
+
+    // Copies what some rows of windows read, with the padding.
+    void copy_band(std::ptrdiff_t first, std::ptrdiff_t end) {
+        const Axis &y = size_.y, &x = size_.x;
+        const auto images = [&](const auto &body) {
+            for (std::ptrdiff_t row = first, rows; row < end; row += rows) {
+                rows = std::min(end - row, y.result - row % y.result);
+                body(row / y.result, row % y.result, rows);
+            }
+        };
+        std::ptrdiff_t rows_read = 0;
+        images([&](std::ptrdiff_t, std::ptrdiff_t, std::ptrdiff_t rows) { rows_read += reach(y, rows); });
+        copy_.resize(rows_read * pitch_);
+        float *to = copy_.data();
+        const std::ptrdiff_t width = pitch_ / size_.channels, left = std::min(x.pad, width);
+        const std::ptrdiff_t inside = std::clamp<std::ptrdiff_t>(width - left, 0, x.size);
+        images([&](std::ptrdiff_t image, std::ptrdiff_t row, std::ptrdiff_t rows) {
+            for (std::ptrdiff_t k = 0; k < rows; ++k) lines_.push_back({to + k * y.stride * pitch_, x.result});
+            const std::ptrdiff_t top = row * y.stride - y.pad;
+            for (std::ptrdiff_t k = 0; k < reach(y, rows); ++k, to += pitch_) {
+                const bool is_inside = top + k >= 0 && top + k < y.size;
+                float *const end_of_data = to + (left + (is_inside ? inside : 0)) * size_.channels;
+                std::fill(to, to + left * size_.channels, 0.0f);
+                if (is_inside)
+                    std::copy_n(run_.data + (image * y.size + top + k) * x.size * size_.channels,
+                                inside * size_.channels, to + left * size_.channels);
+                std::fill(end_of_data, to + pitch_, 0.0f);
+            }
+        });
+    }
+
+    // Copies the gradient of a tile's filters for some windows; adds its sums to the bias if the tile is the first one
+    // of these filters.
+    DPMODULE_INLINE void copy_grad(const GradientTile &tile, std::ptrdiff_t window, std::ptrdiff_t windows) {
+        const std::ptrdiff_t filters = size_.filters - tile.filter, width = tile.vectors * kWidth;
+        const float *from = run_.grad + window * size_.filters + tile.filter;
+        typename V::Floats sums[kMaxVectors] = {};
+        grad_.resize(windows * width);
+        for (float *to = grad_.data(), *end = to + windows * width; to != end; from += size_.filters) {
+            for (int v = 0; v < tile.vectors; ++v, to += kWidth) {
+                const typename V::Floats numbers = V::load(from + v * kWidth, filters - v * kWidth);
+                sums[v] += numbers;
+                V::store(to, numbers);
+            }
+        }
+        if (!run_.bias || tile.row || tile.column || tile.number) return;
+        for (int v = 0; v < tile.vectors; ++v) {
+            float *const to = run_.bias + tile.filter + v * kWidth;
+            const std::ptrdiff_t left = filters - v * kWidth;
+            V::store(to, V::load(to, left) + sums[v], left);
+        }
+    }
+
+    // Adds the products of some windows to all tiles.
+    DPMODULE_INLINE void add(std::ptrdiff_t window, std::ptrdiff_t windows) {
+        const std::ptrdiff_t channels = size_.channels, count = sums_.size() / kTile;
+        float *to = sums_.data();
+        for (std::ptrdiff_t i = 0; i < count; ++i, to += kTile) {
+            const GradientTile &tile = tiles_[i];
+            if (i == 0 || tile.filter != tiles_[i - 1].filter) copy_grad(tile, window, windows);
+            const std::ptrdiff_t shift =
+                tile.row * size_.y.dilate * pitch_ + tile.column * size_.x.dilate * channels + tile.number;
+            kAddTile[tile.vectors - 1][tile.numbers - 1](lines_, shift, size_.x.stride * channels, grad_.data(), to);
+        }
+    }
+
+    void write() const {
+        const StridedWeight &weight = run_.weight;
+        const float *from = sums_.data();
+        for (const GradientTile *tile = tiles_; from != sums_.data() + sums_.size(); ++tile, from += kTile) {
+            const std::ptrdiff_t width = tile->vectors * kWidth,
+                                 filters = std::min(width, size_.filters - tile->filter);
+            for (std::ptrdiff_t i = 0; i < tile->numbers; ++i) {
+                const std::ptrdiff_t number = tile->number + i, column = tile->column + number / size_.channels;
+                float *to = weight.numbers + tile->filter * weight.filter + number % size_.channels * weight.channel +
+                            tile->row * weight.row + column * weight.column;
+                for (std::ptrdiff_t f = 0; f < filters; ++f) to[f * weight.filter] = from[i * width + f];
+            }
+        }
+    }
+
+    const ConvolutionGradients &run_;
+    const ConvolutionSizes &size_;
+    const GradientTile *tiles_;
+    std::ptrdiff_t pitch_ = 0;  // elements from one row of the data to the next
+    std::vector<Line> lines_;   // windows of a band
+    std::vector<float> copy_;   // of the data
+    std::vector<float> grad_;   // of a block
+    std::vector<float> sums_;   // of each tile
+};
+
+std::vector<GradientTile> all_tiles(const ConvolutionSizes &size) {
+    const bool is_dense = size.x.dilate == 1;  // the numbers of a window's row are consecutive
+    const std::ptrdiff_t numbers = is_dense ? size.x.kernel * size.channels : size.channels;
+    std::vector<GradientTile> found;
+    for (std::ptrdiff_t filter = 0, vectors; filter < size.filters; filter += vectors * kWidth) {
+        const std::ptrdiff_t left = (size.filters - filter - 1) / kWidth + 1;
+        vectors = left == 3 ? 3 : std::min<std::ptrdiff_t>(left, 2);
+        const std::ptrdiff_t tiles = (numbers - 1) / (kSums / vectors) + 1;
+        for (std::ptrdiff_t row = 0; row < size.y.kernel; ++row) {
+            for (std::ptrdiff_t column = 0; column < (is_dense ? 1 : size.x.kernel); ++column) {
+                for (std::ptrdiff_t i = 0; i < tiles; ++i) {
+                    const std::ptrdiff_t first = numbers * i / tiles;
+                    const int count = static_cast<int>(numbers * (i + 1) / tiles - first);
+                    found.push_back({filter, row, column, first, count, static_cast<int>(vectors)});
+                }
+            }
+        }
+    }
+    return found;
+}
+
+std::ptrdiff_t threads_for(const ConvolutionSizes &size) {
+    const std::ptrdiff_t work =
+        size.images * size.y.result * size.x.result * size.filters * size.channels * size.y.kernel * size.x.kernel;
+    return std::clamp<std::ptrdiff_t>(work / kMinWork, 1, std::max(size.threads, 1));
+}
+
+}  // namespace
+
+bool convolve(const TrainedConvolution &run) {
+    try {
+        std::vector<float> packed;
+        ImageLayer layer = packed_layer(run.size, run.weight, run.bias, packed);
+        layer.data = run.data, layer.result = run.result;
+        return run_layers({layer}, run.size.threads);
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+}
+
+bool convolution_data(const ConvolutionData &run) {
+    try {
+        const Axis &y = run.size.y, &x = run.size.x;
+        const std::ptrdiff_t channels = run.size.channels;
+        std::vector<std::vector<float>> packed(y.stride * x.stride);
+        std::vector<ImageLayer> layers;
+        for (std::ptrdiff_t i = 0; i < y.stride * x.stride; ++i) {
+            const Phase down = phase(y, i / x.stride), across = phase(x, i % x.stride);
+            if (!down.axis.result || !across.axis.result) continue;
+            if (!down.axis.kernel || !across.axis.kernel) {
+                std::fill_n(run.data, run.size.images * y.size * x.size * channels, 0.0f);
+                continue;
+            }
+            const StridedWeight &w = run.weight;
+            const StridedWeight turned{w.numbers + down.tap * w.row + across.tap * w.column, w.channel, w.filter,
+                                       -y.stride * w.row, -x.stride * w.column};
+            ImageLayer layer = packed_layer({run.size.images, run.size.filters, channels, down.axis, across.axis, 1},
+                                            turned, nullptr, packed[i]);
+            layer.data = run.grad;
+            layer.result = run.data + (down.first * x.size + across.first) * channels;
+            layer.result_gap = x.stride * channels, layer.row_gap = y.stride * x.size * channels;
+            layer.image_gap = y.size * x.size * channels;
+            layers.push_back(layer);
+        }
+        return run_layers(layers, run.size.threads);
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+}
+
+bool convolution_gradients(const ConvolutionGradients &run) {
+    try {
+        const std::vector<GradientTile> tiles = all_tiles(run.size);
+        const std::ptrdiff_t parts = threads_for(run.size), count = tiles.size();
+        if (run.bias) std::fill_n(run.bias, run.size.filters, 0.0f);
+        std::vector<TileGradients> shares;
+        for (std::ptrdiff_t part = 0; part < parts; ++part) {
+            const std::ptrdiff_t first = count * part / parts;
+            shares.emplace_back(run, tiles.data() + first, count * (part + 1) / parts - first);
+        }
+        parallel_for(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) { shares[part].compute(); });
+        return true;
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+}
+
+}  // namespace dpmodule
+
+#endif

@@ -1,0 +1,353 @@
+"""Convolutions without groups in training, by the native extension.
+
+oneDNN's kernels read each number once per position in the window, and are memory-bound with few channels. The kernels
+for 3x3 windows reuse numbers for all columns of the windows. With AVX2, oneDNN computes the gradient of a weight at
+half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. The result
+and the gradients of data and weight are each computed by the fastest of these. The choice depends only on processor,
+sizes and threads, never on a measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._core import torch_private
+from ..tracing import is_tracing
+from .conv import FEW_CHANNELS
+from .image_layers import ConvolutionSizes, TiledConvolution
+from .linear import is_float32_cpu, kernels
+from .relayout import in_channels_last
+from .unfold import Pair, WindowGrid, uses_onednn
+
+MaybeTensor = torch.Tensor | None
+
+_TILE = 8
+"""Minimum number of columns of a tile of the result, for which all kernels of 3x3 windows are the fastest."""
+_MAX_NUMBERS = 2**16
+"""Size of an image up to which it fits the L2 cache."""
+_MAX_FILTERS = 96
+"""Channels and filters up to which these kernels are faster with wide vectors."""
+_MAX_NARROW, _MAX_NARROW_WIDE = 64, 32
+"""The same limits with narrow vectors, and with more columns than `_TILE`."""
+_MIN_POSITIONS = 256
+"""Window positions below which torch prepares less than these kernels."""
+_MAX_PAIRS = 2**16
+"""Channels times filters up to which the threads' partial sums take little memory."""
+_STEP_OF_CHANNELS = 4
+"""Required divisor of the number of channels for the gradient of the weight."""
+_MAX_WEIGHT = 256
+"""Elements of a weight, for each window, up to which packing it takes little time."""
+_NARROW = 8
+"""Vector width with which the tiles are faster than oneDNN."""
+
+
+class _Sizes(NamedTuple):
+    """Sizes of a convolution: images, channels, filters, and height and width of data and result."""
+
+    images: int
+    channels: int
+    filters: int
+    sides: Pair
+    counts: Pair
+    grid: WindowGrid
+
+    def fill(self, lanes: int) -> bool:
+        """Return True if tiles of the result of 3x3 windows overlap only a little."""
+        width = self.counts[1]
+        if lanes <= _TILE or width <= _TILE:
+            return width % _TILE == 0
+        return width >= lanes and 8 * width >= 7 * (-(-width // lanes) * lanes)
+
+    def turned(self) -> _Sizes:
+        """Return the sizes of the convolution that computes the gradient of the data, for a stride of 1."""
+        kernel, pad, dilate = self.grid.kernel, self.grid.pad, self.grid.dilate
+        pads = [d * (k - 1) - p for k, p, d in zip(kernel, pad, dilate, strict=True)]
+        grid = WindowGrid(kernel, (1, 1), (pads[0], pads[1]), dilate)
+        return _Sizes(self.images, self.filters, self.channels, self.counts, self.sides, grid)
+
+    def arguments(self) -> tuple[int, ...]:
+        """Return the arguments of the extension's functions for windows of any size."""
+        grid = self.grid
+        axes = zip(self.sides, self.counts, grid.kernel, grid.stride, grid.dilate, grid.pad, strict=True)
+        numbers = [number for axis in axes for number in axis]
+        return self.images, self.channels, self.filters, *numbers, torch.get_num_threads()
+
+
+def _sizes(data: Sequence[int], filters: int, grid: WindowGrid) -> _Sizes:
+    images, channels, height, width = data
+    return _Sizes(images, channels, filters, (height, width), grid.counts((height, width)), grid)
+
+
+def _lanes() -> int:
+    """Return the number of filters per vector; 0 if there are no kernels for the processor."""
+    core = kernels()
+    return core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
+
+
+def _has_tiles() -> bool:
+    """Return True if there are the kernels of the tiles, and their vectors are those that win."""
+    return hasattr(kernels(), "convolution_gradients") and kernels().vector_width == _NARROW
+
+
+_SMALL_GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
+
+
+def may_train(grid: WindowGrid) -> bool:
+    """Return True if the extension may be faster than torch for windows, for some sizes of the data."""
+    return grid in _SMALL_GRIDS or _has_tiles()
+
+
+def _uses_tiles(sizes: _Sizes) -> bool:
+    """Return True if tiles compute the weight's gradient the fastest.
+
+    They pack the weight in each call. torch has another kernel than oneDNN's for the smallest data.
+    """
+    weight = sizes.channels * sizes.filters * prod(sizes.grid.kernel)
+    data = sizes.images, sizes.channels, *sizes.sides
+    return (
+        _has_tiles()
+        and uses_onednn(data, sizes.grid, torch.get_num_threads())
+        and weight <= _MAX_WEIGHT * sizes.images * prod(sizes.counts)
+    )
+
+
+def _result_by_tiles(sizes: _Sizes) -> bool:
+    """Return True if the tiles of a result are the fastest, as between other layers of a prediction."""
+    grid = sizes.grid
+    convolution = TiledConvolution(sizes.filters, grid.kernel, grid.stride, grid.dilate, grid.pad)
+    return convolution.is_faster(convolution.sizes((sizes.images, sizes.channels, *sizes.sides)), in_run=True)
+
+
+def _data_by_tiles(sizes: _Sizes) -> bool:
+    """Return True if the tiles of the data's gradient exist and are the fastest.
+
+    With a stride, several convolutions with parts of the weight compute it.
+    """
+    grid = sizes.grid
+    if any(min(pair) > 1 for pair in zip(grid.stride, grid.dilate, strict=True)):
+        return False
+    kernel = [-(-k // s) for k, s in zip(grid.kernel, grid.stride, strict=True)]
+    result = [-(-n // s) for n, s in zip(sizes.sides, grid.stride, strict=True)]
+    convolution = TiledConvolution(sizes.channels, kernel, (1, 1), grid.dilate, (0, 0))
+    data = sizes.images, sizes.filters, *sizes.counts
+    shapes = ConvolutionSizes(data, (sizes.images, sizes.channels, *result), ())
+    return convolution.is_faster(shapes, in_run=True)
+
+
+def _result3x3(sizes: _Sizes, computed: int) -> bool:
+    """Return True if the kernel of the result of 3x3 windows is the fastest, for the number of its filters."""
+    lanes, most = _lanes(), max(sizes.channels, sizes.filters)
+    height, width = sizes.counts
+    if not lanes or computed % lanes or height < 2 or not sizes.fill(lanes):
+        return False
+    numbers = height * width * max(sizes.channels * sizes.grid.stride[0] ** 2, sizes.filters)
+    narrow = _MAX_NARROW if width == _TILE else _MAX_NARROW_WIDE
+    return numbers <= _MAX_NUMBERS and most <= (_MAX_FILTERS if lanes > _TILE else narrow)
+
+
+def _weight3x3(sizes: _Sizes) -> bool:
+    """Return True if the kernel of the weight's gradient of 3x3 windows is the fastest."""
+    lanes = _lanes()
+    return (
+        lanes > 0
+        and sizes.filters % lanes == 0
+        and sizes.channels % _STEP_OF_CHANNELS == 0
+        and sizes.channels * sizes.filters <= _MAX_PAIRS
+        and sizes.counts[1] > 1
+    )
+
+
+class TrainingKernels(NamedTuple):
+    """Kernels that are the fastest for a convolution and its gradients: "3x3", "tiles", or "" for torch's."""
+
+    result: str
+    for_data: str
+    for_weight: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Return True if one of them is not torch's."""
+        return any(self)
+
+
+_TORCH = TrainingKernels("", "", "")
+
+
+def _is_unsafe(sizes: _Sizes) -> bool:
+    """Return True if oneDNN, which computes gradients of gradients, writes outside of its memory.
+
+    `conv` avoids this for 1x1 windows of few channels with a stride.
+    """
+    return sizes.channels < FEW_CHANNELS and sizes.grid.kernel == (1, 1) != sizes.grid.stride
+
+
+def training_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> TrainingKernels:
+    """Return the fastest kernels for data of a shape (N, C, H, W), in channels_last.
+
+    All are torch's if a function of our own is not worth its overhead.
+    """
+    sizes = _sizes(data, filters, grid)
+    if min(*data, *sizes.counts) < 1 or _is_unsafe(sizes):
+        return _TORCH
+    fits3x3 = (
+        grid in _SMALL_GRIDS
+        and sizes.sides[0] % grid.stride[0] == sizes.sides[1] % grid.stride[0] == 0
+        and sizes.images >= torch.get_num_threads()
+        and sizes.images * prod(sizes.counts) >= _MIN_POSITIONS
+    )
+    tiles = _uses_tiles(sizes)
+    result = (
+        "3x3"
+        if fits3x3 and _result3x3(sizes, filters)
+        else "tiles"
+        if tiles and _result_by_tiles(sizes)
+        else ""
+    )
+    if not tiles and not result:  # the gradient of the weight alone is not worth a function of our own
+        return _TORCH
+    data_by_tiles = tiles and _data_by_tiles(sizes)
+    for_data = "3x3" if fits3x3 and _result3x3(sizes, sizes.channels) else "tiles" if data_by_tiles else ""
+    for_weight = "3x3" if fits3x3 and _weight3x3(sizes) else "tiles" if tiles else ""
+    return TrainingKernels(result, for_data, for_weight)
+
+
+def can_train(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid) -> bool:
+    """Return True if `train_convolution` supports these arguments.
+
+    Args:
+        x: as for `train_convolution`, like the others.
+    """
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    return (
+        not is_tracing()
+        and weight.shape[1:] == (x.shape[1], *grid.kernel)
+        and (bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous()))
+        and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
+        and x.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def address(tensor: MaybeTensor) -> int:
+    """Return the address of a tensor, 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _arguments3x3(sizes: _Sizes) -> tuple[int, ...]:
+    height, width = sizes.sides
+    step = sizes.grid.stride[0]
+    return sizes.images, height, width, sizes.channels, sizes.filters, step, torch.get_num_threads()
+
+
+def _result(
+    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid, kernel: str
+) -> torch.Tensor:
+    if not kernel:
+        return torch.conv2d(x, in_channels_last(weight), bias, grid.stride, grid.pad, grid.dilate)
+    sizes = _sizes(x.shape, weight.shape[0], grid)
+    shape = sizes.images, sizes.filters, *sizes.counts
+    out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
+    addresses = weight.data_ptr(), *weight.stride(), x.data_ptr(), address(bias), out.data_ptr()
+    if kernel == "tiles":
+        kernels().convolve(*sizes.arguments(), *addresses)
+    else:
+        kernels().conv3x3(*_arguments3x3(sizes), 1, *addresses)
+    return out
+
+
+def _for_data(
+    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str
+) -> torch.Tensor:
+    """Return the gradient of the data."""
+    out = torch.empty_like(x)
+    filter_, channel, row, column = weight.stride()
+    if kernel == "tiles":
+        strides = weight.stride()
+        kernels().convolution_data(
+            *sizes.arguments(), weight.data_ptr(), *strides, grad.data_ptr(), out.data_ptr()
+        )
+        return out
+    # a convolution of the result's gradient with the weight, turned by 180 degrees
+    last = weight.data_ptr() + 2 * weight.element_size() * (row + column)
+    turned = last, channel, filter_, -row, -column
+    arguments = _arguments3x3(sizes.turned())
+    kernels().conv3x3(*arguments, sizes.grid.stride[0], *turned, grad.data_ptr(), 0, out.data_ptr())
+    return out
+
+
+def _for_weight(
+    x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str, with_bias: bool
+) -> tuple[torch.Tensor, MaybeTensor]:
+    """Return the gradients of weight and bias."""
+    out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
+    addresses = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), address(bias)
+    if kernel == "tiles":
+        kernels().convolution_gradients(*sizes.arguments(), *addresses)
+    else:
+        kernels().conv3x3_gradients(*_arguments3x3(sizes), *addresses)
+    return out, bias
+
+
+class _Convolution(torch.autograd.Function):
+    """Autograd function of `train_convolution`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: MaybeTensor,
+        grid: WindowGrid,
+        chosen: TrainingKernels,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.bias_sizes, ctx.grid = None if bias is None else [weight.shape[0]], grid
+        ctx.chosen = chosen
+        return _result(x, weight, bias, grid, chosen.result)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
+        (grad,), (x, weight), grid = grads, ctx.saved_tensors, ctx.grid
+        wanted = list(ctx.needs_input_grad[:3])
+        gradients: list[MaybeTensor] = [None, None, None]
+        if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
+            sizes = _sizes(x.shape, weight.shape[0], grid)
+            grad = in_channels_last(grad)
+            if wanted[0] and ctx.chosen.for_data:
+                gradients[0], wanted[0] = _for_data(grad, x, weight, sizes, ctx.chosen.for_data), False
+            if wanted[1] and ctx.chosen.for_weight:
+                gradients[1:] = _for_weight(x, grad, weight, sizes, ctx.chosen.for_weight, wanted[2])
+                wanted[1:] = False, False
+        if any(wanted):
+            geometry = grid.stride, grid.pad, grid.dilate, False, [0, 0], 1
+            computed = torch.ops.aten.convolution_backward(grad, x, weight, ctx.bias_sizes, *geometry, wanted)
+            gradients = [
+                new if is_wanted else old for new, is_wanted, old in zip(computed, wanted, gradients)
+            ]
+        return *gradients, None, None
+
+
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Convolution)
+
+
+def train_convolution(
+    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid, chosen: TrainingKernels
+) -> torch.Tensor:
+    """Convolve images; requires `can_train`.
+
+    Shape:
+        x: (N, C, H, W), in channels_last.
+        weight: (F, C, kernel height, kernel width), any strides.
+        bias: (F,).
+        returns: (N, F, H', W'), in channels_last.
+
+    Args:
+        bias: summand of each filter, or None.
+        chosen: those of `training_kernels`.
+    """
+    if torch.is_grad_enabled():
+        return _apply(x, weight, bias, grid, chosen)
+    return _result(x, weight, bias, grid, chosen.result)
