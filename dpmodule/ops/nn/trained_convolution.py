@@ -41,6 +41,8 @@ _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
 _MAX_WEIGHT = 256
 """Elements of a weight, for each window, up to which packing it takes little time."""
+_MIN_WORK = 2**22
+"""Multiplications from which the kernels are faster than torch's other one, with no more elements than windows."""
 _NARROW = 8
 """Vector width with which the tiles are faster than oneDNN."""
 
@@ -104,15 +106,17 @@ def may_train(grid: WindowGrid) -> bool:
 def _uses_tiles(sizes: _Sizes) -> bool:
     """Return True if tiles compute the weight's gradient the fastest.
 
-    They pack the weight in each call. torch has another kernel than oneDNN's for the smallest data.
+    They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data and for windows of
+    one pixel.
     """
     weight = sizes.channels * sizes.filters * prod(sizes.grid.kernel)
+    windows = sizes.images * prod(sizes.counts)
     data = sizes.images, sizes.channels, *sizes.sides
-    return (
-        _has_tiles()
-        and uses_onednn(data, sizes.grid, torch.get_num_threads())
-        and weight <= _MAX_WEIGHT * sizes.images * prod(sizes.counts)
-    )
+    if not _has_tiles():
+        return False
+    if uses_onednn(data, sizes.grid, torch.get_num_threads()):
+        return weight <= _MAX_WEIGHT * windows
+    return weight <= windows and weight * windows >= _MIN_WORK
 
 
 def _result_by_tiles(sizes: _Sizes) -> bool:
