@@ -185,7 +185,7 @@ ALL, NONE = TrainingKernels("tiles", "tiles", "tiles"), TrainingKernels("", "", 
         ((8, 100, 44, 44), 104, (3, 3), 1, TrainingKernels("", "", "3x3")),
         ((8, 100, 44, 44), 103, (3, 3), 1, TrainingKernels("", "", "tiles")),
         # torch has no oneDNN for these: much data, little data, and more weight than windows
-        ((8, 24, 60, 60), 48, (1, 1), 1, ALL),
+        ((8, 32, 60, 60), 48, (1, 1), 1, ALL),
         ((8, 24, 20, 20), 40, (1, 1), 1, NONE),
         ((8, 64, 20, 20), 64, (1, 1), 1, NONE),
         # far more weight than windows; memory outside of which torch would write; no data
