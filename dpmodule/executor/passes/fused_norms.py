@@ -1,11 +1,11 @@
-"""Train BatchNorm together with the following sum and relu, as one call of the native extension.
+"""Train BatchNorm together with the following sum and relu, or a clip to [0, limit], as one call of the extension.
 
 Between two convolutions, torch reads the data a dozen times in forward and backward, and memory limits its speed. The
 extension's kernels read the data five times, or seven times with a sum, on as many threads as torch uses, with equal
 results. The graph determines which steps can be fused; whether the kernels support the data is checked when the step
 runs.
 
-The result of a fused BatchNorm is not computed separately. It must have no other reader than the sum or relu.
+The result of a fused BatchNorm is not computed separately. It must have no other reader than the sum, relu or clip.
 
 Needs:
     storage: dense
@@ -19,6 +19,7 @@ Needs:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import torch
@@ -79,12 +80,14 @@ class FusedNorm:
 
 
 def _rectifier(low: Lowered, step: Step) -> Rectifier | None:
-    """Return the kernel's rectifier for a step that is relu; else None."""
+    """Return the kernel's rectifier for a step that is relu, or a clip from 0; else None."""
     op, a = low.operator(step)
     if op is None or step.covers or step.takes_env:
         return None
     if op.name == "relu":
         return Rectifier(relu=True, nan_stays=True)
+    if op.name == "clip" and a.a_min == 0 < a.a_max < inf:
+        return Rectifier(relu=True, limit=a.a_max)
     return Rectifier(relu=True) if op.name == "Activation" and a.act_type == "relu" else None
 
 
@@ -115,6 +118,8 @@ def _fused(low: Lowered, norm: Step, only_reader: Callable[[int], Step | None]) 
         step = only_reader(step.outputs[0])
     if step is not None:
         end = _rectifier(low, step)
+        if end is not None and adds is not None and end.limit < inf:
+            end = None
         if end is not None:
             steps.append(step)
     activation = steps[-1].function if end is not None else None

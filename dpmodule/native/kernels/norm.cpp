@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <limits>
 #include <new>
 #include <tuple>
 #include <utility>
@@ -38,8 +39,9 @@ struct Chunk {
 };
 
 template <class Floats>
-DPMODULE_INLINE Floats rectified(const Floats &x) {
-    return x < 0 ? Floats{} : x;  // NaN propagates
+DPMODULE_INLINE Floats rectified(const Floats &x, float limit) {
+    const Floats positive = x < 0 ? Floats{} : x;  // NaN propagates
+    return positive > limit ? Floats{} + limit : positive;
 }
 
 // Calls body.at<Width, Registers>(first channel) for all panels. The last one may overlap the one before: its channels
@@ -150,7 +152,7 @@ struct Apply {
             for (int r = 0; r < Registers; ++r) {
                 Floats value = (L::load(run.x + i + r * Width) - of.mean[r]) * of.scale[r] + of.shift[r];
                 if (run.other) value += L::load(run.other + i + r * Width);
-                if (run.relu) value = rectified(value);
+                if (run.relu) value = rectified(value, run.limit);
                 L::store(run.out + i + r * Width, value);
             }
         }
@@ -166,7 +168,11 @@ unrectified(const NormBackward &run, std::ptrdiff_t i, const typename Vector<Wid
     using Floats = typename L::Floats;
     const Floats grad = L::load(run.grad + i);
     if (!run.relu) return grad;
-    const Floats out = run.out ? L::load(run.out + i) : rectified(distance * scale + shift);
+    if (run.limit < std::numeric_limits<float>::infinity()) {
+        const Floats before = distance * scale + shift, above = before >= 0 ? grad : Floats{};
+        return before <= run.limit ? above : Floats{};
+    }
+    const Floats out = run.out ? L::load(run.out + i) : rectified(distance * scale + shift, run.limit);
     const Floats found = out == 0 ? Floats{} : grad;
     return run.nan_stays ? (out == out ? found : out) : found;
 }
@@ -386,7 +392,7 @@ struct NormalizePlanes {
             each_vector<Width>(begin, count, [&](std::ptrdiff_t i, int, int) __attribute__((always_inline)) {
                 Floats value = (L::load(run.x + i) - start) * scale + summand;
                 if (run.other) value += L::load(run.other + i);
-                if (run.relu) value = rectified(value);
+                if (run.relu) value = rectified(value, run.limit);
                 L::store(run.out + i, value);
             });
         });

@@ -31,7 +31,8 @@ struct NormForward {
     float *statistics;  // (4, channels), written: mean, 1 / deviation, factor and summand for x - mean
     float *new_mean;
     float *new_var;
-    bool relu;  // replace negative numbers by 0
+    bool relu;    // replace negative numbers by 0
+    float limit;  // the largest number after the ReLU, or infinity
     double eps, momentum;
 };
 
@@ -46,6 +47,7 @@ struct NormBackward {
     float *for_gamma;
     float *for_beta;
     bool relu;
+    float limit;     // not infinity: the gradient at both ends is 1, and 0 at NaN; requires no summand
     bool nan_stays;  // the ReLU's gradient at NaN is NaN; else that of the result
 };
 

@@ -161,13 +161,13 @@ auto fields(LstmBackward &l) {
 auto fields(NormRows &s) { return std::tie(s.rows, s.channels, s.pixels, s.threads); }
 
 auto fields(NormForward &n) {
-    return std::tie(n.size, n.relu, n.eps, n.momentum, n.x, n.other, n.gamma, n.beta, n.moving_mean, n.moving_var,
-                    n.out, n.statistics, n.new_mean, n.new_var);
+    return std::tie(n.size, n.relu, n.limit, n.eps, n.momentum, n.x, n.other, n.gamma, n.beta, n.moving_mean,
+                    n.moving_var, n.out, n.statistics, n.new_mean, n.new_var);
 }
 
 auto fields(NormBackward &n) {
-    return std::tie(n.size, n.relu, n.nan_stays, n.grad, n.x, n.out, n.statistics, n.for_other, n.for_x, n.for_gamma,
-                    n.for_beta);
+    return std::tie(n.size, n.relu, n.limit, n.nan_stays, n.grad, n.x, n.out, n.statistics, n.for_other, n.for_x,
+                    n.for_gamma, n.for_beta);
 }
 
 auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -42,10 +43,13 @@ class Rectifier:
     Attributes:
         relu: apply relu.
         nan_stays: relu's gradient at NaN is NaN; else it is the result's gradient.
+        limit: maximum of the result; if there is one, the gradient is 1 at both ends and 0 at NaN. Only without a
+            summand.
     """
 
     relu: bool = False
     nan_stays: bool = False
+    limit: float = inf
 
 
 def _layout(x: torch.Tensor) -> torch.memory_format | None:
@@ -128,7 +132,7 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[MaybeTensor, ...]:
     for_other = torch.empty_like(grad) if for_sum and relu else None
     for_gamma, for_beta = statistics.new_empty(channels), statistics.new_empty(channels)
     addresses = _addresses(grad, x, out, statistics, for_other, for_x, for_gamma, for_beta)
-    kernels().norm_backward(*_sizes(x, ctx.layout), relu, ctx.end.nan_stays, *addresses)
+    kernels().norm_backward(*_sizes(x, ctx.layout), relu, ctx.end.limit, ctx.end.nan_stays, *addresses)
     return (
         None,
         for_x,
@@ -167,7 +171,7 @@ def native_norm(
     out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, channels)
     new_mean, new_var = statistics.new_empty(channels), statistics.new_empty(channels)
     addresses = _addresses(x, other, gamma, beta, *moving, out, statistics, new_mean, new_var)
-    kernels().norm_forward(*_sizes(x, layout), end.relu, eps, momentum, *addresses)
+    kernels().norm_forward(*_sizes(x, layout), end.relu, end.limit, eps, momentum, *addresses)
     if torch.is_grad_enabled():
         out = _apply((out, statistics, end, layout), x, other, gamma, beta)
     return out, new_mean, new_var

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -115,7 +116,7 @@ class _InstanceNorm(torch.autograd.Function):
         moving = weight.new_zeros(2, channels)  # not used
         before, new = moving[0].data_ptr(), moving[1].data_ptr()
         size, step = 4 * channels, 4 * channels * height * width  # bytes
-        sizes = height * width, channels, 1, torch.get_num_threads(), False, eps, 0.0
+        sizes = height * width, channels, 1, torch.get_num_threads(), False, inf, eps, 0.0
         for image in range(images):
             at = image * step
             vectors = 0, weight.data_ptr(), bias.data_ptr(), before, before
@@ -137,7 +138,7 @@ class _InstanceNorm(torch.autograd.Function):
         grad, for_x = in_channels_last(grad), torch.empty_like(x)
         for_vectors = weight.new_empty(2, images, channels)
         size, step = 4 * channels, 4 * channels * height * width  # bytes
-        sizes = height * width, channels, 1, torch.get_num_threads(), False, True
+        sizes = height * width, channels, 1, torch.get_num_threads(), False, inf, True
         for image in range(images):
             at, place = image * step, image * size
             sources = grad.data_ptr() + at, x.data_ptr() + at, 0, statistics.data_ptr() + 4 * place

@@ -12,6 +12,10 @@ DATA = S.Variable("data")
 RELUS = {"relu": S.relu, "Activation": lambda x: S.Activation(x, act_type="relu")}
 
 
+def relu6(x, least=0):
+    return S.clip(x, a_min=least, a_max=6)
+
+
 def conv(net, name, size=3):
     options = {"pad": (size // 2,) * 2, "num_filter": 4, "no_bias": True, "name": name}
     return S.Convolution(net, kernel=(size, size), **options)
@@ -37,6 +41,11 @@ BLOCKS = [("norm_relu", 1), ("norm_relu", 1), *SUM, ("norm", 0), *SUM]
 NETS = {  # and the steps of the program with how many other nodes each works for
     "relu": (residual(), BLOCKS),
     "Activation": (residual(RELUS["Activation"]), BLOCKS),
+    "clip": (
+        residual(relu6),
+        [("norm_clip", 1), ("norm_clip", 1), ("norm_add", 1), ("norm", 0), ("norm_add", 1)],
+    ),
+    "clip from -1": (S.MakeLoss(relu6(INNER, -1)), [("norm", 0)]),
     "tanh": (residual(S.tanh), [("norm", 0), ("norm", 0), ("norm_add", 1), ("norm", 0), ("norm_add", 1)]),
     "gamma is 1": (residual(fix_gamma=True), BLOCKS),
     "sum": (S.MakeLoss(S.tanh(INNER + conv(DATA, "c2"))), [("norm_add", 1)]),
@@ -84,3 +93,15 @@ def test_contiguous_data(shape, value):
     shapes = dict.fromkeys(("data", "other"), shape)
     counts = same_with_and_without(net, shapes, NAME, rtol=2e-5, values={"data": numbers})
     assert counts[NAME] == 1
+
+
+@pytest.mark.parametrize("shape", [(700, 24), (3, 2, 40, 200)], ids=str)
+def test_gradients_at_both_ends_of_a_clip(shape):
+    net = S.MakeLoss(S.square(S.clip(norm(DATA, "b1"), a_min=0, a_max=0.5) + S.sin(DATA)))
+    numbers = np.random.RandomState(0).uniform(0.5, 1, shape)
+    vectors = {"b1_gamma": np.zeros(shape[1]), "b1_beta": np.resize([0, 0.5, 0.25, -1], shape[1])}
+    for values in ({"data": numbers}, {"data": numbers, **vectors}):
+        counts = same_with_and_without(net, {"data": shape}, NAME, rtol=2e-4, values=values)
+        assert counts[NAME] == 1
+    numbers[1, 1] = np.nan
+    same_with_and_without(net, {"data": shape}, NAME, rtol=2e-4, values={"data": numbers})
