@@ -125,7 +125,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}, worth=converts_layout),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
-    Pass("native_convolutions", {"Convolution": 1}, predict=False, compiled=False),
+    Pass("native_convolutions", worth=_has_convolutions, predict=False, compiled=False),
     Pass(
         "score_blocks",
         {"FullyConnected": 1, "SoftmaxOutput": 1},

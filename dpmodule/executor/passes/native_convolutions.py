@@ -1,4 +1,4 @@
-"""Train depthwise convolutions, and those without groups, with kernels of the native extension.
+"""Train depthwise and ungrouped convolutions, and transposed ones, with kernels of the native extension.
 
 Where they are faster than oneDNN's, forward or backward, they read the weight without reordering. The graph determines
 which convolutions qualify; whether the kernels support the data, and are faster for its sizes, is checked when the step
@@ -15,20 +15,24 @@ Needs:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from ...ops.nn.conv import deconvolved, pads_and_adds
 from ...ops.nn.depthwise import can_convolve_depthwise, convolve_depthwise
 from ...ops.nn.trained_convolution import (
     TrainingKernels,
     can_train,
     may_train,
     train_convolution,
+    train_deconvolution,
     training_kernels,
 )
-from ...ops.nn.unfold import window_grid
+from ...ops.nn.unfold import WindowGrid, window_grid
 from ..lowering import Lowered, Step
+from . import converts_layout
 from .unfolded_convolutions import UnfoldedConvolution
 
 
@@ -75,16 +79,58 @@ class NativeConvolution:
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
 
-def _fits(low: Lowered, step: Step) -> bool:
+class NativeDeconvolution:
+    """A transposed 2-D convolution without groups, computed by the native extension where it is faster.
+
+    Shape:
+        data: (N, C, H, W).
+        weight: (C, F, kernel height, kernel width).
+        bias: (F,).
+        result: (N, F, H', W').
+
+    Args:
+        plain: the transposed convolution; takes data, weight and optionally bias.
+        converts: convert data to channels_last, which following layers gain from.
+    """
+
+    def __init__(self, plain: Callable[..., torch.Tensor], a: Any, converts: bool) -> None:
+        self._plain, self._a, self._converts = plain, a, converts
+        self._known: dict[tuple[Sequence[int], int], tuple[Sequence[int], WindowGrid, TrainingKernels]] = {}
+
+    def _choice(self, data: Sequence[int]) -> tuple[Sequence[int], WindowGrid, TrainingKernels]:
+        """Return shape of the result, windows over it, and the kernels, for data of a shape."""
+        key = data, torch.get_num_threads()
+        if key not in self._known:
+            a, shape = self._a, deconvolved(self._a, tuple(data))
+            height, width = pads_and_adds(a, tuple(data[2:]))[0]
+            grid = replace(window_grid(a), pad=(height, width))
+            self._known[key] = shape, grid, training_kernels(shape, data[1], grid)
+        return self._known[key]
+
+    def __call__(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the transposed convolution of data (N, C, H, W) with a weight (C, filters, *kernel)."""
+        shape, grid, chosen = self._choice(x.shape)
+        fits = self._converts or x.is_contiguous(memory_format=torch.channels_last)
+        if fits and chosen.is_ours and can_train(x, weight, bias, grid, is_transposed=True):
+            return train_deconvolution(x, weight, bias, shape, grid, chosen)
+        return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
+
+
+def _native(low: Lowered, step: Step) -> Callable[..., torch.Tensor] | None:
+    """Return the function that chooses between kernels for a step; None if it is no convolution that has any."""
     op, a = low.operator(step)
-    return (
-        op is not None
-        and op.name == "Convolution"
-        and len(a.kernel) == 2
-        and (1 < a.num_group == a.num_filter or (a.num_group == 1 and may_train(window_grid(a))))
-        and a.layout in (None, "NCHW")
-        and not (step.takes_env or step.covers)
-    )
+    if op is None or op.name not in ("Convolution", "Deconvolution") or step.takes_env or step.covers:
+        return None
+    if len(a.kernel) != 2 or a.layout not in (None, "NCHW"):
+        return None
+    if op.name == "Deconvolution":
+        fits = a.num_group == 1 and may_train()
+        return NativeDeconvolution(step.function, a, converts_layout(low.graph)) if fits else None
+    is_depthwise = 1 < a.num_group == a.num_filter
+    fits = is_depthwise or (a.num_group == 1 and may_train(window_grid(a)))
+    return NativeConvolution(step.function, a) if fits else None
 
 
 def native_convolutions(low: Lowered) -> int:
@@ -93,7 +139,9 @@ def native_convolutions(low: Lowered) -> int:
     Returns:
         Number of convolutions.
     """
-    convolutions = [step for step in low.steps if _fits(low, step)]
-    for step in convolutions:
-        step.function = NativeConvolution(step.function, low.operator(step)[1])
-    return len(convolutions)
+    found = 0
+    for step in low.steps:
+        function = _native(low, step)
+        if function is not None:
+            step.function, found = function, found + 1
+    return found

@@ -71,6 +71,12 @@ class _Sizes(NamedTuple):
         grid = WindowGrid(kernel, (1, 1), (pads[0], pads[1]), dilate)
         return _Sizes(self.images, self.filters, self.channels, self.counts, self.sides, grid)
 
+    def adds(self) -> list[int]:
+        """Return the rows and columns of the data that no window reads."""
+        grid = self.grid
+        axes = zip(self.sides, self.counts, grid.kernel, grid.stride, grid.dilate, grid.pad, strict=True)
+        return [n - ((c - 1) * s + d * (k - 1) + 1 - 2 * p) for n, c, k, s, d, p in axes]
+
     def arguments(self) -> tuple[int, ...]:
         """Return the arguments of the extension's functions for windows of any size."""
         grid = self.grid
@@ -98,8 +104,12 @@ def _has_tiles() -> bool:
 _SMALL_GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
 
 
-def may_train(grid: WindowGrid) -> bool:
-    """Return True if the extension may be faster than torch for windows, for some sizes of the data."""
+def may_train(grid: WindowGrid | None = None) -> bool:
+    """Return True if the extension may be faster than torch for windows, for some sizes of the data.
+
+    Args:
+        grid: the windows; None for those of a transposed convolution.
+    """
     return grid in _SMALL_GRIDS or _has_tiles()
 
 
@@ -219,19 +229,23 @@ def training_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> Tra
     return TrainingKernels(result, for_data, for_weight)
 
 
-def can_train(x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid) -> bool:
-    """Return True if `train_convolution` supports these arguments.
+def can_train(
+    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid, is_transposed: bool = False
+) -> bool:
+    """Return True if `train_convolution`, or `train_deconvolution`, supports these arguments.
 
     Args:
-        x: as for `train_convolution`, like the others.
+        x: as for these, like the others.
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
+    own, others = weight.shape[is_transposed], weight.shape[not is_transposed]
     return (
         not is_tracing()
-        and weight.shape[1:] == (x.shape[1], *grid.kernel)
-        and (bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous()))
+        and weight.shape[2:] == grid.kernel
+        and x.shape[1] == others
+        and (bias is None or (bias.shape == (own,) and bias.is_contiguous()))
         and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
-        and x.is_contiguous(memory_format=torch.channels_last)
+        and (is_transposed or x.is_contiguous(memory_format=torch.channels_last))
     )
 
 
@@ -247,11 +261,11 @@ def _arguments3x3(sizes: _Sizes) -> tuple[int, ...]:
 
 
 def _result(
-    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid, kernel: str
+    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, sizes: _Sizes, kernel: str
 ) -> torch.Tensor:
     if not kernel:
+        grid = sizes.grid
         return torch.conv2d(x, in_channels_last(weight), bias, grid.stride, grid.pad, grid.dilate)
-    sizes = _sizes(x.shape, weight.shape[0], grid)
     shape = sizes.images, sizes.filters, *sizes.counts
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     addresses = weight.data_ptr(), *weight.stride(), x.data_ptr(), address(bias), out.data_ptr()
@@ -262,17 +276,14 @@ def _result(
     return out
 
 
-def _for_data(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str
-) -> torch.Tensor:
+def _for_data(grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str) -> torch.Tensor:
     """Return the gradient of the data."""
-    out = torch.empty_like(x)
+    shape = sizes.images, sizes.channels, *sizes.sides
+    out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     filter_, channel, row, column = weight.stride()
     if kernel == "tiles":
-        strides = weight.stride()
-        kernels().convolution_data(
-            *sizes.arguments(), weight.data_ptr(), *strides, grad.data_ptr(), out.data_ptr()
-        )
+        addresses = weight.data_ptr(), filter_, channel, row, column, grad.data_ptr(), out.data_ptr()
+        kernels().convolution_data(*sizes.arguments(), *addresses)
         return out
     # a convolution of the result's gradient with the weight, turned by 180 degrees
     last = weight.data_ptr() + 2 * weight.element_size() * (row + column)
@@ -280,6 +291,17 @@ def _for_data(
     arguments = _arguments3x3(sizes.turned())
     kernels().conv3x3(*arguments, sizes.grid.stride[0], *turned, grad.data_ptr(), 0, out.data_ptr())
     return out
+
+
+def _transposed(
+    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, sizes: _Sizes, kernel: str
+) -> torch.Tensor:
+    """Return the result of a transposed convolution: the gradient of the data of the one with these sizes."""
+    if not kernel:
+        grid, weight = sizes.grid, in_channels_last(weight)
+        return torch.conv_transpose2d(x, weight, bias, grid.stride, grid.pad, sizes.adds(), 1, grid.dilate)
+    out = _for_data(x, weight, sizes, kernel)
+    return out if bias is None else out.add_(bias.view(-1, 1, 1))
 
 
 def _for_weight(
@@ -296,7 +318,7 @@ def _for_weight(
 
 
 class _Convolution(torch.autograd.Function):
-    """Autograd function of `train_convolution`."""
+    """Autograd function of `train_convolution` and `train_deconvolution`."""
 
     @staticmethod
     def forward(
@@ -304,34 +326,62 @@ class _Convolution(torch.autograd.Function):
         x: torch.Tensor,
         weight: torch.Tensor,
         bias: MaybeTensor,
-        grid: WindowGrid,
+        sizes: _Sizes,
         chosen: TrainingKernels,
+        is_transposed: bool,
     ) -> torch.Tensor:
+        x = in_channels_last(x)
         ctx.save_for_backward(x, weight)
-        ctx.bias_sizes, ctx.grid = None if bias is None else [weight.shape[0]], grid
-        ctx.chosen = chosen
-        return _result(x, weight, bias, grid, chosen.result)
+        ctx.has_bias, ctx.sizes, ctx.chosen, ctx.is_transposed = (
+            bias is not None,
+            sizes,
+            chosen,
+            is_transposed,
+        )
+        if is_transposed:
+            return _transposed(x, weight, bias, sizes, chosen.for_data)
+        return _result(x, weight, bias, sizes, chosen.result)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
-        (grad,), (x, weight), grid = grads, ctx.saved_tensors, ctx.grid
+        (grad,), (x, weight), sizes, chosen = grads, ctx.saved_tensors, ctx.sizes, ctx.chosen
         wanted = list(ctx.needs_input_grad[:3])
         gradients: list[MaybeTensor] = [None, None, None]
         if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
-            sizes = _sizes(x.shape, weight.shape[0], grid)
-            grad = in_channels_last(grad)
-            if wanted[0] and ctx.chosen.for_data:
-                gradients[0], wanted[0] = _for_data(grad, x, weight, sizes, ctx.chosen.for_data), False
-            if wanted[1] and ctx.chosen.for_weight:
-                gradients[1:] = _for_weight(x, grad, weight, sizes, ctx.chosen.for_weight, wanted[2])
-                wanted[1:] = False, False
+            grad, weight = in_channels_last(grad), weight.detach()
+            if ctx.is_transposed:
+                if wanted[0] and chosen.result:
+                    gradients[0], wanted[0] = _result(grad, weight, None, sizes, chosen.result), False
+                if wanted[1] and chosen.for_weight:
+                    gradients[1], _ = _for_weight(grad, x, weight, sizes, chosen.for_weight, False)
+                    wanted[1] = False
+            else:
+                if wanted[0] and chosen.for_data:
+                    gradients[0], wanted[0] = _for_data(grad, weight, sizes, chosen.for_data), False
+                if wanted[1] and chosen.for_weight:
+                    gradients[1:] = _for_weight(x, grad, weight, sizes, chosen.for_weight, wanted[2])
+                    wanted[1:] = False, False
+            weight = in_channels_last(weight) if wanted[0] else weight
         if any(wanted):
-            geometry = grid.stride, grid.pad, grid.dilate, False, [0, 0], 1
-            computed = torch.ops.aten.convolution_backward(grad, x, weight, ctx.bias_sizes, *geometry, wanted)
+            computed = torch.ops.aten.convolution_backward(
+                grad, x, weight, _bias_sizes(ctx), *_geometry(ctx), 1, wanted
+            )
             gradients = [
                 new if is_wanted else old for new, is_wanted, old in zip(computed, wanted, gradients)
             ]
-        return *gradients, None, None
+        return *gradients, None, None, None
+
+
+def _bias_sizes(ctx: Any) -> list[int] | None:
+    filters = ctx.sizes.channels if ctx.is_transposed else ctx.sizes.filters
+    return [filters] if ctx.has_bias else None
+
+
+def _geometry(ctx: Any) -> tuple[Any, ...]:
+    """Return torch's arguments from the stride to the elements added to a transposed convolution's result."""
+    grid = ctx.sizes.grid
+    adds = ctx.sizes.adds() if ctx.is_transposed else (0, 0)
+    return grid.stride, grid.pad, grid.dilate, ctx.is_transposed, adds
 
 
 _apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Convolution)
@@ -352,6 +402,35 @@ def train_convolution(
         bias: summand of each filter, or None.
         chosen: those of `training_kernels`.
     """
+    sizes = _sizes(x.shape, weight.shape[0], grid)
     if torch.is_grad_enabled():
-        return _apply(x, weight, bias, grid, chosen)
-    return _result(x, weight, bias, grid, chosen.result)
+        return _apply(x, weight, bias, sizes, chosen, False)
+    return _result(x, weight, bias, sizes, chosen.result)
+
+
+def train_deconvolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: MaybeTensor,
+    shape: Sequence[int],
+    grid: WindowGrid,
+    chosen: TrainingKernels,
+) -> torch.Tensor:
+    """Apply a transposed convolution to images; requires `can_train`.
+
+    Shape:
+        x: (N, F, H', W').
+        weight: (F, C, kernel height, kernel width), any strides.
+        bias: (C,).
+        returns: (N, C, H, W), in channels_last.
+
+    Args:
+        bias: summand of each channel, or None.
+        shape: that of the result.
+        grid: windows over the result.
+        chosen: those of `training_kernels` for data of the result's shape and F filters.
+    """
+    sizes = _sizes(shape, weight.shape[0], grid)
+    if torch.is_grad_enabled():
+        return _apply(x, weight, bias, sizes, chosen, True)
+    return _transposed(in_channels_last(x), weight, bias, sizes, chosen.for_data)

@@ -87,6 +87,31 @@ def test_narrow_vectors_have_kernels_for_them(each, convolved):
     assert len(convolved) >= 2
 
 
+def generator(**attrs):
+    value = S.Deconvolution(S.Variable("data"), name="first", kernel=(4, 4), num_filter=16, **attrs)
+    value = S.relu(S.BatchNorm(value, fix_gamma=False, name="norm"))
+    attrs = {**attrs, "no_bias": False}
+    return S.MakeLoss(S.square(S.Deconvolution(value, name="second", kernel=(4, 4), num_filter=5, **attrs)))
+
+
+@needs_narrow
+@pytest.mark.parametrize(
+    "attrs",
+    [{}, {"stride": (2, 2), "pad": (1, 1), "adj": (1, 0)}, {"target_shape": (40, 60), "stride": (2, 2)}],
+)
+def test_transposed_convolutions_are_those_without(attrs, monkeypatch):
+    shapes, module = [], importlib.import_module("dpmodule.executor.passes.native_convolutions")
+    train = module.train_deconvolution
+    monkeypatch.setattr(module, "train_deconvolution", lambda *args: shapes.append(args[3]) or train(*args))
+    if "target_shape" in attrs:
+        value = S.relu(S.Deconvolution(S.Variable("data"), name="one", kernel=(4, 4), num_filter=8, **attrs))
+        net = S.MakeLoss(S.square(S.BatchNorm(value, fix_gamma=False, name="norm")))
+    else:
+        net = generator(**attrs)
+    counts = same_with_and_without(net, {"data": (4, 6, 20, 32)}, NAME, rtol=2e-4, grad_req="add")
+    assert counts[NAME] == len({*shapes}) > 0
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_types_have_the_same_bits(dtype, convolved):
     one = S.MakeLoss(layer(S.Variable("data"), "c"))

@@ -118,6 +118,44 @@ def test_results_and_gradients_of_tiles(geometry, sizes, bias, threads):
 
 
 @needs_kernels
+@walks(
+    product(
+        GRIDS,
+        [(2, 31, 27, 5, 3), (1, 8, 70, 3, 7)],
+        (False, True),
+        (torch.channels_last, torch.contiguous_format),
+    )
+)
+def test_results_and_gradients_of_transposed_convolutions(geometry, sizes, bias, layout):
+    grid, (images, filters, channels, *sides) = WindowGrid(*geometry), sizes
+    pairs = list(zip(grid.kernel, grid.stride, grid.pad, grid.dilate, sides))
+    adds = [s - 1 for s in grid.stride]  # elements that no window reads
+    shape = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + add for (k, s, p, d, n), add in zip(pairs, adds)]
+    x = numbers(images, channels, *sides).contiguous(memory_format=layout)
+    tensors = x, numbers(channels, filters, *grid.kernel, seed=1), numbers(filters, seed=2) if bias else None
+    head = numbers(images, filters, *shape, seed=3)
+    has_data = all(1 in pair for pair in zip(grid.stride, grid.dilate))
+    wanted = results(
+        in_doubles(tensors),
+        head,
+        lambda *given: F.conv_transpose2d(*given, grid.stride, grid.pad, adds, 1, grid.dilate),
+    )
+    for chosen in (
+        TrainingKernels("tiles", "tiles" if has_data else "", "tiles"),
+        TrainingKernels("", "", "tiles"),
+    ):
+        assert can_train(*tensors, grid, is_transposed=True)
+        found = results(
+            tensors,
+            head,
+            lambda *given, chosen=chosen: module.train_deconvolution(
+                *given, (images, filters, *shape), grid, chosen
+            ),
+        )
+        agree(found, wanted)
+
+
+@needs_kernels
 @pytest.mark.parametrize("kernel", ["3x3", "tiles"])
 def test_only_the_gradients_that_are_wanted(kernel):
     tensors, grad = given(2, 16, 16, 8, 16, 1), numbers(2, 16, 8, 16, seed=3)
