@@ -17,7 +17,7 @@ namespace {
 constexpr int kWidth = 8, kSums = 12;  // floats per vector; vectors of a tile
 constexpr int kMaxVectors = 3;         // of filters in a tile
 constexpr std::ptrdiff_t kTile = kSums * kWidth;
-constexpr std::ptrdiff_t kBand = 128;        // windows per band, for which a block's gradient fits in the L1 cache
+constexpr std::ptrdiff_t kBand = 128;        // windows per band, for which the result's gradient fits in the L1 cache
 constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
 
 using V = Vector<kWidth>;
@@ -64,7 +64,7 @@ Phase phase(const Axis &of, std::ptrdiff_t tap) {
         {of.result, count, taps, 1, of.dilate, of.dilate * (taps - 1) - window}, first, tap + of.stride * (taps - 1)};
 }
 
-// Consecutive windows, `step` elements apart: the index of the first one's start, and their number.
+// Consecutive windows: the start of the first one, and their number.
 struct Line {
     const float *from;
     std::ptrdiff_t windows;
@@ -245,9 +245,9 @@ class TileGradients {
     const ConvolutionSizes &size_;
     const GradientTile *tiles_;
     std::ptrdiff_t pitch_ = 0;  // elements from one row of the data to the next
-    std::vector<Line> lines_;   // windows of a band
+    std::vector<Line> lines_;   // of a band
     std::vector<float> copy_;   // of the data
-    std::vector<float> grad_;   // of a block
+    std::vector<float> grad_;   // of the result, for a tile's filters
     std::vector<float> sums_;   // of each tile
 };
 
@@ -327,6 +327,7 @@ bool convolution_gradients(const ConvolutionGradients &run) {
         const std::ptrdiff_t parts = threads_for(run.size), count = tiles.size();
         if (run.bias) std::fill_n(run.bias, run.size.filters, 0.0f);
         std::vector<TileGradients> shares;
+        shares.reserve(parts);
         for (std::ptrdiff_t part = 0; part < parts; ++part) {
             const std::ptrdiff_t first = count * part / parts;
             shares.emplace_back(run, tiles.data() + first, count * (part + 1) / parts - first);

@@ -2,7 +2,8 @@
 
 oneDNN's kernels read each number once per position in the window, and are memory-bound with few channels. The kernels
 for 3x3 windows reuse numbers for all columns of the windows. With AVX2, oneDNN computes the gradient of a weight at
-half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. The result
+half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. Transposed
+convolutions exchange the result and the gradient of the data. The result
 and the gradients of data and weight are each computed by the fastest of these. The choice depends only on processor,
 sizes and threads, never on a measurement.
 """
@@ -42,7 +43,8 @@ _STEP_OF_CHANNELS = 4
 _MAX_WEIGHT = 256
 """Elements of a weight, for each window, up to which packing it takes little time."""
 _MIN_WORK = 2**22
-"""Multiplications from which the kernels are faster than torch's other one, with no more elements than windows."""
+"""Multiplications from which the kernels are faster where torch has no oneDNN, if a weight has an element for each
+window at most."""
 _NARROW = 8
 """Vector width with which the tiles are faster than oneDNN."""
 
@@ -63,13 +65,6 @@ class _Sizes(NamedTuple):
         if lanes <= _TILE or width <= _TILE:
             return width % _TILE == 0
         return width >= lanes and 8 * width >= 7 * (-(-width // lanes) * lanes)
-
-    def turned(self) -> _Sizes:
-        """Return the sizes of the convolution that computes the gradient of the data, for a stride of 1."""
-        kernel, pad, dilate = self.grid.kernel, self.grid.pad, self.grid.dilate
-        pads = [d * (k - 1) - p for k, p, d in zip(kernel, pad, dilate, strict=True)]
-        grid = WindowGrid(kernel, (1, 1), (pads[0], pads[1]), dilate)
-        return _Sizes(self.images, self.filters, self.channels, self.counts, self.sides, grid)
 
     def adds(self) -> list[int]:
         """Return the rows and columns of the data that no window reads."""
@@ -255,9 +250,8 @@ def address(tensor: MaybeTensor) -> int:
 
 
 def _arguments3x3(sizes: _Sizes) -> tuple[int, ...]:
-    height, width = sizes.sides
     step = sizes.grid.stride[0]
-    return sizes.images, height, width, sizes.channels, sizes.filters, step, torch.get_num_threads()
+    return sizes.images, *sizes.sides, sizes.channels, sizes.filters, step, torch.get_num_threads()
 
 
 def _result(
@@ -288,7 +282,7 @@ def _for_data(grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: s
     # a convolution of the result's gradient with the weight, turned by 180 degrees
     last = weight.data_ptr() + 2 * weight.element_size() * (row + column)
     turned = last, channel, filter_, -row, -column
-    arguments = _arguments3x3(sizes.turned())
+    arguments = sizes.images, *sizes.counts, sizes.filters, sizes.channels, 1, torch.get_num_threads()
     kernels().conv3x3(*arguments, sizes.grid.stride[0], *turned, grad.data_ptr(), 0, out.data_ptr())
     return out
 
