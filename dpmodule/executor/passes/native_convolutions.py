@@ -119,7 +119,7 @@ class NativeDeconvolution:
 
 
 def _native(low: Lowered, step: Step) -> Callable[..., torch.Tensor] | None:
-    """Return the function that chooses between kernels for a step; None if it is no convolution that has any."""
+    """Return the function that chooses between kernels for a step; None for steps without such kernels."""
     op, a = low.operator(step)
     if op is None or op.name not in ("Convolution", "Deconvolution") or step.takes_env or step.covers:
         return None
