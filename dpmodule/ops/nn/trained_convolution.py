@@ -45,6 +45,8 @@ _MAX_WEIGHT = 256
 _MIN_WORK = 2**22
 """Multiplications from which the kernels are faster where torch has no oneDNN, if a weight has an element for each
 window at most."""
+_MIN_RUN = 16
+"""Numbers in a row of a window below which addressing them takes longer than computing with them."""
 _NARROW = 8
 """Vector width with which the tiles are faster than oneDNN."""
 
@@ -124,9 +126,17 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     return weight <= windows and weight * windows >= _MIN_WORK
 
 
+def _has_short_runs(sizes: _Sizes, run_length: int) -> bool:
+    """Return True if oneDNN is faster, since tiles read few numbers from each row of a window of a large result."""
+    work = sizes.images * prod(sizes.counts) * sizes.channels * sizes.filters * prod(sizes.grid.kernel)
+    return run_length < _MIN_RUN and work >= _MIN_WORK
+
+
 def _result_by_tiles(sizes: _Sizes) -> bool:
     """Return True if the tiles of a result are the fastest, as between other layers of a prediction."""
     grid = sizes.grid
+    if _has_short_runs(sizes, sizes.channels * grid.kernel[1]):
+        return False
     convolution = TiledConvolution(sizes.filters, grid.kernel, grid.stride, grid.dilate, grid.pad)
     return convolution.is_faster(convolution.sizes((sizes.images, sizes.channels, *sizes.sides)), in_run=True)
 
@@ -140,6 +150,8 @@ def _data_by_tiles(sizes: _Sizes) -> bool:
     if any(min(pair) > 1 for pair in zip(grid.stride, grid.dilate, strict=True)):
         return False
     kernel = [-(-k // s) for k, s in zip(grid.kernel, grid.stride, strict=True)]
+    if _has_short_runs(sizes, sizes.filters * kernel[1]):
+        return False
     result = [-(-n // s) for n, s in zip(sizes.sides, grid.stride, strict=True)]
     convolution = TiledConvolution(sizes.channels, kernel, (1, 1), grid.dilate, (0, 0))
     data = sizes.images, sizes.filters, *sizes.counts
