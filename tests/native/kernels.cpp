@@ -458,13 +458,20 @@ void convolve(const Core &core) {
         all.insert(all.end(), buffers.begin(), buffers.end());
         core(name, all);
     };
-    const Buffer &result = round.empty(windows * filters), &again = round.empty(result.size());
-    const Buffer &for_data = round.empty(data.size());
+    const Buffer &result = round.empty(windows * filters), &for_data = round.empty(data.size());
+    const Buffer &again = round.empty(result.size()), &data_again = round.empty(data.size());
+    const Weight gradient_again{&round.empty(gradient.buffer->size()), gradient.gaps};
     call("convolve", 1, weight, {data, bias, result});
     call("convolve", between(2, 4), weight, {data, bias, again});
     same_bits("result", result, again);
-    if (has_data) call("convolution_data", between(1, 4), weight, {head, for_data});
-    call("convolution_gradients", between(1, 4), gradient, {data, head, for_bias});
+    if (has_data) {
+        call("convolution_data", 1, weight, {head, for_data});
+        call("convolution_data", between(2, 4), weight, {head, data_again});
+        same_bits("gradient of the data", for_data, data_again);
+    }
+    call("convolution_gradients", between(2, 4), gradient_again, {data, head, for_bias});
+    call("convolution_gradients", 1, gradient, {data, head, for_bias});
+    same_bits("gradient of the weight", *gradient.buffer, *gradient_again.buffer);
     Doubles wanted, wanted_data(static_cast<std::size_t>(data.size()));
     Doubles wanted_weight(static_cast<std::size_t>(weight.buffer->size())), sums(static_cast<std::size_t>(filters));
     for (ptrdiff_t n = 0; n < images; ++n)
