@@ -232,7 +232,8 @@ def training_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> Tra
         return _TORCH
     data_by_tiles = tiles and _data_by_tiles(sizes)
     for_data = "3x3" if fits3x3 and _result3x3(sizes, sizes.channels) else "tiles" if data_by_tiles else ""
-    for_weight = "3x3" if fits3x3 and _weight3x3(sizes) else "tiles" if tiles else ""
+    by_3x3 = fits3x3 and _weight3x3(sizes) and not (tiles and grid.stride[0] > 1)
+    for_weight = "3x3" if by_3x3 else "tiles" if tiles else ""
     return TrainingKernels(result, for_data, for_weight)
 
 

@@ -222,6 +222,7 @@ ALL, NONE = TrainingKernels("tiles", "tiles", "tiles"), TrainingKernels("", "", 
         # more multiplications: the gradient of the weight alone
         ((8, 100, 44, 44), 104, (3, 3), 1, TrainingKernels("", "", "3x3")),
         ((8, 100, 44, 44), 103, (3, 3), 1, TrainingKernels("", "", "tiles")),
+        ((8, 100, 44, 44), 104, (3, 3), 2, TrainingKernels("", "", "tiles")),
         # few numbers in a row of a window, and the same with less work
         ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("", "", "tiles")),
         ((8, 3, 20, 20), 16, (3, 3), 1, ALL),
