@@ -88,7 +88,7 @@ def _sizes(data: Sequence[int], filters: int, grid: WindowGrid) -> _Sizes:
 
 
 def _lanes() -> int:
-    """Return the number of filters per vector; 0 if there are no kernels for the processor."""
+    """Return the number of filters per vector, or 0 on a processor without these kernels."""
     core = kernels()
     return core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
 

@@ -11,7 +11,6 @@ NAME = "native_convolutions"
 SHAPE = {"data": (2, 3, 16, 32)}
 LANES = getattr(native.core, "conv3x3_lanes", lambda: 0)()
 needs_kernels = pytest.mark.skipif(LANES == 0, reason="there are no kernels")
-needs_narrow = pytest.mark.skipif(LANES != 8, reason="the processor has other vectors")
 
 
 @pytest.fixture
@@ -23,6 +22,12 @@ def convolved(monkeypatch):
         module, "train_convolution", lambda *args: steps.append(args[3].stride[0]) or train(*args)
     )
     return steps
+
+
+@pytest.fixture
+def with_tiles(monkeypatch):
+    """Use the tiles with vectors of any width."""
+    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution._has_tiles", lambda: True)
 
 
 @pytest.fixture
@@ -79,9 +84,10 @@ def test_other_windows_are_left_alone():
         assert fired(net(**dict([each])), SHAPE)[NAME] == 1, each
 
 
-@needs_narrow
+@needs_kernels
+@pytest.mark.usefixtures("with_tiles")
 @pytest.mark.parametrize("each", OTHERS, ids=lambda each: f"{each[0]}{each[1][0]}")
-def test_narrow_vectors_have_kernels_for_them(each, convolved):
+def test_tiles_compute_them(each, convolved):
     counts = same_with_and_without(net(**dict([each])), SHAPE, NAME, rtol=1e-4, grad_req="add")
     assert counts[NAME] == 2
     assert len(convolved) >= 2
@@ -94,7 +100,8 @@ def generator(**attrs):
     return S.MakeLoss(S.square(S.Deconvolution(value, name="second", kernel=(4, 4), num_filter=5, **attrs)))
 
 
-@needs_narrow
+@needs_kernels
+@pytest.mark.usefixtures("with_tiles")
 @pytest.mark.parametrize(
     "attrs",
     [{}, {"stride": (2, 2), "pad": (1, 1), "adj": (1, 0)}, {"target_shape": (40, 60), "stride": (2, 2)}],
