@@ -13,6 +13,7 @@ import torch
 from .._core import torch_private
 from ..base import ArgumentError, MXNetError, ShapeError, StateError, dtype_name
 from ..ndarray import NDArray
+from ..ops.nn.dense import lend_memory
 from ..ops.nn.relayout import can_relayout, copy_to_usual
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
@@ -22,7 +23,7 @@ from .dense_chain import run_backward
 from .error_location import backward_error, head_error
 from .gradients import needs_head_gradient
 from .lowering import LossHead
-from .memory import LARGE, allocate, nothing
+from .memory import LARGE, allocate, nothing, unshared
 from .recorded_run import HeadGradients, RecordedRun, value_gradients
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse
 
@@ -103,6 +104,9 @@ class Backward:
             for i, target in enumerate(self.targets)
             if not (self.adds[i] or is_sparse(target)) and target.raw.is_cpu and target.raw.nbytes >= LARGE
         ]
+        weights = {n.inputs[1][0].name for n in graph.nodes if n.op is not None and n.op.name == "Embedding"}
+        large = self._large if self.dense_only else ()
+        self._tables = frozenset(i for i in large if self._wanted_names[i] in weights)
         self._replaced: list[int] = []
         self._freed: dict[int, torch.Tensor] = {}  # gradients without memory
         is_large = arrays.context.torch_device.type == "cpu" and 4 * size >= _LARGE_NETWORK_BYTES
@@ -244,13 +248,16 @@ class Backward:
             gradients: each as its argument.
         """
         if self._replaced:
-            self._free_large()
+            self._free_large(run.aliases)
         try:
             grads = self.gradients(run, head_grads, listener)
         except BaseException:
             for i in self._replaced:
                 _writable(self.targets[i])
             raise
+        finally:
+            for i in self._tables:
+                lend_memory(run.aliases[i], None)
         seeds = map(_SEED, head_grads)
         if self.dense_only:
             dense = chain(seeds, run.values, map(_RAW, outputs))
@@ -276,11 +283,13 @@ class Backward:
         freed = (i for i in self._replaced if not self.targets[i].pinned)
         return frozenset(map(self._wanted_names.__getitem__, freed))
 
-    def _free_large(self) -> None:
+    def _free_large(self, aliases: Sequence[torch.Tensor]) -> None:
         """Free large gradients that `deliver` moved into their arrays, since it will replace them again."""
         for i in self._replaced:
             target = self.targets[i]
             if not target.pinned:
+                if i in self._tables:
+                    lend_memory(aliases[i], unshared(target))
                 if i not in self._freed:
                     self._freed[i] = nothing(target.raw)
                 target.raw = self._freed[i]

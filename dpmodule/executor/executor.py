@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from .inspection import Inspection
     from .measurement import TrialRun
 
-_RAW = attrgetter("raw")
+_RAW, _SHAPE = attrgetter("raw"), attrgetter("shape")
 
 _MAX_SHOWN = 6
 """Number of arrays of a kind that `repr` shows."""
@@ -135,7 +135,8 @@ class Executor:
         self._borrowed: dict[int, torch.Tensor] = {}
         self._versions: dict[str, int] = {}  # of the borrowed tensors that may change before backward
         self._random_states: Sequence[torch.Tensor] = []
-        self._before: list[tuple[int, torch.Tensor]] = []
+        self._before: list[tuple[int, torch.Tensor]] = []  # states before the last backward wrote them
+        self._saved: list[torch.Tensor] = []  # the memory of these
         self._freed: dict[int, torch.Tensor] = {}  # outputs without memory
         self._unread: frozenset[str] | None = None  # arguments that backward does not read; None if unknown
         self._released = False
@@ -644,13 +645,22 @@ class Executor:
             return []
         arrays = list(map(self._arrays.variables.__getitem__, slots))
         old_values = list(map(_RAW, arrays))
-        copies = [] if in_forward else torch_private.foreach_clone(old_values)
+        copies = [] if in_forward else self._save(old_values)
         if self._arrays.storage is None:
             torch_private.foreach_copy(old_values, new_values)
         else:
             for array, new in zip(arrays, new_values):
                 array.overwrite(new)
         return list(zip(slots, copies))
+
+    def _save(self, states: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return copies of states, in the memory of the last ones if that fits."""
+        saved = self._saved
+        if list(map(_SHAPE, saved)) == list(map(_SHAPE, states)):
+            torch_private.foreach_copy(saved, states)
+        else:
+            self._saved = list(torch_private.foreach_clone(states))
+        return self._saved
 
     def _mark_reshaped_from(self, origin: Executor) -> None:
         """Mark this executor as reshaped from another, and take its monitor."""

@@ -158,6 +158,13 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
+def unshared(array: NDArray) -> torch.Tensor | None:
+    """Return the tensor of an array on the CPU, or None if something else refers to its memory."""
+    if not (array.raw.is_cpu and array.raw.is_contiguous()) or array.pinned:
+        return None
+    return array.raw if _holders(array) == _alone() != _UNKNOWN else None
+
+
 def reusable(output: NDArray) -> torch.Tensor | None:
     """Return memory for computing an output, or None to use the C library's.
 
@@ -170,11 +177,10 @@ def reusable(output: NDArray) -> torch.Tensor | None:
     Args:
         output: an output, whose handle will hold the new values.
     """
-    if not output.raw.is_cpu:
-        return None
-    if not output.pinned and output.raw.is_contiguous() and _holders(output) == _alone() != _UNKNOWN:
-        return output.raw
-    if output.size * output.raw.element_size() < _OWN_PAGES:
+    memory = unshared(output)
+    if memory is not None:
+        return memory
+    if not output.raw.is_cpu or output.raw.nbytes < _OWN_PAGES:
         return None
     return allocate(output.shape, output.context, dtype_name(output.dtype)).raw
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..._core import torch_private
 from ...base import ArgumentError, Shape
 from ..attrs import boolean, dtype, integer, optional
 from ..registry import bound, op
@@ -96,6 +97,8 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
 
 
 _INDICES = frozenset({torch.int32, torch.int64})
+_SUMMED = frozenset({torch.float32, torch.float64})
+"""Types in which torch adds up rows in the same way in a list and in a whole table."""
 
 
 def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -120,6 +123,61 @@ def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Infer types of a table lookup: the output has the table's type, by default the attribute's; indices have any."""
     table = ins[1] or outs[0] or a.dtype
     return [ins[0], table], [outs[0] or table]
+
+
+_MEMORY, _WRITTEN = "memory_for_gradient", "written_rows"
+_ROWS_OF_FILL = 8
+"""Rows of a whole table that are filled in the time of one row of a list."""
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows of a table.
+
+    The gradient is written to the memory of the last one if it is known which of its rows are not zero: filling the
+    others with zeros again would take longer than many networks' other operators.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        ctx.weight, ctx.indices = weight, indices
+        return torch.embedding(weight, indices)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (grad,), weight, indices = grads, ctx.weight, ctx.indices
+        table = vars(weight).pop(_MEMORY, None)
+        if torch.is_grad_enabled() or torch_private.is_batched(grad):
+            return torch.ops.aten.embedding_dense_backward(grad, indices, weight.shape[0], -1, False), None
+        rows = indices.flatten().to(torch.int64, copy=True)  # the batch may change before the next gradient
+        if table is None:
+            table = torch.ops.aten.embedding_dense_backward(grad, indices, weight.shape[0], -1, False)
+        else:
+            old, version = vars(table).get(_WRITTEN, (rows, None))
+            if table._version == version and _ROWS_OF_FILL * old.numel() < table.shape[0]:
+                table.index_fill_(0, old, 0.0)
+            else:
+                table.zero_()
+            table.index_add_(0, rows, grad.reshape(-1, table.shape[1]))
+        vars(table)[_WRITTEN] = rows, table._version
+        return table, None
+
+
+_look_up: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Lookup)
+
+
+def lend_memory(weight: torch.Tensor, gradient: torch.Tensor | None) -> None:
+    """Let the next backward of lookups in a table write the table's gradient to the memory of its last one.
+
+    Shape:
+        weight, gradient: (rows, row length).
+
+    Args:
+        gradient: the last gradient, to which nothing else refers; None ends the loan.
+    """
+    if gradient is not None:
+        vars(weight)[_MEMORY] = gradient
+    else:
+        vars(weight).pop(_MEMORY, None)
 
 
 @op(
@@ -165,8 +223,11 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
     Source: MXNet 1.9.1 `Embedding`, which also clips indices. Growing tables follow Paddle's sparse tables.
     """
     if data.is_cpu and not is_tracing():
+        indices = data if data.dtype in _INDICES else data.long()
         try:
-            return torch.embedding(weight, data if data.dtype in _INDICES else data.long())
+            if weight.requires_grad and weight.is_leaf and weight.dtype in _SUMMED and weight.is_contiguous():
+                return (_look_up if torch.is_grad_enabled() else torch.embedding)(weight, indices)
+            return torch.embedding(weight, indices)
         except IndexError:  # torch checks indices on the CPU
             pass
     return F.embedding(data.long().clamp(0, a.input_dim - 1), weight)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 from helpers.arrays import f8, randn
@@ -41,3 +42,116 @@ def test_a_bias_may_be_one_column(flatten):
     assert executor.forward(is_train=True)[0].asnumpy().tolist() == [[1, 2]] * 3
     executor.backward([mx.nd.array([[1, 10]] * 3)])
     assert executor.grad_dict["b"].asnumpy().tolist() == [[3], [30]]
+
+
+LARGE = {"input_dim": 600, "output_dim": 40}  # from 64 KiB, memory of gradients is used again
+
+
+def lookup_in(table, data):
+    return mx.sym.Embedding(data, table, **LARGE)
+
+
+def random_rows(rng, count):
+    return rng.integers(0, 600 if rng.random() < 0.5 else 30, (2, count))
+
+
+def expected_gradient(steps):
+    """Return the gradient of a table for lookups: pairs of indices and gradients."""
+    table = torch.zeros(600, 40, dtype=torch.float64)
+    for rows, grad in steps:
+        table.index_add_(
+            0, torch.tensor(rows).flatten(), torch.tensor(grad, dtype=torch.float64).view(-1, 40)
+        )
+    return table.numpy()
+
+
+def nothing_done(grad):
+    pass
+
+
+def changed(grad):
+    grad[:] += 1
+
+
+def changed_through_numpy(grad):
+    np.asarray(grad)[...] += 1
+
+
+def replaced_by_nan(grad):
+    grad[:] = np.nan
+
+
+@pytest.mark.parametrize(
+    "use", [nothing_done, changed, changed_through_numpy, replaced_by_nan], ids=lambda use: use.__name__
+)
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64"])
+def test_every_gradient_of_a_large_table_has_only_the_rows_of_its_batch(kind, use):
+    executor = lookup_in(mx.sym.Variable("weight"), mx.sym.Variable("data")).simple_bind(
+        mx.cpu(), grad_req={"data": "null", "weight": "write"}, data=(2, 9), type_dict={"data": kind}
+    )
+    rng = np.random.default_rng(4)
+    for _ in range(8):
+        rows, grad = random_rows(rng, 9), rng.standard_normal((2, 9, 40)).astype("f4")
+        executor.forward(is_train=True, data=mx.nd.array(rows, dtype=kind))
+        executor.backward([mx.nd.array(grad)])
+        found = executor.grad_dict["weight"]
+        np.testing.assert_allclose(found.asnumpy(), expected_gradient([(rows, grad)]), atol=1e-6)
+        use(found)
+
+
+def test_a_batch_that_is_overwritten_between_two_gradients():
+    symbol = mx.sym.MakeLoss(lookup_in(mx.sym.Variable("weight"), mx.sym.Variable("data")))
+    module = mx.mod.Module(symbol, ["data"], None)
+    module.bind([mx.io.DataDesc("data", (2, 9), "int64")])
+    module.init_params()
+    batch, rng = mx.nd.zeros((2, 9), dtype="int64"), np.random.default_rng(5)
+    for _ in range(4):
+        batch[:] = rows = random_rows(rng, 9)
+        module.forward_backward(mx.io.DataBatch([batch]))
+        found = module._exec_group.execs[0].grad_dict["weight"]
+        np.testing.assert_array_equal(found.asnumpy(), expected_gradient([(rows, np.ones((2, 9, 40)))]))
+
+
+@pytest.mark.parametrize("req", ["write", "add"])
+def test_gradients_of_a_large_table_that_several_lookups_read(req):
+    table, x, y = map(mx.sym.Variable, ("weight", "x", "y"))
+    symbol = lookup_in(table, x) * 2 + lookup_in(table, y) + lookup_in(table, x)
+    request = {"x": "null", "y": "null", "weight": req}
+    executor = symbol.simple_bind(mx.cpu(), grad_req=request, x=(2, 9), y=(2, 9))
+    rng, steps = np.random.default_rng(6), []
+    for _ in range(5):
+        x, y, grad = random_rows(rng, 9), random_rows(rng, 9), rng.standard_normal((2, 9, 40))
+        executor.forward(is_train=True, x=mx.nd.array(x), y=mx.nd.array(y))
+        executor.backward([mx.nd.array(grad)])
+        steps = steps if req == "add" else []
+        steps += [(x, 3 * grad), (y, grad)]
+        np.testing.assert_allclose(
+            executor.grad_dict["weight"].asnumpy(), expected_gradient(steps), atol=1e-5
+        )
+
+
+def test_gradients_of_a_large_table_after_clipped_indices_and_after_an_error():
+    executor = lookup_in(mx.sym.Variable("weight"), mx.sym.Variable("data")).simple_bind(
+        mx.cpu(), grad_req={"data": "null", "weight": "write"}, data=(3,)
+    )
+    ones = np.ones((3, 40), "f4")
+    for rows in ([1, 2, 2], [-5, 700, 3], [4, 4, 4], [0, 599, 1]):
+        executor.forward(is_train=True, data=mx.nd.array(rows))
+        with pytest.raises(mx.base.ShapeError):
+            executor.backward([mx.nd.ones((2, 40))])
+        executor.backward([mx.nd.array(ones)])
+        expected = expected_gradient([(np.clip(rows, 0, 599), ones)])
+        np.testing.assert_array_equal(executor.grad_dict["weight"].asnumpy(), expected)
+
+
+def test_the_second_gradient_of_a_large_table_fills_only_rows():
+    executor = lookup_in(mx.sym.Variable("weight"), mx.sym.Variable("data")).simple_bind(
+        mx.cpu(), grad_req={"data": "null", "weight": "write"}, data=(3,)
+    )
+    for _ in range(2):
+        executor.forward(is_train=True, data=mx.nd.array([1, 2, 3]))
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            executor.backward([mx.nd.ones((3, 40))])
+    names = {event.key for event in profile.key_averages()}
+    assert "aten::index_fill_" in names
+    assert "aten::embedding_dense_backward" not in names
