@@ -272,6 +272,8 @@ class Side:
 def prepare() -> dict[str, Any]:
     """Return the requests that the parent may make."""
     limit_threads(torch)
+    if os.environ.get(OWN_THREADS) != "default":  # cores differ in speed by what else the machine does
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     side = Side(sys.argv[1], int(sys.argv[2]))
     names = ("prepare", "first", "output", "measure", "held")
     return {name: getattr(side, name) for name in names}
