@@ -90,6 +90,8 @@ def per_axis(values: tuple[int, ...], rank: int, default: int, name: str) -> tup
         return (default,) * rank
     if len(values) != rank:
         raise ShapeError(f"{name} is {values}, expected {rank} values: one per axis of the kernel")
+    if min(values) < default:
+        raise ShapeError(f"{name} is {values}, expected at least {default} on every axis")
     return values
 
 

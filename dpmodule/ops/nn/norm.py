@@ -202,6 +202,8 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance normalization", 2016; MXNet 1.9.1 `InstanceNorm`.
     """
+    if data.dim() < 3:
+        raise ShapeError(f"data has shape {tuple(data.shape)}, expected at least 3 axes")
     if _is_native(data, gamma, beta):
         return _normalize_images(data, gamma, beta, a.eps)
     return _group_norm(data, data.shape[1], gamma, beta, a.eps)
