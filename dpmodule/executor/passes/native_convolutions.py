@@ -6,9 +6,10 @@ runs.
 
 Needs:
     storage: dense
-    rank: data (N, C, H, W)
+    rank: data (N, C, H, W), or (N, C, W) without groups
     type: float32 on the CPU for all operands; others run as convolutions
-    layout: data in channels_last, as convolutions leave it; without groups, others run unchanged
+    layout: data in channels_last, as convolutions leave it, or (N, W, C) with transposed axes; without groups, others
+        run unchanged
     gradients: any
 """
 
@@ -37,13 +38,13 @@ from .unfolded_convolutions import UnfoldedConvolution
 
 
 class NativeConvolution:
-    """A 2-D convolution, computed by the native extension where it is faster.
+    """A convolution of images or sequences, computed by the native extension where it is faster.
 
     Shape:
-        data: (N, C, H, W).
-        weight: (F, C / groups, kernel height, kernel width).
+        data: (N, C, H, W) or (N, C, W).
+        weight: (F, C / groups, *kernel).
         bias: (F,).
-        result: (N, F, H', W').
+        result: (N, F, H', W') or (N, F, W').
 
     Args:
         plain: the convolution; takes data, weight and optionally bias.
@@ -56,8 +57,9 @@ class NativeConvolution:
 
     def restrides(self, data: Sequence[int]) -> bool:
         """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
-        is_ours = not self._is_depthwise and self._kernels(data).is_ours
-        return isinstance(self._plain, UnfoldedConvolution) and not is_ours and self._plain.restrides(data)
+        if not isinstance(self._plain, UnfoldedConvolution) or not self._plain.restrides(data):
+            return False
+        return self._is_depthwise or not self._kernels(data).is_ours
 
     def _kernels(self, data: Sequence[int]) -> TrainingKernels:
         key = data, torch.get_num_threads()
@@ -68,15 +70,31 @@ class NativeConvolution:
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the convolution of data (N, C, H, W) with a weight (filters, C / groups, *kernel)."""
-        if self._is_depthwise:
-            if can_convolve_depthwise(x, weight, bias, self._grid):
-                return convolve_depthwise(x, weight, bias, self._grid)
-            return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
-        chosen = self._kernels(x.shape)
-        if chosen.is_ours and can_train(x, weight, bias, self._grid):
-            return train_convolution(x, weight, bias, self._grid, chosen)
+        """Return the convolution of data (N, C, ...) with a weight (filters, C / groups, *kernel)."""
+        found = (self._by_channel if self._is_depthwise else self._by_tiles)(x, weight, bias)
+        if found is not None:
+            return found
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
+
+    def _by_channel(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        fits = can_convolve_depthwise(x, weight, bias, self._grid)
+        return convolve_depthwise(x, weight, bias, self._grid) if fits else None
+
+    def _by_tiles(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        are_sequences = x.dim() == 3
+        chosen = self._kernels((*x.shape[:2], 1, x.shape[2]) if are_sequences else x.shape)
+        if not chosen.is_ours:
+            return None
+        if are_sequences:
+            x, weight = x.unsqueeze(2), weight.unsqueeze(2)
+        if not can_train(x, weight, bias, self._grid):
+            return None
+        out = train_convolution(x, weight, bias, self._grid, chosen)
+        return out.squeeze(2) if are_sequences else out
 
 
 class NativeDeconvolution:
@@ -123,12 +141,12 @@ def _native(low: Lowered, step: Step) -> Callable[..., torch.Tensor] | None:
     op, a = low.operator(step)
     if op is None or op.name not in ("Convolution", "Deconvolution") or step.takes_env or step.covers:
         return None
-    if len(a.kernel) != 2 or a.layout not in (None, "NCHW"):
+    if len(a.kernel) > 2 or a.layout not in (None, "NCHW", "NCW"):
         return None
     if op.name == "Deconvolution":
-        fits = a.num_group == 1 and may_train()
+        fits = a.num_group == 1 and len(a.kernel) == 2 and may_train()
         return NativeDeconvolution(step.function, a, converts_layout(low.graph)) if fits else None
-    is_depthwise = 1 < a.num_group == a.num_filter
+    is_depthwise = 1 < a.num_group == a.num_filter and len(a.kernel) == 2
     fits = is_depthwise or (a.num_group == 1 and may_train(window_grid(a)))
     return NativeConvolution(step.function, a) if fits else None
 

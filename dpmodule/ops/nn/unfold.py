@@ -54,13 +54,19 @@ _POINTS = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
 
 
 def window_grid(a: Any) -> WindowGrid:
-    """Return the windows of a 2-D convolution with the attributes `a`."""
+    """Return the windows of a convolution with the attributes `a`; with one axis, it convolves images of one row."""
+    rank = len(a.kernel)
 
-    def pair(name: str, default: int) -> Pair:
-        first, last = per_axis(getattr(a, name), 2, default, name)
+    def pair(values: Sequence[int], default: int) -> Pair:
+        first, last = (*[default] * (2 - rank), *values)
         return first, last
 
-    return WindowGrid(tuple(a.kernel), pair("stride", 1), pair("pad", 0), pair("dilate", 1))
+    return WindowGrid(
+        pair(a.kernel, 1),
+        pair(per_axis(a.stride, rank, 1, "stride"), 1),
+        pair(per_axis(a.pad, rank, 0, "pad"), 0),
+        pair(per_axis(a.dilate, rank, 1, "dilate"), 1),
+    )
 
 
 _MAX_NUMBERS, _MAX_POSITIONS = 2**16, 512

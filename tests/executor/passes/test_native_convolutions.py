@@ -55,6 +55,35 @@ def test_results_are_those_without(attrs, off, convolved):
     assert set(convolved) == {1, attrs.get("stride", (1,))[0]}
 
 
+def sequence_net(axes, **attrs):
+    value = S.transpose(S.Variable("data"), axes=axes) if axes else S.Variable("data")
+    value = S.relu(S.Convolution(value, name="first", num_filter=24, **attrs))
+    return S.MakeLoss(S.square(S.Convolution(value, name="second", kernel=(1,), num_filter=16)), name="loss")
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"kernel": (3,), "pad": (1,), "layout": "NCW"},
+        {"kernel": (4,), "stride": (2,), "no_bias": True},
+        {"kernel": (3,), "dilate": (2,), "pad": (3,)},
+    ],
+    ids=["padded", "strided", "dilated"],
+)
+def test_results_for_sequences_are_those_without(attrs, convolved, with_tiles):
+    net = sequence_net((0, 2, 1), **attrs)
+    counts = same_with_and_without(net, {"data": (4, 60, 40)}, NAME, rtol=1e-4, grad_req="add")
+    assert counts[NAME] == 2
+    assert len(convolved) >= 2
+
+
+def test_sequences_with_the_channels_outside_run_as_before(convolved, with_tiles):
+    counts = same_with_and_without(sequence_net((), kernel=(3,)), {"data": (4, 40, 60)}, NAME, rtol=1e-4)
+    assert counts[NAME] == 2
+    assert not convolved
+
+
 @pytest.fixture
 def convolved_by_channel(monkeypatch):
     """Note the windows of the depthwise convolutions that the kernels run."""
