@@ -164,6 +164,11 @@ class TiledConvolution:
         core = kernels()
         return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
 
+    @property
+    def _filled(self) -> float:
+        """Share of the tiles' filters that is not padding."""
+        return self._filters / (-(-self._filters // self._block) * self._block)
+
     def kind(self, channels: int) -> str:
         """Return the kind of layer that computes it, for images of some channels."""
         own = channels // self._groups
@@ -198,9 +203,7 @@ class TiledConvolution:
         fits_tiles = is_small or not self._filters % _FULL_TILE
         if has_wide_vectors and (reads_pixels or (in_run and channels <= _COLOURS and fits_tiles)):
             return True
-        if in_run and (
-            products <= self._short_in_run() or (reads_pixels and not self._filters % self._block)
-        ):
+        if in_run and (products <= self._short_in_run() or (reads_pixels and self._filled >= _FILLED)):
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False
@@ -218,7 +221,7 @@ class TiledConvolution:
 
     def _short_in_run(self) -> int:
         """Return the number of multiplications up to which torch's overhead matters between other layers."""
-        filled = self._filters / (-(-self._filters // self._block) * self._block)
+        filled = self._filled
         if kernels().vector_width >= _WIDE:
             return _SHORT if filled >= _FILLED else _TINY
         return _SHORT_IN_RUN if filled == 1 else _SHORT_PART if filled >= _FILLED else _SHORT
