@@ -13,7 +13,7 @@ from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, Types, arg
-from .pointwise import in_type_of, to_integer, with_gradient
+from .pointwise import in_type_of, operand_for, to_integer, with_gradient
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Names = tuple[str, ...]
@@ -236,16 +236,28 @@ def _one_sided_clamp(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
 _DROP = ("is_int",)
 
 SCALAR: dict[str, tuple[Scalar, str, Onnx]] = {
-    "plus": (torch.add, "Add a number to each element", Onnx("Add", scalar="last", drop=_DROP)),
-    "minus": (torch.sub, "Subtract a number from each element", Onnx("Sub", scalar="last", drop=_DROP)),
+    "plus": (
+        lambda x, s: x + operand_for(x, s),
+        "Add a number to each element",
+        Onnx("Add", scalar="last", drop=_DROP),
+    ),
+    "minus": (
+        lambda x, s: x - operand_for(x, s),
+        "Subtract a number from each element",
+        Onnx("Sub", scalar="last", drop=_DROP),
+    ),
     "rminus": (
-        lambda x, s: s - x,
+        lambda x, s: operand_for(x, s) - x,
         "Subtract each element from a number",
         Onnx("Sub", scalar="first", drop=_DROP),
     ),
-    "mul": (torch.mul, "Multiply each element by a number", Onnx("Mul", scalar="last", drop=_DROP)),
+    "mul": (
+        lambda x, s: x * operand_for(x, s),
+        "Multiply each element by a number",
+        Onnx("Mul", scalar="last", drop=_DROP),
+    ),
     "div": (
-        lambda x, s: x / s if x.is_floating_point() else divide(x, tensor_like(x, s)),
+        lambda x, s: x / operand_for(x, s) if x.is_floating_point() else divide(x, tensor_like(x, s)),
         "Divide each element by a number (integers are truncated, and division by 0 gives 0)",
         Onnx("Div", scalar="last", builder="divide"),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -90,6 +91,23 @@ def to_integer(number: float) -> int:
 
 _FEW = 1024
 """Number of elements up to which torch's largest element takes less time than the sum."""
+
+
+@lru_cache(maxsize=1024)
+def _in_float32(number: float, sign: float) -> torch.Tensor:
+    with torch.inference_mode(False):  # else autograd could not use it later
+        return torch.tensor(number, dtype=torch.float32, device="cpu")
+
+
+def operand_for(x: torch.Tensor, number: float) -> Any:
+    """Return a number as an operand of arithmetic with a tensor, which must not be written.
+
+    torch converts a number to the tensor's type in every call, forward and backward, which takes as long as a small
+    operator. A tensor of the same type is not converted, and gives the same bits.
+    """
+    if x.dtype is torch.float32 and x.is_cpu and type(x) is torch.Tensor and not is_tracing():
+        return _in_float32(number, math.copysign(1.0, number))
+    return number
 
 
 def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

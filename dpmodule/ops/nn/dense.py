@@ -131,10 +131,10 @@ _ROWS_OF_FILL = 8
 
 
 class _Lookup(torch.autograd.Function):
-    """Rows of a table.
+    """Looks up rows of a table.
 
-    The gradient is written to the memory of the last one if it is known which of its rows are not zero: filling the
-    others with zeros again would take longer than many networks' other operators.
+    The gradient is written to the memory of the last one, if that is lent: then only the rows of the last batch are set
+    to zero. Filling a whole table with zeros takes longer than all other operators of many networks.
     """
 
     @staticmethod

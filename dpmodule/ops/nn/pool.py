@@ -14,6 +14,7 @@ from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..dtypes import HALF
+from ..math.pointwise import operand_for
 from ..registry import bound
 from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
@@ -202,7 +203,7 @@ def _global_pool(a: Any, data: torch.Tensor) -> torch.Tensor:
         if data.dtype in HALF:  # a sum might overflow
             return data.mean(axes, keepdim=True)
         # unlike the mean's, this gradient is an expanded small tensor, without a memory layout that could mismatch
-        return data.sum(axes, keepdim=True) / prod(data.shape[2:])
+        return data.sum(axes, keepdim=True) / operand_for(data, prod(data.shape[2:]))
     if a.pool_type == "sum":
         return data.sum(axes, keepdim=True)
     return _root(_power(data, a.p_value).sum(axes, keepdim=True), a.p_value)

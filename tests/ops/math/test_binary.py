@@ -1,7 +1,10 @@
 """Arithmetic of odd numbers and of integers, and of an array and a number."""
 
 import numpy as np
+import pytest
+import torch
 
+import dpmodule as mx
 from helpers.arrays import INF, NAN, f4, i1, i4, i8, u1
 from helpers.op_case import OpCase, check_gradient, check_value, gradients_test, rules_test, values_test
 from helpers.walk import walks
@@ -91,3 +94,19 @@ test_shapes = rules_test(
     ("broadcast_add", [(0, 4, 8), (1, 0, 1)], {}, None, [(0, 4, 8)]),
     ("broadcast_add", [None, (2,)], {}, None, [None]),
 )
+
+
+@pytest.mark.parametrize("number", [3.0, 0.1, 0.0, -0.0, 1e-45, 1e300, INF, NAN])
+@pytest.mark.parametrize("name", [f"_{word}_scalar" for word in ("plus", "minus", "rminus", "mul", "div")])
+def test_arithmetic_with_numbers_has_the_bits_of_torch(name, number):
+    values = f4([0, -0.0, 1, -1.7, 3e38, 1e-40, INF, NAN])
+    executor = getattr(mx.sym._internal, name)(mx.sym.Variable("x"), scalar=number).simple_bind(mx.cpu(), x=(8,))
+    with torch.inference_mode():  # the first use must not spoil later ones
+        executor.forward(x=mx.nd.array(values))
+    x = torch.tensor(values, requires_grad=True)
+    expected = SCALARS[name][1](x, number)
+    expected.backward(torch.arange(8.0))
+    (found,) = executor.forward(is_train=True, x=mx.nd.array(values))
+    executor.backward([mx.nd.arange(8)])
+    assert found.asnumpy().tobytes() == expected.detach().numpy().tobytes()
+    assert executor.grad_dict["x"].asnumpy().tobytes() == x.grad.numpy().tobytes()
