@@ -99,7 +99,7 @@ def _in_float32(number: float, sign: float) -> torch.Tensor:
         return torch.tensor(number, dtype=torch.float32, device="cpu")
 
 
-def operand_for(x: torch.Tensor, number: float) -> Any:
+def operand_for(x: torch.Tensor, number: float) -> torch.Tensor | float:
     """Return a number as an operand of arithmetic with a tensor, which must not be written.
 
     torch converts a number to the tensor's type in every call, forward and backward, which takes as long as a small

@@ -100,7 +100,9 @@ test_shapes = rules_test(
 @pytest.mark.parametrize("name", [f"_{word}_scalar" for word in ("plus", "minus", "rminus", "mul", "div")])
 def test_arithmetic_with_numbers_has_the_bits_of_torch(name, number):
     values = f4([0, -0.0, 1, -1.7, 3e38, 1e-40, INF, NAN])
-    executor = getattr(mx.sym._internal, name)(mx.sym.Variable("x"), scalar=number).simple_bind(mx.cpu(), x=(8,))
+    executor = getattr(mx.sym._internal, name)(mx.sym.Variable("x"), scalar=number).simple_bind(
+        mx.cpu(), x=(8,)
+    )
     with torch.inference_mode():  # the first use must not spoil later ones
         executor.forward(x=mx.nd.array(values))
     x = torch.tensor(values, requires_grad=True)
