@@ -73,13 +73,14 @@ class Backward:
     Args:
         arrays: the graph, and an array for each wanted gradient.
         size: number of elements in the results of all operators.
+        is_compiled: True if `torch.compile` makes gradient functions, which only autograd's engine may call.
 
     Attributes:
         adds: True for each gradient that is added to its array.
         dense_only: True if all values and gradients have the storage type "default".
     """
 
-    def __init__(self, arrays: BoundArrays, size: int) -> None:
+    def __init__(self, arrays: BoundArrays, size: int, is_compiled: bool) -> None:
         graph = arrays.graph
         self._graph = graph
         self._shapes = arrays.shapes
@@ -113,7 +114,7 @@ class Backward:
         self._copied = _LARGE_BYTES if is_large else 0
         ops = [node.op for node in graph.nodes if node.op is not None]
         runs_user_code = any(op.stateful or op.owner is not None for op in ops)  # which may register hooks
-        self._is_short = len(ops) <= _SHORT and not runs_user_code
+        self._is_short = len(ops) <= _SHORT and not (runs_user_code or is_compiled)
         self._ignores_gradient = [
             node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]

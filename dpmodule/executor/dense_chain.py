@@ -185,7 +185,7 @@ def run_backward(
 
     Args:
         callback: called with each gradient of a `ChainRoot` as soon as it is computed; autograd calls its own hooks.
-        is_short: True if a few operators ran, and no tensor has hooks.
+        is_short: True if a few operators ran, uncompiled, and no tensor has hooks.
     """
     if isinstance(roots[0], ChainRoot):
         return roots[0].gradients(seeds[0], leaves, callback)

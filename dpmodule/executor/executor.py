@@ -114,7 +114,7 @@ class Executor:
         if self.context.torch_device.type == "cpu":
             raise_mmap_threshold(4 * self.size)
         self._large = [i for i, out in enumerate(self._outputs) if stored_bytes(out) >= LARGE]
-        self._backward = Backward(arrays, self.size)
+        self._backward = Backward(arrays, self.size, options.compile is not None)
         self._has_integer_heads = self._backward.dense_only and _any_integers([o.raw for o in self._outputs])
         self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
         self._frozen = {
