@@ -13,7 +13,7 @@ import torch
 from .._core import torch_private
 from ..base import ArgumentError, MXNetError, ShapeError, StateError, dtype_name
 from ..ndarray import NDArray
-from ..ops.nn.dense import lend_memory
+from ..ops.nn.dense import MIN_TABLE, lend_memory
 from ..ops.nn.relayout import can_relayout, copy_to_usual
 from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
@@ -106,7 +106,7 @@ class Backward:
             if not (self.adds[i] or is_sparse(target)) and target.raw.is_cpu and target.raw.nbytes >= LARGE
         ]
         weights = {n.inputs[1][0].name for n in graph.nodes if n.op is not None and n.op.name == "Embedding"}
-        large = self._large if self.dense_only else ()
+        large = [i for i in self._large if self.dense_only and self.targets[i].raw.nbytes >= MIN_TABLE]
         self._tables = frozenset(i for i in large if self._wanted_names[i] in weights)
         self._replaced: list[int] = []
         self._freed: dict[int, torch.Tensor] = {}  # gradients without memory

@@ -126,6 +126,8 @@ def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
 
 
 _MEMORY, _WRITTEN = "memory_for_gradient", "written_rows"
+MIN_TABLE = 2**21
+"""Bytes of a table from which filling its gradient with zeros takes longer than keeping a list of rows."""
 _ROWS_OF_FILL = 8
 """Rows of a whole table that are filled in the time of one row of a list."""
 
@@ -225,8 +227,9 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
     if data.is_cpu and not is_tracing():
         indices = data if data.dtype in _INDICES else data.long()
         try:
-            if weight.requires_grad and weight.is_leaf and weight.dtype in _SUMMED and weight.is_contiguous():
-                return (_look_up if torch.is_grad_enabled() else torch.embedding)(weight, indices)
+            keeps_rows = weight.requires_grad and weight.nbytes >= MIN_TABLE and torch.is_grad_enabled()
+            if keeps_rows and weight.is_leaf and weight.dtype in _SUMMED and weight.is_contiguous():
+                return _look_up(weight, indices)
             return torch.embedding(weight, indices)
         except IndexError:  # torch checks indices on the CPU
             pass

@@ -44,7 +44,7 @@ def test_a_bias_may_be_one_column(flatten):
     assert executor.grad_dict["b"].asnumpy().tolist() == [[3], [30]]
 
 
-LARGE = {"input_dim": 600, "output_dim": 40}  # from 64 KiB, memory of gradients is used again
+LARGE = {"input_dim": 600, "output_dim": 1000}  # from 2 MiB, memory of gradients is used again
 
 
 def lookup_in(table, data):
@@ -57,10 +57,10 @@ def random_rows(rng, count):
 
 def expected_gradient(steps):
     """Return the gradient of a table for lookups: pairs of indices and gradients."""
-    table = torch.zeros(600, 40, dtype=torch.float64)
+    table = torch.zeros(600, 1000, dtype=torch.float64)
     for rows, grad in steps:
         table.index_add_(
-            0, torch.tensor(rows).flatten(), torch.tensor(grad, dtype=torch.float64).view(-1, 40)
+            0, torch.tensor(rows).flatten(), torch.tensor(grad, dtype=torch.float64).view(-1, 1000)
         )
     return table.numpy()
 
@@ -91,7 +91,7 @@ def test_every_gradient_of_a_large_table_has_only_the_rows_of_its_batch(kind, us
     )
     rng = np.random.default_rng(4)
     for _ in range(8):
-        rows, grad = random_rows(rng, 9), rng.standard_normal((2, 9, 40)).astype("f4")
+        rows, grad = random_rows(rng, 9), rng.standard_normal((2, 9, 1000)).astype("f4")
         executor.forward(is_train=True, data=mx.nd.array(rows, dtype=kind))
         executor.backward([mx.nd.array(grad)])
         found = executor.grad_dict["weight"]
@@ -109,7 +109,7 @@ def test_a_batch_that_is_overwritten_between_two_gradients():
         batch[:] = rows = random_rows(rng, 9)
         module.forward_backward(mx.io.DataBatch([batch]))
         found = module._exec_group.execs[0].grad_dict["weight"]
-        np.testing.assert_array_equal(found.asnumpy(), expected_gradient([(rows, np.ones((2, 9, 40)))]))
+        np.testing.assert_array_equal(found.asnumpy(), expected_gradient([(rows, np.ones((2, 9, 1000)))]))
 
 
 @pytest.mark.parametrize("req", ["write", "add"])
@@ -120,7 +120,7 @@ def test_gradients_of_a_large_table_that_several_lookups_read(req):
     executor = symbol.simple_bind(mx.cpu(), grad_req=request, x=(2, 9), y=(2, 9))
     rng, steps = np.random.default_rng(6), []
     for _ in range(5):
-        x, y, grad = random_rows(rng, 9), random_rows(rng, 9), rng.standard_normal((2, 9, 40))
+        x, y, grad = random_rows(rng, 9), random_rows(rng, 9), rng.standard_normal((2, 9, 1000))
         executor.forward(is_train=True, x=mx.nd.array(x), y=mx.nd.array(y))
         executor.backward([mx.nd.array(grad)])
         steps = steps if req == "add" else []
@@ -134,11 +134,11 @@ def test_gradients_of_a_large_table_after_clipped_indices_and_after_an_error():
     executor = lookup_in(mx.sym.Variable("weight"), mx.sym.Variable("data")).simple_bind(
         mx.cpu(), grad_req={"data": "null", "weight": "write"}, data=(3,)
     )
-    ones = np.ones((3, 40), "f4")
+    ones = np.ones((3, 1000), "f4")
     for rows in ([1, 2, 2], [-5, 700, 3], [4, 4, 4], [0, 599, 1]):
         executor.forward(is_train=True, data=mx.nd.array(rows))
         with pytest.raises(mx.base.ShapeError):
-            executor.backward([mx.nd.ones((2, 40))])
+            executor.backward([mx.nd.ones((2, 1000))])
         executor.backward([mx.nd.array(ones)])
         expected = expected_gradient([(np.clip(rows, 0, 599), ones)])
         np.testing.assert_array_equal(executor.grad_dict["weight"].asnumpy(), expected)
@@ -151,7 +151,7 @@ def test_the_second_gradient_of_a_large_table_fills_only_rows():
     for _ in range(2):
         executor.forward(is_train=True, data=mx.nd.array([1, 2, 3]))
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            executor.backward([mx.nd.ones((3, 40))])
+            executor.backward([mx.nd.ones((3, 1000))])
     names = {event.key for event in profile.key_averages()}
     assert "aten::index_fill_" in names
     assert "aten::embedding_dense_backward" not in names
