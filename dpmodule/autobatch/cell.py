@@ -75,7 +75,7 @@ class Cell(UserFunction):
         graph = symbol.graph
         graph.check_names()
         loss_outputs = [_ignores_head(node) for node, _ in graph.heads]
-        random = any(op.random for node in graph.nodes for op in node.every_operator())
+        random = any(node.draws() for node in graph.nodes)
         losses = [node for node in _every_node(graph) if _ignores_head(node)]
         super().__init__(name or graph.heads[0][0].name, random, bool(losses))
         # True if all losses skip rows that are not counted, see `UserFunction.compute`

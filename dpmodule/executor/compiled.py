@@ -53,8 +53,7 @@ def _is_excluded(low: Lowered, step: Step) -> bool:
     op, a = low.operator(step)
     if op is None or op.name == "RNN":
         return op is not None or isinstance(step.function, Recurrence)
-    draws = op.random and getattr(a, "act_type", "rrelu") == "rrelu"  # the only random form of LeakyReLU
-    return isinstance(step.function, Recurrence) or (draws and low.recorded)
+    return isinstance(step.function, Recurrence) or (low.recorded and op.draws(a))
 
 
 def _excluded(function: Forward) -> Forward:

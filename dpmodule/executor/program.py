@@ -83,7 +83,7 @@ class Program:
         self.low = low
         self.cut = {loss.output: at for at, loss in enumerate(low.losses)}
         self.shaped = [s for s in low.steps if s.needs_shapes or s.own_env]
-        self.random = any(op.random for n in low.graph.nodes for op in n.every_operator())
+        self.random = any(node.draws(low.recorded) for node in low.graph.nodes)
         self.written = _written_by_operators(low)
         self._shaped_at = {id(s): i for i, s in enumerate(self.shaped)}
         self.reused = _reused(low, self._shaped_at)

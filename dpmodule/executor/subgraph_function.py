@@ -91,7 +91,7 @@ class SubgraphFunction(InferredSubgraph):
     @property
     def draws(self) -> bool:
         """True if an operator draws random numbers."""
-        return any(op.random for node in self.graph.nodes for op in node.every_operator())
+        return any(node.draws() for node in self.graph.nodes)
 
     def _shapes_of(self, tensors: Sequence[torch.Tensor]) -> dict[Node, list[Shape]]:
         """Return the shapes of every node's outputs."""

@@ -76,6 +76,12 @@ class Node:
             for node in graph.nodes:
                 yield from node.every_operator()
 
+    def draws(self, is_train: bool = True) -> bool:
+        """Return True if the operator, or one of its subgraphs, draws random numbers."""
+        if self.op is not None and self.op.draws(self.a, is_train):
+            return True
+        return any(node.draws(is_train) for graph in self.subgraphs for node in graph.nodes)
+
     @property
     def all_attrs(self) -> dict[str, str]:
         """The operator's given attributes, and all further ones."""
@@ -259,7 +265,13 @@ def may_merge(node: Node) -> bool:
     """
     op = node.op
     return op is not None and not (
-        op.random or op.mutates or op.stateful or op.loss or op.owner or op.read_attrs or node.subgraphs
+        op.draws(node.a)
+        or op.mutates
+        or op.stateful
+        or op.loss
+        or op.owner
+        or op.read_attrs
+        or node.subgraphs
     )
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from .._core import lazy
+from ..base import ArgumentError
 
 __all__ = ["available", "core", "error", "include", "report"]
 
@@ -30,6 +31,9 @@ _reported = False
 def _load() -> tuple[ModuleType | None, str | None]:
     if os.environ.get("DPMODULE_NATIVE", "1") == "0":
         return None, "switched off by DPMODULE_NATIVE=0"
+    limit = os.environ.get("DPMODULE_ISA", "avx512")
+    if limit not in ("plain", "avx2", "avx512"):
+        raise ArgumentError(f"DPMODULE_ISA is {limit!r}, expected plain, avx2 or avx512")
     folder = os.path.dirname(__file__)
     is_source_tree = os.path.exists(os.path.join(folder, "module.cpp"))
     try:

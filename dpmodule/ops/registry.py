@@ -101,11 +101,12 @@ def op(
         fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden (outputs
             counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the outputs, with
             None for an unchanged input), commit_in_forward (those that forward writes immediately; backward commits the
-            others), infer, infer_type, view (the result may share memory with the first input), random (draws from the
-            generator), needs_shapes (requires ``env.out_shapes``), stateful (keeps state in ``env.memo`` between calls
-            of an executor, or writes its `mutates` itself), num_subgraphs (number of subgraphs of a node, stored in the
-            last field, ``bodies``, of the attributes), read_attrs (custom parser of the attributes, which then may have
-            any name), needs_head (function of the attributes, True if backward needs the outputs' gradients),
+            others), infer, infer_type, view (the result may share memory with the first input), random (True if it
+            draws from the generator, or ``(a, is_train) -> bool``), needs_shapes (requires ``env.out_shapes``),
+            stateful (keeps state in ``env.memo`` between calls of an executor, or writes its `mutates` itself),
+            num_subgraphs (number of subgraphs of a node, stored in the last field, ``bodies``, of the attributes),
+            read_attrs (custom parser of the attributes, which then may have any name), needs_head (function of the
+            attributes, True if backward needs the outputs' gradients),
             differentiable (False: binding a graph with gradients through it is an error, as in MXNet), batch (NEVER;
             the default without inputs, with state or with subgraphs), accepts_any (it has attributes, but accepts and
             stores any other keyword, too), onnx (default: the builder in `dpmodule.onnx.to_onnx` with the operator's

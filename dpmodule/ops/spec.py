@@ -248,7 +248,7 @@ class Op:
     infer: Infer | None = None
     infer_type: InferType | None = None
     view: bool = False
-    random: bool = False
+    random: bool | Callable[[Any, bool], bool] = False
     needs_shapes: bool = False
     stateful: bool = False
     num_subgraphs: int = 0
@@ -342,6 +342,10 @@ class Op:
     def num_hidden(self, a: Any) -> int:
         """Return the number of hidden outputs that MXNet counts in saved graphs."""
         return self.hidden(a) if callable(self.hidden) else self.hidden
+
+    def draws(self, a: Any, is_train: bool = True) -> bool:
+        """Return True if the operator draws random numbers."""
+        return self.random(a, is_train) if callable(self.random) else self.random
 
     def is_loss(self, a: Any) -> bool:
         """Return True if the output ignores its head gradient."""

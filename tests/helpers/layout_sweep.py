@@ -81,7 +81,7 @@ def calls(names):
         kinds = [] if op.variadic else [each.kind for each in op.active_inputs(parsed(case.name, case.attrs))]
         floats = [i for i, x in enumerate(case.inputs) if np.asarray(x).dtype.kind == "f"]
         floats = [i for i in floats if i >= len(kinds) or kinds[i] != "aux"]
-        if floats and not op.random:
+        if floats and not op.draws(parsed(case.name, case.attrs)):
             yield case, floats[:4]
 
 

@@ -28,6 +28,11 @@ def test_it_can_be_switched_off_and_needs_no_asyncio():
     assert before == after
 
 
+def test_unknown_instructions_are_refused():
+    done = run_program("from dpmodule import native; native.core", DPMODULE_ISA="sse")
+    assert done.stderr.endswith("ArgumentError: DPMODULE_ISA is 'sse', expected plain, avx2 or avx512\n")
+
+
 @pytest.mark.skipif(native.core is None, reason="there is no extension")
 @pytest.mark.skipif(not (TESTS.parent / "dpmodule/native/module.cpp").exists(), reason="there are no sources")
 def test_a_source_tree_uses_the_installed_extension_of_its_sources(tmp_path):

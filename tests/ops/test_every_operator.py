@@ -77,7 +77,7 @@ def differentiable(group, case, op):
     return (
         case["backward"]
         and case["grads"]
-        and not (op.random or op.name in NOT_THE_DERIVATIVE or case["name"] in AT_A_KINK)
+        and not (op.draws(node.a) or op.name in NOT_THE_DERIVATIVE or case["name"] in AT_A_KINK)
         and not op.is_loss(op.parse(node.params))
         and all(v.dtype != np.float16 for key, v in arrays_of(group).items() if key.startswith(prefixes))
     )

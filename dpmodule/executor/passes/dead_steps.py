@@ -23,7 +23,8 @@ def _has_effect(low: Lowered, step: Step) -> bool:
     node = low.graph.nodes[step.node]
     op = node.op
     return op is None or bool(
-        op.random or op.mutates or op.stateful or op.owner or op.read_attrs or node.subgraphs or step.keeps
+        op.draws(node.a, low.recorded)
+        or (op.mutates or op.stateful or op.owner or op.read_attrs or node.subgraphs or step.keeps)
     )
 
 

@@ -121,8 +121,8 @@ def mirror(low: Lowered) -> int:
         step for step in members if kept.isdisjoint(step.outputs) or _is_forced(low.graph.nodes[step.node])
     ]
     for step in members:
-        op, _ = low.operator(step)
+        op, a = low.operator(step)
         step.function = Recomputed(
-            step.function, step.takes_env, op is not None and op.random and step.takes_env
+            step.function, step.takes_env, op is not None and op.draws(a) and step.takes_env
         )
     return len(members)

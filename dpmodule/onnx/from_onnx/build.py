@@ -280,7 +280,7 @@ class GraphBuilder:
     ) -> list[OnnxValue]:
         """Make the values of an operator; see `many`."""
         count = len(shapes) or len(op.output_names(a))
-        plain = bool(inputs) and not (op.random or op.loss or subgraphs or op.stateful)
+        plain = bool(inputs) and not (op.draws(a) or op.loss or subgraphs or op.stateful)
         known: list[tuple[torch.Tensor, ...]] | None = None
         if plain and not shapes and all(v.known is not None and not v.trains for v in inputs):
             known = self._fold(op, a, inputs, count)

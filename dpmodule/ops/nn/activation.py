@@ -123,7 +123,7 @@ def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     outputs=lambda a: ("output", "mask") if a.act_type == "rrelu" else ("output",),
     bind=_leaky_function,
     infer=_leaky_infer,
-    random=True,
+    random=lambda a, is_train: is_train and a.act_type == "rrelu",
     onnx=Onnx(builder="leaky_relu"),
 )
 def leaky_relu(
@@ -173,6 +173,11 @@ def bernoulli_mask(
     return drawn if mask.is_contiguous() else mask.copy_(drawn)
 
 
+def _drops(a: Any, is_train: bool) -> bool:
+    """Return True if Dropout sets elements to zero."""
+    return bool(a.p > 0) and (is_train or a.mode == "always")
+
+
 @op(
     "Dropout",
     [arg("data", ROWS)],
@@ -185,7 +190,7 @@ def bernoulli_mask(
     hidden=1,
     infer=same,
     view=True,
-    random=True,
+    random=_drops,
     onnx=Onnx("Dropout", builder="dropout"),
 )
 def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
@@ -198,7 +203,7 @@ def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014;
     MXNet 1.9.1 `Dropout`. With p = 1 the output is NaN, as 0 / 0, in both.
     """
-    if a.p == 0 or not (env.is_train or a.mode == "always"):
+    if not _drops(a, env.is_train):
         return data
     keep = 1.0 - a.p
     if a.axes:

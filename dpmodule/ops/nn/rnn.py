@@ -257,7 +257,7 @@ def run(
     weights: list[torch.Tensor],
 ) -> tuple[torch.Tensor, ...]:
     """Run all layers, in one call or, with dropout between them, one by one."""
-    if not (env.is_train and a.p > 0 and a.num_layers > 1):
+    if not _drops(a, env.is_train):
         return _run_layers(a, x, batch_sizes, states, weights, a.num_layers)
     per_layer = len(weights) // a.num_layers
     split = [state.chunk(a.num_layers) for state in states]
@@ -310,6 +310,11 @@ def check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> 
             )
 
 
+def _drops(a: Any, is_train: bool) -> bool:
+    """Return True if there is dropout between layers."""
+    return is_train and bool(a.p > 0) and bool(a.num_layers > 1)
+
+
 @op(
     "RNN",
     [
@@ -335,7 +340,7 @@ def check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> 
     outputs=_outputs,
     infer=_infer,
     infer_type=_infer_type,
-    random=True,
+    random=_drops,
     batch=NEVER,
     onnx=Onnx(builder="rnn"),
 )

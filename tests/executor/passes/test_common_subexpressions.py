@@ -32,6 +32,7 @@ CASES = {
     "losses": (S.MakeLoss(X) + S.MakeLoss(X), 0),
     "states": (norm("one") + norm("two"), 0),
     "0 and -0": (S.Group([1 / (X * 0.0), 1 / (X * -0.0)]), 0),
+    "not random": (S.LeakyReLU(X, act_type="gelu") * S.LeakyReLU(X, act_type="gelu") * S.Dropout(X, p=0), 1),
     "random": (S.Group([S.Dropout(X), S.Dropout(X), S.random.uniform(shape=(50,)) - 0.5]), 0),
 }
 

@@ -121,9 +121,7 @@ def _has_order(low: Lowered, step: Step) -> bool:
     op = node.op
     if step.node < 0 or op is None:
         return False
-    if op.name == "Dropout" and node.a.mode == "training":
-        return low.recorded and bool(node.a.p > 0)
-    return bool(op.random or op.stateful or op.owner or op.read_attrs or node.subgraphs)
+    return bool(op.draws(node.a, low.recorded) or op.stateful or op.owner or op.read_attrs or node.subgraphs)
 
 
 def arrange(uses: DefUse, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
