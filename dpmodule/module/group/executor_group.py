@@ -94,7 +94,7 @@ class ExecutorMaker:
         args, grads = {}, {}
         for node in graph.arguments:
             if node.name in self._param_names:
-                array, grad = self._parameter(i, node, shapes)
+                array, grad = self._parameter(i, node, shapes, inputs)
             else:
                 array, grad = self._input(i, node, shapes, types, logger)
             args[node.name] = array
@@ -128,19 +128,21 @@ class ExecutorMaker:
         shapes = infer_shapes(graph, {d.name: d.shape for d in inputs})
         unknown = [n.name for n in graph.nodes if n.op is None and not _is_known(shapes[n][0])]
         if unknown:
-            known = ", ".join(f"{d.name} {d.shape}" for d in inputs)
             raise ShapeError(
-                f"cannot infer the shape of {', '.join(unknown)} from {known}; "
+                f"cannot infer the shape of {', '.join(unknown)} from {_listed(inputs)}; "
                 "pass more input shapes, or declare them with Variable(shape=...)"
             )
         return shapes, types
 
-    def _parameter(self, i: int, node: Node, shapes: Mapping[Any, Any]) -> tuple[NDArray, NDArray | None]:
+    def _parameter(
+        self, i: int, node: Node, shapes: Mapping[Any, Any], inputs: Sequence[DataDesc]
+    ) -> tuple[NDArray, NDArray | None]:
         """Return the array of a parameter on one context, and of its gradient if it has one."""
         array = self._store.array(node.name, i)
         if array.shape != shapes[node][0]:
             raise ShapeError(
-                f"parameter {node.name} has shape {array.shape}, these inputs need {shapes[node][0]}"
+                f"{_listed(inputs)} need {node.name} of shape {shapes[node][0]}, which has {array.shape}; "
+                "check shapes and order of the inputs"
             )
         return array, self._store.grad(node.name, i)
 
@@ -186,6 +188,10 @@ class ExecutorMaker:
     def _contexts_of(self, node: Node) -> list[Context]:
         """Return the context of a variable for each context of the group."""
         return [placement.get(node, ctx) for placement, ctx in zip(self._placements, self._contexts)]
+
+
+def _listed(inputs: Sequence[DataDesc]) -> str:
+    return ", ".join(f"{d.name} {d.shape}" for d in inputs)
 
 
 def _is_known(shape: Sequence[int] | None) -> bool:
