@@ -14,8 +14,12 @@
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kLine = 16;          // elements per cache line
-constexpr std::ptrdiff_t kDepth = 256;        // depth of a block, whose copy fits in the L1 cache
+constexpr std::ptrdiff_t kLine = 16;                 // elements per cache line
+constexpr std::ptrdiff_t kDepth = 256;               // depth of a block, whose copy fits in the L1 cache
+constexpr std::ptrdiff_t kRowBlock = 192;            // rows of a block of the left matrix, which fits in the L2 cache
+constexpr std::ptrdiff_t kCopyGap = kDepth + kLine;  // between rows of its copy
+constexpr std::ptrdiff_t kCollision = 512;    // rows whose distance is a multiple of it share lines of the L1 cache
+constexpr std::ptrdiff_t kMinCollided = 64;   // columns for which copying the left matrix pays
 constexpr std::ptrdiff_t kMinWork = 1 << 20;  // minimal multiplications per thread, to outweigh its wake-up
 constexpr std::ptrdiff_t kMinRows =
     16;  // minimal rows per thread of a chain of layers, whose weights each thread reads
@@ -42,7 +46,7 @@ struct Tile {
         }
         const float *from = left.at;
         for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
-            if (k % kLine == 0) {  // prefetch the initial sums of the next rows
+            if (k % kLine == 0) {  // prefetch the next rows
 #pragma GCC unroll 8
                 for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
             }
@@ -80,24 +84,25 @@ DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to,
 }
 
 // The contribution of one block of the right matrix to a product, for the rows from `row` on that fill tiles of `Rows`;
-// the other rows are done with smaller tiles.
+// the other rows are done with smaller tiles. `left` has the columns that belong to the block.
 template <int Width, int Rows, int Vectors>
-DPMODULE_INLINE void multiply_block(const Product &p, const float *block, std::ptrdiff_t column, std::ptrdiff_t first,
-                                    std::ptrdiff_t depth, std::ptrdiff_t row = 0) {
+DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const float *block, std::ptrdiff_t column,
+                                    std::ptrdiff_t first, std::ptrdiff_t depth, std::ptrdiff_t row,
+                                    std::ptrdiff_t end) {
     constexpr float kZeros[Tile<Width>::kColumns] = {};
     const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
     const bool rectified = p.rectified && first + depth == p.depth;
-    for (; row + Rows <= p.rows; row += Rows) {
-        const Matrix left{p.left.at + row * p.left.row_gap + first * p.left.column_gap, p.left.row_gap,
-                          p.left.column_gap};
+    const float *from = left.at;
+    for (; row + Rows <= end; row += Rows, from += Rows * left.row_gap) {
         float *result = p.result + row * gap + column;
         const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
-        Tile<Width>::template write<Rows, Vectors>(left, block, depth, begin, begin_gap, result, gap, columns,
-                                                   rectified);
+        Tile<Width>::template write<Rows, Vectors>({from, left.row_gap, left.column_gap}, block, depth, begin,
+                                                   begin_gap, result, gap, columns, rectified);
     }
     if constexpr (Rows > 1) {
         constexpr int kLess = Rows > 4 ? 4 : Rows / 2;
-        if (row < p.rows) multiply_block<Width, kLess, Vectors>(p, block, column, first, depth, row);
+        const Matrix rest{from, left.row_gap, left.column_gap};
+        if (row < end) multiply_block<Width, kLess, Vectors>(p, rest, block, column, first, depth, row, end);
     }
 }
 
@@ -106,30 +111,49 @@ struct Columns {
     std::ptrdiff_t first, end;
 };
 
+// Returns true if rows of the left matrix evict each other from the L1 cache, so that a copy pays.
+bool rows_collide(const Product &p) {
+    return p.packed && p.left.column_gap == 1 && p.left.row_gap % kCollision == 0 && p.columns >= kMinCollided;
+}
+
 struct ColumnsOfProduct {
-    // The right matrix is copied into `block` block by block, unless it is packed. Computes as many rows at a time as
+    // The right matrix is copied into `memory` block by block, unless it is packed. Computes as many rows at a time as
     // the registers can hold.
     template <int Width>
-    DPMODULE_INLINE static void run(const Product &p, const Columns &part, float *block) {
+    DPMODULE_INLINE static void run(const Product &p, const Columns &part, float *memory) {
         constexpr int kRows = Width == 16 ? 8 : Width == 8 ? 6 : 4;
         constexpr std::ptrdiff_t kColumns = Tile<Width>::kColumns;
-        const float *packed = p.packed ? p.packed + part.first * p.depth : nullptr;
-        for (std::ptrdiff_t column = part.first; column < part.end; column += kColumns) {
+        const std::ptrdiff_t most = p.packed ? kRowBlock : p.rows;
+        const bool copies_left = rows_collide(p);
+        for (std::ptrdiff_t row = 0; row < p.rows; row += most) {
+            const std::ptrdiff_t end = std::min(row + most, p.rows);
             for (std::ptrdiff_t first = 0; first == 0 || first < p.depth; first += kDepth) {
                 const std::ptrdiff_t depth = std::min(kDepth, p.depth - first);
-                if (!p.packed) {
-                    const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
-                    if (p.columns - column < kColumns) std::memset(block, 0, sizeof(float) * depth * kColumns);
-                    copy_block({from, p.right.row_gap, p.right.column_gap}, depth,
-                               std::min(kColumns, p.columns - column), block, kColumns);
-                    packed = block;
+                Matrix left{p.left.at + row * p.left.row_gap + first * p.left.column_gap, p.left.row_gap,
+                            p.left.column_gap};
+                if (copies_left) {
+                    for (std::ptrdiff_t i = row; i < end; ++i) {
+                        std::memcpy(memory + (i - row) * kCopyGap, left.at + (i - row) * left.row_gap,
+                                    sizeof(float) * depth);
+                    }
+                    left = {memory, kCopyGap, 1};
                 }
-                if (p.columns - column > Width) {
-                    multiply_block<Width, kRows, 2>(p, packed, column, first, depth);
-                } else {
-                    multiply_block<Width, kRows, 1>(p, packed, column, first, depth);
+                for (std::ptrdiff_t column = part.first; column < part.end; column += kColumns) {
+                    const float *block = memory;
+                    if (p.packed) {
+                        block = p.packed + column * p.depth + first * kColumns;
+                    } else {
+                        const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
+                        if (p.columns - column < kColumns) std::memset(memory, 0, sizeof(float) * depth * kColumns);
+                        copy_block({from, p.right.row_gap, p.right.column_gap}, depth,
+                                   std::min(kColumns, p.columns - column), memory, kColumns);
+                    }
+                    if (p.columns - column > Width) {
+                        multiply_block<Width, kRows, 2>(p, left, block, column, first, depth, row, end);
+                    } else {
+                        multiply_block<Width, kRows, 1>(p, left, block, column, first, depth, row, end);
+                    }
                 }
-                packed += depth * kColumns;
             }
         }
     }
@@ -193,7 +217,10 @@ void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t column
 int vector_width() { return best_width(); }
 
 bool multiply(const Product &product) {
-    const std::ptrdiff_t width = block_width(), copied = product.packed ? 0 : std::min(kDepth, product.depth) * width;
+    const std::ptrdiff_t width = block_width();
+    const std::ptrdiff_t copied = !product.packed         ? std::min(kDepth, product.depth) * width
+                                  : rows_collide(product) ? std::min(kRowBlock, product.rows) * kCopyGap
+                                                          : 0;
     const std::ptrdiff_t blocks = (product.columns + width - 1) / width;
     const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
         1,

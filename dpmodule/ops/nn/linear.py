@@ -31,12 +31,13 @@ _MIN_WORK, _MAX_WORK = 2**14, 2**23
 
 On processors that MKL favours, MKL takes 0.6 to 0.9 of the kernel's time.
 """
-_MAX_PACKED = 2**28
-"""Maximum number of multiplications with a packed weight by the extension's kernel."""
+_MAX_PACKED, _MAX_DEPTH = 2**28, 512
+"""Maximum number of multiplications with a packed weight by the extension's kernel; features up to which there is none
+on processors on which `_kernel_beats_mkl`."""
 _MIN_MKL, _WIDE_UNITS = 2**17, 192
 """Size of a weight, and units, from which MKL is the fastest with a packed weight, on processors that it favours."""
-_MANY_ROWS, _MANY_UNITS_AMD = 1024, 1200
-"""Rows above which oneDNN is faster still; units from which it is, on AMD processors without AVX-512."""
+_MANY_ROWS = 1024
+"""Rows above which oneDNN is faster still."""
 _MAX_CACHED = 2**18
 """Size of a packed weight that stays in the cache while many rows are multiplied with it."""
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
@@ -94,9 +95,9 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     """
     weight = units * features
     work = rows * weight
-    if _by_mkl() and rows > 2 * FEW_ROWS and units >= _WIDE_UNITS and weight >= _MIN_MKL:
-        is_large = (rows > _MANY_ROWS and work > _MAX_PACKED) or (units >= _MANY_UNITS_AMD and _is_amd())
-        return "onednn" if is_large and _has_onednn() else "mkl"
+    is_large = units >= _WIDE_UNITS and weight >= _MIN_MKL
+    if is_large and rows > 2 * FEW_ROWS and _by_mkl() and not _kernel_beats_mkl():
+        return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
     if packs_well(rows, units, features):
         return "native"
     return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
@@ -107,15 +108,24 @@ def packs_well(rows: int, units: int, features: int) -> bool:
     if getattr(kernels(), "vector_width", 0) < _MIN_WIDTH:
         return False
     weight, size = units * features, rows * features
-    is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
     is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
+    fits = rows * weight <= _MAX_PACKED
+    if rows <= FEW_ROWS or not is_deep or _kernel_beats_mkl():
+        return rows <= FEW_ROWS or (is_deep and (fits or features <= _MAX_DEPTH))
+    is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
     is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
-    return rows <= FEW_ROWS or (is_wide and is_deep and is_small and rows * weight <= _MAX_PACKED)
+    return is_wide and is_small and fits
 
 
 def _by_mkl() -> bool:
     """Return True if torch multiplies by MKL, and this processor is one that MKL favours."""
     return not onednn_is_faster() and has_packed_mkl()
+
+
+@cache
+def _kernel_beats_mkl() -> bool:
+    """Return True if the extension's kernel is the fastest with packed weights of any width: on AMD without AVX-512."""
+    return _is_amd() and not _has_avx512()
 
 
 @cache
@@ -265,6 +275,10 @@ def _is_amd() -> bool:
     return any(name in _vendor() for name in _AMD)
 
 
+def _has_avx512() -> bool:
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
 def _has_onednn() -> bool:
     return (
         os.environ.get("DPMODULE_ONEDNN") != "0"
@@ -280,8 +294,7 @@ def onednn_is_faster() -> bool:
     if os.environ.get("DPMODULE_ONEDNN") == "1":
         return True
     by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    has_avx512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    return by_mkl and has_avx512 and _is_amd()
+    return by_mkl and _has_avx512() and _is_amd()
 
 
 def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:

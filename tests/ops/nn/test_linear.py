@@ -20,12 +20,17 @@ HAS_ONEDNN = torch_private.onednn_linear is not torch_private.plain_linear
 needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneDNN linear")
 
 
+def forget_the_processor():
+    module.onednn_is_faster.cache_clear()
+    module._kernel_beats_mkl.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def chosen_again(monkeypatch):
-    module.onednn_is_faster.cache_clear()
+    forget_the_processor()
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
     yield
-    module.onednn_is_faster.cache_clear()
+    forget_the_processor()
     torch_private.select()
 
 
@@ -133,7 +138,7 @@ def test_without_the_private_function_everything_works():
 
 
 @needs_kernels
-@walks(product([(8, 32, 256), (9, 33, 257), (5, 3, 0)], [False, True], [False, True], [False, True]))
+@walks(product([(8, 32, 256), (9, 33, 257), (5, 3, 0), (200, 70, 512)], [False, True], [False, True], [False, True]))
 def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
     rows, columns, depth = sizes
     left, right = numbers(rows, depth), numbers(columns, depth, seed=1)
@@ -157,6 +162,7 @@ def test_tensors_of_other_strides():
 
 @needs_kernels
 def test_the_sizes_of_every_kernel(monkeypatch):
+    monkeypatch.setattr(module, "_vendor", lambda: "GenuineIntel")
     many = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     many |= {(1, 127, 512): False, (1, 20000, 127): False}
     many |= {(64, 128, 784): True, (7, 128, 784): False, (64, 128, 1025): False, (8, 8, 8): False}
@@ -168,7 +174,7 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     assert {sizes: module.use_kernel(*sizes) for sizes in many} == many
     assert {sizes: module.packed_kernel(*sizes) for sizes in packed} == packed
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
-    module.onednn_is_faster.cache_clear()
+    forget_the_processor()
     sizes = [large, (160, 10000, 200), (64, 768, 256), (2048, 1024, 1024)]
     by_mkl = ["mkl"] * 4 if module.has_packed_mkl() else ["", "", "native", ""]
     assert [module.packed_kernel(*each) for each in sizes] == by_mkl
@@ -178,12 +184,13 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     for vendor, is_amd in VENDORS.items():
-        module.onednn_is_faster.cache_clear()
+        forget_the_processor()
         monkeypatch.setattr(module, "_vendor", lambda vendor=vendor: vendor)
-        wide = "onednn" if is_amd and HAS_ONEDNN else "mkl"
         many = "onednn" if HAS_ONEDNN else "mkl"
-        by_mkl = ["mkl", wide, "mkl", many] if module.has_packed_mkl() else ["", "", "native", ""]
-        assert [module.packed_kernel(*each) for each in sizes] == by_mkl
+        by_mkl = ["mkl", "mkl", "mkl", many] if module.has_packed_mkl() else ["", "", "native", ""]
+        own = ["native", "native", "native", ""]
+        assert [module.packed_kernel(*each) for each in sizes] == (own if is_amd else by_mkl)
+        assert bool(module.packed_kernel(7000, 25, 256)) == is_amd
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
