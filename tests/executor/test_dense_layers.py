@@ -1,11 +1,14 @@
 """Networks of dense layers by oneDNN and by torch; their numbers are compared in tests/ops/nn/test_linear.py."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule.base import NodeError
 from dpmodule.ops.nn import dense, linear
+from helpers.walk import walks
 
 S = mx.sym
 DATA = S.Variable("data")
@@ -63,10 +66,11 @@ def test_a_weight_written_before_backward_counts_and_an_error_names_the_node():
         bound.forward(is_train=True)
 
 
-@pytest.mark.parametrize("rows", [3, 40])
-def test_gelu_after_a_layer_is_part_of_it(rows):
-    hidden = S.LeakyReLU(layer(DATA, "fc0", 300), act_type="gelu")
-    net = S.LeakyReLU(S.relu(layer(hidden, "fc1", 64)), act_type="gelu")
+@walks(product((3, 40, 300), ("relu", "sigmoid", "tanh", "gelu")))
+def test_an_activation_after_a_layer_is_part_of_it(rows, kind):
+    of = S.LeakyReLU if kind == "gelu" else S.Activation
+    hidden = of(layer(DATA, "fc0", 300), act_type=kind)
+    net = S.LeakyReLU(of(layer(hidden, "fc1", 64), act_type=kind), act_type="gelu")
     rng, found = np.random.RandomState(0), []
     for off in ((), ("dense_layers",)):
         with mx.executor.disabled(*off):
@@ -77,7 +81,7 @@ def test_gelu_after_a_layer_is_part_of_it(rows):
             bound.arg_dict["data"][1, 2] = np.nan
             found.append([bound.forward()[0].asnumpy() for _ in range(3)])
             steps = len(bound.program(False).low.steps)
-            assert steps == (5 if off else 3)  # a layer of relu takes no GELU
+            assert steps == (5 if off else 2)  # a layer takes one activation
     assert np.isnan(found[0]).any()
     np.testing.assert_allclose(*found, 1e-5, 1e-4)
 

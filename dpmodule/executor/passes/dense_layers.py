@@ -1,4 +1,4 @@
-"""Run dense layers in a row, with relu between them or GELU after them, as one call on packed weights.
+"""Run dense layers in a row, with the activations after them, as one call on packed weights.
 
 For prediction only. torch packs the weight in every call, and the overhead of its calls dominates small layers. The
 kernel is the native extension's, or for large layers oneDNN's or MKL's. Up to four rows need no packed weights. Results
@@ -29,6 +29,7 @@ from torch.nn import functional as F
 from ..._core import torch_private
 from ...ops import write_tracking
 from ...ops.nn.linear import (
+    ACTIVATIONS,
     FEW_ROWS,
     dense,
     is_float32_cpu,
@@ -51,6 +52,13 @@ _Detail = tuple["str | int", ...]
 """Kernels of a plan, and the rows if packs depend on them."""
 
 _gelu: Any = F.gelu
+_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "": lambda x: x,
+    "relu": torch.relu_,
+    "sigmoid": torch.sigmoid_,
+    "tanh": torch.tanh_,
+    "gelu": lambda x: _gelu(x, out=x),
+}
 _MAX_LAYERS = 16
 _MAX_KNOWN = 8
 _MAX_PLANS = 64
@@ -79,7 +87,7 @@ class _Known(NamedTuple):
 
 
 class DenseLayers:
-    """Dense layers in a row, each with an optional relu. Called with data, weights and biases.
+    """Dense layers in a row, each with an optional activation. Called with data, weights and biases.
 
     Args:
         first: function of the first layer.
@@ -87,13 +95,13 @@ class DenseLayers:
     """
 
     def __init__(self, first: Callable[..., Tensor], parameters: int, flattens: bool) -> None:
-        self._functions, self.relus, self.has_gelu = [first], [False], False
+        self._functions, self.activations = [first], [""]
         self._places = [slice(0, parameters)]
         self.flattens = flattens
         self._known: dict[int, _Known] = {}
 
     def __len__(self) -> int:
-        return len(self.relus)
+        return len(self.activations)
 
     def split(self, parameters: Sequence[Any]) -> list[Sequence[Any]]:
         """Return the parameters of each layer."""
@@ -102,18 +110,13 @@ class DenseLayers:
     def add(self, function: Callable[..., Tensor], parameters: int) -> None:
         """Append a layer."""
         self._functions.append(function)
-        self.relus.append(False)
+        self.activations.append("")
         self._places.append(slice(self._places[-1].stop, self._places[-1].stop + parameters))
 
-    def add_relu(self, relu: Callable[[Tensor], Tensor]) -> None:
-        """Append relu to the last layer."""
+    def add_activation(self, name: str, function: Callable[[Tensor], Tensor]) -> None:
+        """Append an activation to the last layer."""
         layer = self._functions[-1]
-        self._functions[-1], self.relus[-1] = lambda *given: relu(layer(*given)), True
-
-    def add_gelu(self, gelu: Callable[[Tensor], Tensor]) -> None:
-        """Append GELU to the last layer, after which no layer can follow."""
-        layer = self._functions[-1]
-        self._functions[-1], self.has_gelu = lambda *given: gelu(layer(*given)), True
+        self._functions[-1], self.activations[-1] = lambda *given: function(layer(*given)), name
 
     def __call__(self, data: Tensor, *parameters: Tensor) -> Tensor:
         """Run the layers."""
@@ -145,16 +148,14 @@ class DenseLayers:
             elif kept[1]:  # the packs stay alive during the call
                 data = run_dense(data, kept[1])
             else:
-                data = _run_each(kernels, data, packs, *self._layers(parameters), self.relus)
-        if self.has_gelu:
-            _gelu(data, out=data)
+                data = _run_each(kernels, data, packs, *self._layers(parameters), self.activations)
         return data if shape is None else data.view(shape)
 
     def _look_at(self, parameters: Tensors) -> _Known:
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         versions, sizes = TensorVersions(parameters), self._sizes(parameters)
-        numbers = numbers_of(zip(sizes, *self._layers(parameters), self.relus))
+        numbers = numbers_of(zip(sizes, *self._layers(parameters), self.activations))
         known = self._known[id(parameters[0])] = _Known(versions, sizes, {}, numbers, {})
         return known
 
@@ -173,7 +174,7 @@ class DenseLayers:
         packs = make(is_kept=False) if found is None else found
         is_native = kernels.count("native") == len(kernels)
         known_packs = [pack for pack in packs if pack is not None]
-        numbers = numbers_of(zip(known.sizes, known_packs, biases, self.relus)) if is_native else []
+        numbers = numbers_of(zip(known.sizes, known_packs, biases, self.activations)) if is_native else []
         if found is not None:
             if len(known.packed) >= _MAX_PLANS:
                 known.packed.clear()
@@ -181,7 +182,7 @@ class DenseLayers:
         return (
             run_dense(data, numbers)
             if is_native
-            else _run_each(kernels, data, packs, weights, biases, self.relus)
+            else _run_each(kernels, data, packs, weights, biases, self.activations)
         )
 
     def _layers(self, parameters: Tensors) -> tuple[Tensors, list[Tensor | None]]:
@@ -209,7 +210,7 @@ class DenseLayers:
         if sizes and count and (count // shape[0] if self.flattens else shape[-1]) == sizes[0][1]:
             rows = count // sizes[0][1]
             kernels = tuple(packed_kernel(rows, *size) for size in sizes)
-            if any(kernels) and (self.relus != [False] or rows * prod(sizes[0]) >= _MIN_WORK):
+            if any(kernels) and (self.activations != [""] or rows * prod(sizes[0]) >= _MIN_WORK):
                 lead = shape[:1] if self.flattens else shape[:-1]
                 plan = rows, kernels, None if len(shape) == 2 else (*lead, sizes[-1][0])
         if len(known.plans) >= _MAX_PLANS:
@@ -223,13 +224,13 @@ def _run_each(
     packs: KeptWeights,
     weights: Tensors,
     biases: Sequence[Tensor | None],
-    relus: list[bool],
+    activations: list[str],
 ) -> Tensor:
     """Run layers one by one."""
-    for kernel, own, weight, bias, relu in zip(kernels, packs, weights, biases, relus):
+    for kernel, own, weight, bias, activation in zip(kernels, packs, weights, biases, activations):
         if kernel == "native" and own is not None:
             size = weight.shape[0], weight.shape[1]
-            data = dense(data, [(size, own, bias, relu)])
+            data = dense(data, [(size, own, bias, activation)])
             continue
         if kernel == "onednn":
             data = torch_private.onednn_linear(data, own, bias, "none", [], "")
@@ -237,7 +238,7 @@ def _run_each(
             data = torch_private.mkl_linear(data, own, weight, bias, len(data))
         else:
             data = linear(data, weight, bias)
-        data = data.relu_() if relu else data
+        data = _IN_PLACE[activation](data)
     return data
 
 
@@ -249,19 +250,13 @@ def _pack(kernel: str, weight: Tensor, rows: int) -> Tensor | None:
     return torch_private.onednn_packed_linear(weight) if kernel == "onednn" else None
 
 
-def _is_relu(low: Lowered, step: Step) -> bool:
-    """Return True if a step is the operator relu, or the activation."""
+def _activation(low: Lowered, step: Step) -> str:
+    """Return the name of an activation that the kernel applies; "" for other steps."""
     op, a = low.operator(step)
-    return (
-        op is not None
-        and not step.takes_env
-        and (getattr(a, "act_type", "") if op.name == "Activation" else op.name) == "relu"
-    )
-
-
-def _is_gelu(low: Lowered, step: Step) -> bool:
-    op, a = low.operator(step)
-    return op is not None and op.name == "LeakyReLU" and a.act_type == "gelu" and not step.takes_env
+    if op is None or step.takes_env:
+        return ""
+    name: str = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
+    return name if name in ACTIVATIONS else ""
 
 
 def dense_layers(low: Lowered) -> int:
@@ -290,20 +285,17 @@ def dense_layers(low: Lowered) -> int:
             count += 1
             parameters = len(step.inputs) - 1
             ends = before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS
-            if before is None or ends or before[1].has_gelu:
+            if before is None or ends:
                 step.function = DenseLayers(step.function, parameters, a.flatten)
                 made[step.outputs[0]] = step, step.function
                 continue
             before[1].add(step.function, parameters)
             before[0].inputs = [*before[0].inputs, *step.inputs[1:]]
-        elif before is None or before[1].relus[-1] or before[1].has_gelu:
-            continue
-        elif _is_relu(low, step):
-            before[1].add_relu(step.function)
-        elif _is_gelu(low, step):
-            before[1].add_gelu(step.function)
         else:
-            continue
+            name = "" if before is None or before[1].activations[-1] else _activation(low, step)
+            if before is None or not name:
+                continue
+            before[1].add_activation(name, step.function)
         steps.pop()
         made[step.outputs[0]] = before
         before[0].outputs, before[0].covers = step.outputs, (*before[0].covers, step.node)

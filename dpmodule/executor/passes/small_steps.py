@@ -29,7 +29,7 @@ from ..._core import torch_private
 from ...base import MXNetError
 from ...ops import write_tracking
 from ...ops.dtypes import torch_dtype
-from ...ops.nn.linear import FEW_ROWS, is_float32_cpu, kernels, pack, packed_kernel
+from ...ops.nn.linear import ACTIVATIONS, FEW_ROWS, is_float32_cpu, kernels, pack, packed_kernel
 from ...ops.shapes import infer_shape, normal_axes, normal_axis, prod
 from ...ops.spec import Env
 from ..lowering import Lowered, Step
@@ -40,8 +40,6 @@ Tensor = torch.Tensor
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 _Chains = tuple[tuple[int, ...], ...]
-_Function = tuple[int, float, float]
-"""Number of the extension's function, and its two parameters."""
 
 _MAX_NUMBERS = 2**15
 """Numbers of an array from which torch's overhead hardly matters."""
@@ -56,9 +54,7 @@ _MAX_KNOWN = 8
 _AXES = 4
 _ROW = Struct("=18q3d8q")
 _KINDS = ("add", "sub", "mul", "div", "first", "sum", "lookup", "product", "dense")
-_NONE: _Function = (0, 0.0, 0.0)
-_KEEPS_NAN: _Function = (2, 0.0, torch.inf)
-_FUNCTIONS: dict[str, _Function] = {"relu": _KEEPS_NAN, "sigmoid": (5, 0.0, 0.0), "tanh": (6, 0.0, 0.0)}
+_LIMITS = 0.0, torch.inf  # of relu
 _BINARY = {
     f"{family}_{kind}": kind for family in ("elemwise", "broadcast") for kind in ("add", "sub", "mul", "div")
 }
@@ -210,7 +206,7 @@ class _StepPlanner:
         right: _Value | None,
         to: _Value,
         number: float = 0.0,
-        function: _Function = _NONE,
+        activation: str = "",
     ) -> _Value:
         """Compute `to`, to whose shape the others are broadcast, from two values or a value and a number."""
         axes: list[tuple[int, int, int, int]] = []
@@ -228,7 +224,7 @@ class _StepPlanner:
         is_scattered = sizes[-1] < _MIN_RUN or max(strides[0][-1], strides[1][-1]) > 1
         if is_scattered and prod(sizes) > _MAX_SCATTERED:
             raise _UnsupportedError
-        self.row(kind, sizes, strides, [left, right, None, to], number, function)
+        self.row(kind, sizes, strides, [left, right, None, to], number, activation)
         return to
 
     def row(
@@ -238,13 +234,13 @@ class _StepPlanner:
         gaps: Sequence[Sequence[int]],
         operands: Sequence[_Value | None],
         number: float = 0.0,
-        function: _Function = _NONE,
+        activation: str = "",
     ) -> None:
         """Append a step; the operands are `a`, `b`, `c` and the result."""
         places = [(_NULL, 0) if v is None else (v.memory, v.begin) for v in operands]
         strides = [gap for each in (*gaps, *[(0,) * _AXES] * (3 - len(gaps))) for gap in each]
-        numbers = _KINDS.index(kind), function[0], *sizes, *strides
-        self._rows.append(_ROW.pack(*numbers, *function[1:], number, *(n for place in places for n in place)))
+        numbers = _KINDS.index(kind), ACTIVATIONS[activation], *sizes, *strides
+        self._rows.append(_ROW.pack(*numbers, *_LIMITS, number, *(n for place in places for n in place)))
 
     def packed(self, weights: list[int]) -> list[_Value]:
         """Return the packed weights of dense layers."""
@@ -278,11 +274,11 @@ def _scalar(plan: _StepPlanner, step: Step, a: Any) -> None:
 
 def _activation(plan: _StepPlanner, step: Step, a: Any) -> None:
     value, name = plan.read(step.inputs[0]), plan.name(step)
-    if name == "Activation":
+    if name in ("Activation", "LeakyReLU"):
         name = a.act_type
-    if name not in _FUNCTIONS:
+    if name not in ACTIVATIONS:
         raise _UnsupportedError
-    plan.elementwise("first", value, None, plan.new(step.outputs[0], value.shape), function=_FUNCTIONS[name])
+    plan.elementwise("first", value, None, plan.new(step.outputs[0], value.shape), activation=name)
 
 
 def _sum(plan: _StepPlanner, step: Step, a: Any) -> None:
@@ -348,11 +344,11 @@ def _dense(plan: _StepPlanner, step: Step, a: Any) -> None:
         if not fits or packed_kernel(rows, *weight.shape) != "native":
             raise _UnsupportedError
     packs = weights if rows <= FEW_ROWS else plan.packed([layer[0] for layer in layers])
-    for (_, *bias), weight, read, relu in zip(layers, weights, packs, call.relus):
+    for (_, *bias), weight, read, activation in zip(layers, weights, packs, call.activations):
         number = step.outputs[0] if read is packs[-1] else -1
         result = plan.new(number, (*lead, weight.shape[0]))
         operands = value, read, plan.read(bias[0]) if bias else None, result
-        plan.row("dense", (rows, *weight.shape, 0), (), operands, function=_KEEPS_NAN if relu else _NONE)
+        plan.row("dense", (rows, *weight.shape, 0), (), operands, activation=activation)
         value = result
 
 
@@ -373,7 +369,7 @@ def _view(plan: _StepPlanner, step: Step, a: Any) -> None:
 _RULES: dict[str, Callable[[_StepPlanner, Step, Any], None]] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_SCALAR, _scalar),
-    **dict.fromkeys(("Activation", "relu", "sigmoid", "tanh"), _activation),
+    **dict.fromkeys(("Activation", "LeakyReLU", "relu", "sigmoid", "tanh"), _activation),
     **dict.fromkeys(("mean", "sum"), _sum),
     "Cast": _cast,
     "Concat": _concat,

@@ -37,6 +37,7 @@ enum class LayerFunction : std::ptrdiff_t {
     Tanh,
     Leaky,        // with the slope `low`
     HardSigmoid,  // low * x + high, to 0 and 1
+    Gelu,         // x times the normal distribution function of x
 };
 
 // Most elements of the line of memory that `MaxRows` and `MeanRows` use: a row with its padding, and 32 more.

@@ -24,6 +24,7 @@ DPMODULE_INLINE typename Vector<Width>::Floats applied(const Layer &layer, const
         case LayerFunction::Leaky:  // gcc does not vectorize a choice here
             return V::between(x, 0.0f, kInfinity) + V::between(x, -kInfinity, 0.0f) * layer.low;
         case LayerFunction::HardSigmoid: return V::between(x * layer.low + layer.high, 0.0f, 1.0f);
+        case LayerFunction::Gelu: return V::gelu(x);
         default: return x;
     }
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "layer_functions.hpp"
 #include "parallel.hpp"
 #include "small.hpp"
 #include "vector.hpp"
@@ -91,7 +92,7 @@ DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const 
                                     std::ptrdiff_t end) {
     constexpr float kZeros[Tile<Width>::kColumns] = {};
     const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
-    const bool rectified = p.rectified && first + depth == p.depth;
+    const bool rectified = p.function == LayerFunction::Clamp && first + depth == p.depth;
     const float *from = left.at;
     for (; row + Rows <= end; row += Rows, from += Rows * left.row_gap) {
         float *result = p.result + row * gap + column;
@@ -114,6 +115,17 @@ struct Columns {
 // Returns true if rows of the left matrix evict each other from the L1 cache, so that a copy pays.
 bool rows_collide(const Product &p) {
     return p.packed && p.left.column_gap == 1 && p.left.row_gap % kCollision == 0 && p.columns >= kMinCollided;
+}
+
+// A function without parameters.
+struct Applied {
+    LayerFunction function;
+    float low = 0.0f, high = 0.0f;
+};
+
+// Applies a function that products have not applied yet to rows of results, which are still in the cache.
+void apply(LayerFunction function, float *results, std::ptrdiff_t rows, std::ptrdiff_t gap, std::ptrdiff_t columns) {
+    if (function > LayerFunction::Clamp) run_best<InPlace>(Applied{function}, results, rows, gap, columns);
 }
 
 struct ColumnsOfProduct {
@@ -155,6 +167,8 @@ struct ColumnsOfProduct {
                     }
                 }
             }
+            apply(p.function, p.result + row * p.columns + part.first, end - row, p.columns,
+                  std::min(part.end, p.columns) - part.first);
         }
     }
 };
@@ -170,7 +184,8 @@ void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, flo
         float *made = is_last ? run.result + first * layer.units : memory + i % 2 * rows * most_units;
         if (run.rows <= kFewRows) {
             multiply_few_rows({rows, layer.units, layer.features, data, gap, layer.weight, layer.features, layer.bias,
-                               made, threads, layer.rectified});
+                               made, threads, layer.function == LayerFunction::Clamp});
+            apply(layer.function, made, rows, layer.units, layer.units);
         } else {
             multiply({rows,
                       layer.units,
@@ -180,7 +195,7 @@ void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, flo
                       layer.bias,
                       made,
                       layer.weight,
-                      layer.rectified,
+                      layer.function,
                       threads});
         }
         data = made;

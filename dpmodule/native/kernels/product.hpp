@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "image_layers.hpp"
+
 namespace dpmodule {
 
 // A matrix with strides in elements.
@@ -13,13 +15,13 @@ struct Matrix {
 
 struct Product {
     std::ptrdiff_t rows, columns, depth;
-    Matrix left;                    // (rows, depth)
-    Matrix right;                   // (depth, columns)
-    const float *bias;              // (columns), or null
-    float *result;                  // (rows, columns), contiguous: written
-    const float *packed = nullptr;  // `right` packed by `pack`, which is then not read; or null
-    bool rectified = false;         // replace negative results by 0
-    int threads = 1;                // maximal number of threads; does not change the results
+    Matrix left;                                   // (rows, depth)
+    Matrix right;                                  // (depth, columns)
+    const float *bias;                             // (columns), or null
+    float *result;                                 // (rows, columns), contiguous: written
+    const float *packed = nullptr;                 // `right` packed by `pack`, which is then not read; or null
+    LayerFunction function = LayerFunction::None;  // of the results; here `Clamp` replaces negative ones by 0
+    int threads = 1;                               // maximal number of threads; does not change the results
 };
 
 // Returns false if there is no memory for a copy of a part of `right`.
@@ -36,9 +38,9 @@ void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, flo
 
 struct DenseLayer {
     std::ptrdiff_t units, features;
-    const float *weight;  // (units, features), contiguous; for more than `kFewRows` rows packed, (features, units)
-    const float *bias;    // (units), or null
-    bool rectified;
+    const float *weight;     // (units, features), contiguous; for more than `kFewRows` rows packed, (features, units)
+    const float *bias;       // (units), or null
+    LayerFunction function;  // of the results, as in `Product`
 };
 
 // A chain of dense layers. Rows of data may overlap, such as the windows of a sequence.

@@ -174,7 +174,7 @@ auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
 
 auto fields(Product &p) { return std::tie(p.rows, p.columns, p.depth, p.left, p.right, p.bias, p.result, p.threads); }
 
-auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.weight, l.bias, l.rectified); }
+auto fields(DenseLayer &l) { return std::tie(l.units, l.features, l.weight, l.bias, l.function); }
 
 auto fields(Softmax &s) { return std::tie(s.rows, s.classes, s.scores, s.result, s.is_log); }
 

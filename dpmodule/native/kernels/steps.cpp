@@ -149,7 +149,7 @@ bool run_step(const SmallStep &s, int threads) {
             return true;
         case StepKind::Product: return multiply_pairs(s);
         case StepKind::Dense: {
-            const DenseLayer layer{s.sizes[1], s.sizes[2], s.b, s.c, s.function != LayerFunction::None};
+            const DenseLayer layer{s.sizes[1], s.sizes[2], s.b, s.c, s.function};
             return dense({1, s.sizes[0], s.a, 0, s.sizes[2], s.result, &layer, 1, threads});
         }
         default: run_best<OneStep>(s); return true;

@@ -18,7 +18,7 @@ enum class StepKind : std::int64_t {
     Sum,      // over the second of three axes, times `factor`
     Lookup,   // rows of the table `b` by the indices `a`, which are clipped
     Product,  // of each pair of matrices
-    Dense,    // a @ b.T + c, and ReLU that keeps NaN if `function` is not 0
+    Dense,    // `function` of a @ b.T + c, as in `Product`
 };
 
 enum class IndexType : std::int64_t { Int64, Int32, Float32, Float64 };

@@ -92,6 +92,20 @@ struct Vector {
         return 1.0f / (e.part * e.scale + e.scale + 1.0f);
     }
 
+    // Source of the tail of the normal distribution: Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964,
+    // 26.2.17, with an absolute error of 7.5e-8.
+    DPMODULE_INLINE static Floats gelu(const Floats &x) {
+        const Floats positive = x > 0.0f ? x : Floats{}, all = x > 0.0f ? x : -x;
+        const Floats size = all > 13.0f ? Floats{} + 13.0f : all;  // where the tail is not subnormal; NaN propagates
+        const Floats t = 1.0f / (size * 0.2316419f + 1.0f);
+        Floats sum = t * 0.530702714f - 0.726576013f;
+        sum = sum * t + 0.710706871f;
+        sum = sum * t - 0.142248368f;
+        sum = sum * t + 0.127414796f;
+        const Exponent e = exponent(size * size * -0.5f);
+        return positive - (e.part * e.scale + e.scale) * (sum * t) * size;
+    }
+
     DPMODULE_INLINE static Floats tanh(const Floats &x) {
         const Exponent e = exponent(between(x + x, -40.0f, 40.0f));
         const Floats minus_one = e.part * e.scale + (e.scale - 1.0f);

@@ -40,7 +40,18 @@ _KINDS = (
     "shuffle",
     "relayout",
 )
-_FUNCTIONS = ("none", "relu", "clamp", "hardswish", "swish", "sigmoid", "tanh", "leaky_relu", "hard_sigmoid")
+_FUNCTIONS = (
+    "none",
+    "relu",
+    "clamp",
+    "hardswish",
+    "swish",
+    "sigmoid",
+    "tanh",
+    "leaky_relu",
+    "hard_sigmoid",
+    "gelu",
+)
 _ROW = Struct("=19q2d10q")
 
 NO_FUNCTION: Function = ("none", 0.0, 0.0)

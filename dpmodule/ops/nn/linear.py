@@ -184,7 +184,7 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
         return F.linear(left, right, bias)  # raises errors, and supports transposed weights
     if is_few:
         bias = None if bias is None else bias.contiguous()
-        return dense(left.contiguous(), [((columns, depth), right, bias, False)])
+        return dense(left.contiguous(), [((columns, depth), right, bias, "")])
     result = left.new_empty(rows, columns)
     bias = None if bias is None else bias.contiguous()
     kernels().multiply(
@@ -213,8 +213,11 @@ def pack_for(rows: int, weight: torch.Tensor) -> torch.Tensor:
     return pack(weight) if rows > FEW_ROWS else weight.contiguous()
 
 
-DenseLayer = tuple[tuple[int, int], torch.Tensor, "torch.Tensor | None", bool]
-"""Numbers of output and input features, weight, bias, and True to apply relu.
+ACTIVATIONS = {"": 0, "relu": 2, "sigmoid": 5, "tanh": 6, "gelu": 9}
+"""Activations that the extension applies to results, with their numbers there, or none; its relu keeps NaN."""
+
+DenseLayer = tuple[tuple[int, int], torch.Tensor, "torch.Tensor | None", str]
+"""Numbers of output and input features, weight, bias, and activation.
 
 The weight is packed, or for at most `FEW_ROWS` rows contiguous.
 """
@@ -232,8 +235,9 @@ def dense(data: torch.Tensor, layers: Iterable[DenseLayer]) -> torch.Tensor:
 def numbers_of(layers: Iterable[DenseLayer]) -> list[int]:
     """Return layers as `run_dense` takes them; they must stay alive."""
     numbers: list[int] = []
-    for size, weight, bias, rectified in layers:
-        numbers += *size, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), rectified
+    for size, weight, bias, activation in layers:
+        address = 0 if bias is None else bias.data_ptr()
+        numbers += *size, weight.data_ptr(), address, ACTIVATIONS[activation]
     return numbers
 
 

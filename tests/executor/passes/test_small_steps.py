@@ -35,6 +35,15 @@ def arithmetic():
     }
 
 
+def activations():
+    net = S.Variable("x")
+    for i, kind in enumerate(("relu", "sigmoid", "tanh", "gelu")):
+        of = S.LeakyReLU if kind == "gelu" else S.Activation
+        net = of(S.FullyConnected(net, num_hidden=9, name=f"fc{i}"), act_type=kind)
+        net = S.concat(net, of(net * 3.0, act_type=kind), dim=1)
+    return net, {"x": (4, 11)}
+
+
 def bind(net, arrays):
     return net.bind(mx.cpu(), {name: mx.nd.array(value, dtype=value.dtype) for name, value in arrays.items()})
 
@@ -60,7 +69,7 @@ def assert_same(found, want):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
 
 
-@pytest.mark.parametrize("make", [recommender, arithmetic])
+@pytest.mark.parametrize("make", [recommender, arithmetic, activations])
 def test_a_run_gives_the_results_of_its_steps(make):
     net, shapes = make()
     for rows in (1, 4, 9, 40):

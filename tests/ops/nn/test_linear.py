@@ -148,9 +148,20 @@ def test_products_of_every_layout(sizes, turned_left, turned_right, with_bias):
     found = module.multiply(left, right, bias)
     assert found.is_contiguous()
     agree(found, F.linear(left, right, bias), 1e-4)
-    for rectified in (False, True):
-        packed = module.dense(left.contiguous(), [((columns, depth), module.pack(right), bias, rectified)])
-        assert torch.equal(packed, found.relu() if rectified else found)
+    for activation in ("", "relu"):
+        packed = module.dense(left.contiguous(), [((columns, depth), module.pack(right), bias, activation)])
+        assert torch.equal(packed, found.relu() if activation else found)
+
+
+@needs_kernels
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "gelu"])
+def test_activations_of_results(activation):
+    values = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([0.0, 1e-30, -1e-30, 3e38, -3e38])])
+    of = F.gelu if activation == "gelu" else getattr(torch, activation)
+    want, one = of(values.double()).float(), torch.ones(1, 1)
+    for data, weight in ((one, values[:, None]), (values[:, None], module.pack(one))):
+        found = module.dense(data, [((len(values) // len(data), 1), weight, None, activation)])
+        torch.testing.assert_close(found.flatten(), want, rtol=5e-6, atol=1e-7)
 
 
 @needs_kernels

@@ -70,7 +70,7 @@ def activation(low: Lowered, step: Step) -> Activation | None:
     if kind == "leaky":
         return Activation(step.function, "leaky_relu", (a.slope,), native=("leaky_relu", a.slope, 0.0))
     if kind == "gelu":
-        return Activation(step.function, "gelu", (), "none")
+        return Activation(step.function, "gelu", (), "none", native=("gelu", 0.0, 0.0))
     return None
 
 

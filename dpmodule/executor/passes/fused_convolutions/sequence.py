@@ -82,7 +82,12 @@ class SequenceConvolution:
             return [pack_for(rows, weight.transpose(1, 2).reshape(filters, depth))]
 
         packs = packed("windows", [weight], make, rows > FEW_ROWS) or make()
-        layer = (filters, depth), packs[0], bias if bias is None else bias.contiguous(), self._relu
+        layer = (
+            (filters, depth),
+            packs[0],
+            bias if bias is None else bias.contiguous(),
+            "relu" if self._relu else "",
+        )
         return dense(windows, [layer]).transpose(1, 2)
 
     def _is_faster(self, data: torch.Tensor, weight: torch.Tensor) -> bool:
