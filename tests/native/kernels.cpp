@@ -186,6 +186,25 @@ void multiply(const Core &core) {
     round.check_marks();
 }
 
+// Applies function `number` of the layers.
+double applied(ptrdiff_t number, double low, double high, double x) {
+    const auto between = [](double v, double least, double most) {
+        return std::isnan(v) ? v : std::min(std::max(v, least), most);
+    };
+    switch (number) {
+        case 1: return x > 0 ? x : 0.0;
+        case 2: return between(x, low, high);
+        case 3: return x * between(x + 3, 0, 6) / 6;
+        case 4: return x / (1 + std::exp(-x));
+        case 5: return 1 / (1 + std::exp(-x));
+        case 6: return std::tanh(x);
+        case 7: return x > 0 ? x : x * low;
+        case 8: return between(x * low + high, 0, 1);
+        case 9: return x < -40 ? 0.0 : x * std::erfc(-x / std::sqrt(2.0)) / 2;
+        default: return x;
+    }
+}
+
 void dense(const Core &core) {
     Round round;
     const ptrdiff_t samples = between(1, 3), of_sample = between(1, 40), rows = samples * of_sample,
@@ -199,14 +218,14 @@ void dense(const Core &core) {
     ptrdiff_t terms = 0;
     for (ptrdiff_t layer = 0; layer < layers; ++layer) {
         const ptrdiff_t units = between(1, 100);
-        const bool rectified = maybe();
+        const ptrdiff_t function = std::vector<ptrdiff_t>{0, 2, 5, 6, 9}[static_cast<std::size_t>(between(0, 4))];
         const Strided weight = matrix(round, features, units);
         const ptrdiff_t size = of_sample > 4 ? core("packed_size", {units, features}) : units * features;
         const Buffer *bias = round.optional(units), &given = round.empty(size);
         if (of_sample > 4) core("pack", {units, features, weight.buffer, weight.row_gap, weight.column_gap, given});
         for (ptrdiff_t i = 0; of_sample <= 4 && i < size; ++i) given[i] = weight(i % features, i / features);
         for (const Argument &each :
-             {Argument(units), Argument(features), Argument(given), Argument(bias), Argument(rectified)})
+             {Argument(units), Argument(features), Argument(given), Argument(bias), Argument(function)})
             arguments.push_back(each);
         Doubles next;
         for (ptrdiff_t i = 0; i < rows; ++i) {
@@ -214,7 +233,7 @@ void dense(const Core &core) {
                 double sum = at(bias, j);
                 for (ptrdiff_t k = 0; k < features; ++k)
                     sum += values[static_cast<std::size_t>(i * features + k)] * weight(k, j);
-                next.push_back(rectified ? std::max(sum, 0.0) : sum);
+                next.push_back(applied(function, 0, INFINITY, sum));
             }
         }
         values = next;
@@ -503,24 +522,6 @@ void convolve(const Core &core) {
     round.check_marks();
 }
 
-// Applies function `number` of the layers.
-double applied(ptrdiff_t number, double low, double high, double x) {
-    const auto between = [](double v, double least, double most) {
-        return std::isnan(v) ? v : std::min(std::max(v, least), most);
-    };
-    switch (number) {
-        case 1: return x > 0 ? x : 0.0;
-        case 2: return between(x, low, high);
-        case 3: return x * between(x + 3, 0, 6) / 6;
-        case 4: return x / (1 + std::exp(-x));
-        case 5: return 1 / (1 + std::exp(-x));
-        case 6: return std::tanh(x);
-        case 7: return x > 0 ? x : x * low;
-        case 8: return between(x * low + high, 0, 1);
-        default: return x;
-    }
-}
-
 void run_layers(const Core &core) {
     enum {
         Convolution,
@@ -535,7 +536,7 @@ void run_layers(const Core &core) {
         Shuffle
     };  // tests of pooling have the others
     Round round;
-    const ptrdiff_t drawn = maybe() ? ptrdiff_t{Convolution} : between(1, 9), function = between(0, 8);
+    const ptrdiff_t drawn = maybe() ? ptrdiff_t{Convolution} : between(1, 9), function = between(0, 9);
     const ptrdiff_t kind = drawn > MeanPool ? drawn + 2 : drawn;
     const bool convolves = kind == Convolution, has_windows = kind <= MeanPool,
                sums_channels = convolves || kind == Grouped;
