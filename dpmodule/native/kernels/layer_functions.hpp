@@ -36,7 +36,9 @@ struct InPlace {
                                     std::ptrdiff_t count) {
         using V = Vector<Width>;
         for (std::ptrdiff_t row = 0; row < rows; ++row, values += gap) {
-            for (std::ptrdiff_t i = 0; i < count; i += Width) {
+            std::ptrdiff_t i = 0;
+            for (; i + Width <= count; i += Width) V::store(values + i, applied<Width>(layer, V::load(values + i)));
+            if (i < count) {
                 const typename V::Floats value = applied<Width>(layer, V::load(values + i, count - i));
                 V::store(values + i, value, count - i);
             }

@@ -62,13 +62,11 @@ struct Vector {
         const Floats whole = shifted - kRound;
         // ln 2 in two parts, the first of which is exact in every product here
         const Floats r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-        Floats sum = r * (1.0f / 5040) + 1.0f / 720;
-        sum = sum * r + 1.0f / 120;
-        sum = sum * r + 1.0f / 24;
-        sum = sum * r + 1.0f / 6;
-        sum = sum * r + 0.5f;
+        const Floats square = r * r;  // pairs of terms depend less on each other than a chain
+        const Floats low = r * (1.0f / 6) + 0.5f, middle = r * (1.0f / 120) + 1.0f / 24;
+        const Floats sum = ((r * (1.0f / 5040) + 1.0f / 720) * square + middle) * square + low;
         const Ints bits = (reinterpret_cast<Ints>(shifted) - 0x4b400000 + 127) << 23;
-        return {sum * r * r + r, reinterpret_cast<Floats>(bits)};
+        return {sum * square + r, reinterpret_cast<Floats>(bits)};
     }
 
     DPMODULE_INLINE static Floats between(const Floats &x, float low, float high) {
@@ -98,10 +96,8 @@ struct Vector {
         const Floats positive = x > 0.0f ? x : Floats{}, all = x > 0.0f ? x : -x;
         const Floats size = all > 13.0f ? Floats{} + 13.0f : all;  // where the tail is not subnormal; NaN propagates
         const Floats t = 1.0f / (size * 0.2316419f + 1.0f);
-        Floats sum = t * 0.530702714f - 0.726576013f;
-        sum = sum * t + 0.710706871f;
-        sum = sum * t - 0.142248368f;
-        sum = sum * t + 0.127414796f;
+        const Floats low = t * -0.142248368f + 0.127414796f, high = t * -0.726576013f + 0.710706872f;
+        const Floats sum = (t * t * 0.530702714f + high) * (t * t) + low;
         const Exponent e = exponent(size * size * -0.5f);
         return positive - (e.part * e.scale + e.scale) * (sum * t) * size;
     }
