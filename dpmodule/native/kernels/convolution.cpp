@@ -27,7 +27,8 @@ constexpr std::ptrdiff_t kNear = 65536;      // elements of data and result per 
 constexpr std::ptrdiff_t kMaxNear = 1024;    // pixels per part, whose list of windows fits in the L1 cache
 constexpr std::ptrdiff_t kMinPixels = 12;    // minimal pixels per thread
 constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
-constexpr int kTurns = 4096;                 // spins before yielding the processor
+constexpr std::ptrdiff_t kFewChannels = 3;  // most channels for which tiles end where windows begin to cross the border
+constexpr int kTurns = 4096;                // spins before yielding the processor
 
 // A window of the data.
 struct Window {
@@ -335,6 +336,14 @@ struct Tiles {
     }
 };
 
+// The end of the windows from `pixel` on that are all inside, or all not. With few channels, checking whether each
+// column of a window is inside takes longer than its products.
+std::ptrdiff_t run_end(const Share &share, std::ptrdiff_t pixel, std::ptrdiff_t end) {
+    if (share.windows[pixel].run) return std::min(end, pixel + share.windows[pixel].run);
+    while (pixel < end && !share.windows[pixel].run) ++pixel;
+    return pixel;
+}
+
 template <int Count>
 using Constant = std::integral_constant<int, Count>;
 
@@ -370,7 +379,13 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
                                                               first,
                                                               begins,
                                                               ends};
-                    tiles.template all<rows>(0, count, part, weight, next, next + (next ? depth * kBlock : 0), depth);
+                    const float *ahead = next, *const ahead_end = next + (next ? depth * kBlock : 0);
+                    for (std::ptrdiff_t pixel = 0; pixel < count; ahead = ahead_end) {
+                        const std::ptrdiff_t end =
+                            share.windows && c.channels <= kFewChannels ? run_end(share, pixel, count) : count;
+                        tiles.template all<rows>(pixel, end, part, weight, ahead, ahead_end, depth);
+                        pixel = end;
+                    }
                 };
                 if (kHasHalves && c.filters - filter <= Width) {
                     compute(Constant<kHasHalves ? 1 : Vectors>{}, Constant<kHasHalves ? 8 : Rows>{});
