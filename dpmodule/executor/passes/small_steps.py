@@ -276,8 +276,6 @@ def _activation(plan: _StepPlanner, step: Step, a: Any) -> None:
     value, name = plan.read(step.inputs[0]), plan.name(step)
     if name in ("Activation", "LeakyReLU"):
         name = a.act_type
-    if name not in ACTIVATIONS:
-        raise _UnsupportedError
     plan.elementwise("first", value, None, plan.new(step.outputs[0], value.shape), activation=name)
 
 
@@ -505,7 +503,7 @@ def _takes_parameters(low: Lowered, step: Step) -> bool:
 
 def _is_supported(low: Lowered, step: Step) -> bool:
     """Return True if a step may be part of a run."""
-    op, _ = low.operator(step)
+    op, a = low.operator(step)
     if op is None or step.needs_shapes or step.own_env or step.keeps or step.detach_first:
         return False
     if op.name == "Embedding":
@@ -514,6 +512,8 @@ def _is_supported(low: Lowered, step: Step) -> bool:
         return False
     if op.name == "FullyConnected":
         return isinstance(step.function, DenseLayers)
+    if op.name in ("Activation", "LeakyReLU"):
+        return a.act_type in ACTIVATIONS
     return op.name in _RULES or (op.view and len(step.inputs) == 1)
 
 
