@@ -28,6 +28,7 @@ from torch.nn import functional as F
 
 from ..._core import torch_private
 from ...ops import write_tracking
+from ...ops.nn.activation import activation_name
 from ...ops.nn.linear import (
     ACTIVATIONS,
     FEW_ROWS,
@@ -255,7 +256,7 @@ def _activation(low: Lowered, step: Step) -> str:
     op, a = low.operator(step)
     if op is None or step.takes_env:
         return ""
-    name: str = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
+    name = activation_name(op.name, a)
     return name if name in ACTIVATIONS else ""
 
 

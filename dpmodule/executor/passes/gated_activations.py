@@ -20,6 +20,7 @@ from functools import cache
 import torch
 from torch.nn import functional as F
 
+from ...ops.nn.activation import activation_name
 from ..lowering import Lowered, Step
 
 _PRODUCTS = frozenset({"broadcast_mul", "elemwise_mul"})
@@ -56,7 +57,7 @@ def _name(low: Lowered, gate: Step) -> str:
     op, a = low.operator(gate)
     if op is None or gate.takes_env:
         return ""
-    if op.name == "sigmoid" or (op.name == "Activation" and a.act_type == "sigmoid"):
+    if activation_name(op.name, a) == "sigmoid":
         return "silu"
     is_hard = op.name == "hard_sigmoid" and abs(a.alpha - 1 / 6) < 1e-6 and a.beta == 0.5
     return "hardswish" if is_hard and (not low.recorded or _has_same_gradient()) else ""

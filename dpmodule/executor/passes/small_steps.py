@@ -29,6 +29,7 @@ from ..._core import torch_private
 from ...base import MXNetError
 from ...ops import write_tracking
 from ...ops.dtypes import torch_dtype
+from ...ops.nn.activation import activation_name
 from ...ops.nn.linear import ACTIVATIONS, FEW_ROWS, is_float32_cpu, kernels, pack, packed_kernel
 from ...ops.shapes import infer_shape, normal_axes, normal_axis, prod
 from ...ops.spec import Env
@@ -273,9 +274,7 @@ def _scalar(plan: _StepPlanner, step: Step, a: Any) -> None:
 
 
 def _activation(plan: _StepPlanner, step: Step, a: Any) -> None:
-    value, name = plan.read(step.inputs[0]), plan.name(step)
-    if name in ("Activation", "LeakyReLU"):
-        name = a.act_type
+    value, name = plan.read(step.inputs[0]), activation_name(plan.name(step), a)
     plan.elementwise("first", value, None, plan.new(step.outputs[0], value.shape), activation=name)
 
 

@@ -55,6 +55,11 @@ def _prelu(data: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
     return torch.where(data > 0, data, data * gamma)
 
 
+def activation_name(op: str, a: Any) -> str:
+    """Return the name of an operator's activation: that of its attribute, or else the operator's own."""
+    return str(a.act_type) if op in ("Activation", "LeakyReLU") else op
+
+
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 

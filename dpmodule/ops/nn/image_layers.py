@@ -17,13 +17,13 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
-from .linear import kernels
+from .linear import FUNCTIONS, kernels
 
 Tensor = torch.Tensor
 Axes = Sequence[tuple[int, int, int, int, int, int]]
 """Size, result, kernel, stride, dilate and pad of height and of width."""
 Function = tuple[str, float, float]
-"""Name of a function in `_FUNCTIONS`, and its two parameters."""
+"""Name of a function in `FUNCTIONS`, and its two parameters."""
 
 _KINDS = (
     "convolution",
@@ -39,18 +39,6 @@ _KINDS = (
     "copy",
     "shuffle",
     "relayout",
-)
-_FUNCTIONS = (
-    "none",
-    "relu",
-    "clamp",
-    "hardswish",
-    "swish",
-    "sigmoid",
-    "tanh",
-    "leaky_relu",
-    "hard_sigmoid",
-    "gelu",
 )
 _ROW = Struct("=19q2d10q")
 
@@ -92,7 +80,7 @@ def layer_row(
     name, low, high = function
     row_gap = row_gap or axes[1][1] * gaps[2]
     image_gap = image_gap or axes[0][1] * row_gap
-    numbers = *counts, *axes[0], *axes[1], block, _FUNCTIONS.index(name)
+    numbers = *counts, *axes[0], *axes[1], block, FUNCTIONS.index(name)
     return _ROW.pack(_KINDS.index(kind), *numbers, low, high, *gaps, row_gap, image_gap, *addresses)
 
 

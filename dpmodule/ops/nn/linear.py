@@ -108,10 +108,13 @@ def packs_well(rows: int, units: int, features: int) -> bool:
     if getattr(kernels(), "vector_width", 0) < _MIN_WIDTH:
         return False
     weight, size = units * features, rows * features
-    is_deep = features >= _MIN_FEATURES or rows * units <= _MIN_WORK
+    if rows <= FEW_ROWS:
+        return True
+    if features < _MIN_FEATURES and rows * units > _MIN_WORK:
+        return False
     fits = rows * weight <= _MAX_PACKED
-    if rows <= FEW_ROWS or not is_deep or _kernel_beats_mkl():
-        return rows <= FEW_ROWS or (is_deep and (fits or features <= _MAX_DEPTH))
+    if _kernel_beats_mkl():
+        return fits or features <= _MAX_DEPTH
     is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
     is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
     return is_wide and is_small and fits
@@ -213,8 +216,25 @@ def pack_for(rows: int, weight: torch.Tensor) -> torch.Tensor:
     return pack(weight) if rows > FEW_ROWS else weight.contiguous()
 
 
-ACTIVATIONS = {"": 0, "relu": 2, "sigmoid": 5, "tanh": 6, "gelu": 9}
-"""Activations that the extension applies to results, with their numbers there, or none; its relu keeps NaN."""
+FUNCTIONS = (
+    "none",
+    "relu",
+    "clamp",
+    "hardswish",
+    "swish",
+    "sigmoid",
+    "tanh",
+    "leaky_relu",
+    "hard_sigmoid",
+    "gelu",
+)
+"""Functions that the extension applies to results, by their numbers there."""
+ACTIVATIONS = {
+    "": FUNCTIONS.index("none"),
+    "relu": FUNCTIONS.index("clamp"),  # keeps NaN
+    **{name: FUNCTIONS.index(name) for name in ("sigmoid", "tanh", "gelu")},
+}
+"""Activations of dense layers, or none, with the numbers of their functions."""
 
 DenseLayer = tuple[tuple[int, int], torch.Tensor, "torch.Tensor | None", str]
 """Numbers of output and input features, weight, bias, and activation.

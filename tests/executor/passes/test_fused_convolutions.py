@@ -557,6 +557,19 @@ def test_random_networks_for_images(first):
         compare(plain, fast)
 
 
+def test_first_predictions_of_a_single_pixel_have_the_bits_of_later_ones():
+    pixel = S.Dropout(S.Pooling(S.var("data"), global_pool=True, kernel=(1, 1), pool_type="avg"))
+    net = S.Convolution(pixel, num_filter=2, kernel=(1, 3), pad=(2, 1), stride=(2, 2), name="c")
+    rng = np.random.RandomState(0)
+    for _ in range(20):
+        bound = net.simple_bind(mx.cpu(), data=(5, 3, 6, 20))
+        for array in bound.arg_dict.values():
+            array[:] = mx.nd.array(rng.standard_normal(array.shape))
+        first, second, third = (answer(bound)[0] for _ in range(3))
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_array_equal(first, third)
+
+
 @pytest.mark.parametrize("first", range(100, 180, 40))
 def test_batches_that_are_computed_in_parts(first, monkeypatch):
     """With little memory for results, each part of a batch has the numbers that the whole batch has."""

@@ -261,25 +261,17 @@ class FusedConvolution:
         parameters: _Parameters | None = packed(
             self.kind, self.read(sources), lambda: self._packed(sources, shape), shape[2:]
         )
-        if parameters is not None:
-            return parameters
-        # oneDNN has several layouts for groups, which round differently: always use the packed one, for equal results
-        return self._packed(sources, shape) if self._groups > 1 else self._folded(sources)
+        # a weight that cannot stay packed is packed, too: in other layouts oneDNN may round differently
+        return self._packed(sources, shape) if parameters is None else parameters
 
     def _packed(self, sources: Tensors, shape: torch.Size) -> _Parameters:
         """Return weight and bias packed for data of a shape; () if unsuitable."""
-        parameters = self._folded(sources)
-        if not parameters:
-            return ()
-        weight, bias = parameters
-        return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
-
-    def _folded(self, sources: Tensors) -> _Parameters:
-        """Return the weight times the normalisation's factors, and the bias with all shifts; () if unsuitable."""
         if not all(map(is_plain, sources)):
             return ()
         weight, bias, scale = self._parameters(sources)
-        return weight if scale is None else weight * scale.view(-1, 1, 1, 1), bias
+        if scale is not None:
+            weight = weight * scale.view(-1, 1, 1, 1)
+        return torch_private.onednn_packed(weight.contiguous(), *self._geometry, shape), bias
 
     def _parameters(self, sources: Tensors) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the weight, the bias with all shifts, and the normalisation's factors, if there is one."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ....base import MXNetError
+from ....ops.nn.activation import activation_name
 from ....ops.nn.image_layers import NO_FUNCTION, Axes, Function, TiledConvolution, as_image
 from ....ops.nn.relayout import in_channels_last
 from ....ops.shapes import infer_shape
@@ -64,7 +65,7 @@ def activation(low: Lowered, step: Step) -> Activation | None:
     if op.name in _KEEPS_NAN:  # oneDNN would turn NaN into numbers
         limits = (0.0, torch.inf) if op.name == "relu" else (a.a_min, a.a_max)
         return Activation(step.function, "none", over=_KEEPS_NAN[op.name](a), native=("clamp", *limits))
-    kind = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
+    kind = activation_name(op.name, a)
     if kind in _BY_NAME:
         return Activation(step.function, kind, native=(kind, 0.0, 0.0))
     if kind == "leaky":

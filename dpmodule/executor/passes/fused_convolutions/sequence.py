@@ -48,7 +48,7 @@ class SequenceConvolution:
         relu: Callable[[torch.Tensor], torch.Tensor] | None,
     ) -> None:
         self._width, self._step, self._pad = a.kernel[0], (a.stride or (1,))[0], (a.pad or (0,))[0]
-        self._relu = relu is not None
+        self._activation = "" if relu is None else "relu"
         self._function = function
         if relu is not None:
             self._function = lambda *given: relu(function(*given))
@@ -82,13 +82,8 @@ class SequenceConvolution:
             return [pack_for(rows, weight.transpose(1, 2).reshape(filters, depth))]
 
         packs = packed("windows", [weight], make, rows > FEW_ROWS) or make()
-        layer = (
-            (filters, depth),
-            packs[0],
-            bias if bias is None else bias.contiguous(),
-            "relu" if self._relu else "",
-        )
-        return dense(windows, [layer]).transpose(1, 2)
+        bias = None if bias is None else bias.contiguous()
+        return dense(windows, [((filters, depth), packs[0], bias, self._activation)]).transpose(1, 2)
 
     def _is_faster(self, data: torch.Tensor, weight: torch.Tensor) -> bool:
         """Return True if the kernel supports the sizes, and is faster than torch's."""
