@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph import Graph, Node
+from ..graph.node import has_effect
 from ..ops import get as get_op
 from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
@@ -101,6 +102,12 @@ class Lowered:
         node = self.graph.nodes[step.node]
         op = node.op if node.op is None or not node.op.classic else get_op(node.op.classic)
         return op, node.a
+
+    def has_effect(self, step: Step) -> bool:
+        """Return True if a step must run even if nothing reads its results, and in its order."""
+        if step.node < 0:
+            return step.keeps or step.own_env
+        return step.keeps or has_effect(self.graph.nodes[step.node], self.recorded)
 
     def is_sparse(self, step: Step) -> bool:
         """Return True if a step reads sparse values, or dense copies of them."""

@@ -203,7 +203,7 @@ class _ModuleWriter:
             )
         elif op.stateful:
             keywords["memory"] = self._part(f"{node.name}_memory", OperatorState())
-        if op.mutates or op.loss is not None or op.stateful or (op.random and node.inputs):
+        if op.mutates or op.loss is not None or op.stateful or (node.inputs and op.draws(node.a)):
             keywords["training"] = self._training()
         return keywords
 

@@ -257,22 +257,22 @@ class Graph:
                     )
 
 
-def may_merge(node: Node) -> bool:
-    """Return True if equal nodes compute equal values: nothing random, no states, no user code.
+def has_effect(node: Node, is_train: bool = True) -> bool:
+    """Return True if a node draws random numbers, has states or runs user code, so that every run counts, in order.
 
     Args:
-        node: any node of a graph; variables never merge.
+        node: any node of a graph; variables have no effect.
+        is_train: the mode in which it runs.
     """
     op = node.op
-    return op is not None and not (
-        op.draws(node.a)
-        or op.mutates
-        or op.stateful
-        or op.loss
-        or op.owner
-        or op.read_attrs
-        or node.subgraphs
+    return op is not None and bool(
+        op.draws(node.a, is_train) or op.mutates or op.stateful or op.owner or op.read_attrs or node.subgraphs
     )
+
+
+def may_merge(node: Node) -> bool:
+    """Return True if equal nodes compute equal values; variables never merge."""
+    return node.op is not None and node.op.loss is None and not has_effect(node)
 
 
 def merge_equal(graph: Graph) -> tuple[Entry, ...]:

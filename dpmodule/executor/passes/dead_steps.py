@@ -16,18 +16,6 @@ from __future__ import annotations
 from ..lowering import Lowered, Step
 
 
-def _has_effect(low: Lowered, step: Step) -> bool:
-    """Return True if a step has side effects."""
-    if step.node < 0:
-        return step.keeps or step.own_env
-    node = low.graph.nodes[step.node]
-    op = node.op
-    return op is None or bool(
-        op.draws(node.a, low.recorded)
-        or (op.mutates or op.stateful or op.owner or op.read_attrs or node.subgraphs or step.keeps)
-    )
-
-
 def dead_steps(low: Lowered) -> int:
     """Drop the steps that no output, loss, state or other step needs.
 
@@ -37,7 +25,7 @@ def dead_steps(low: Lowered) -> int:
     read = low.kept()
     steps: list[Step] = []
     for step in reversed(low.steps):
-        if read.isdisjoint(step.outputs) and not _has_effect(low, step):
+        if read.isdisjoint(step.outputs) and not low.has_effect(step):
             continue
         read.update(step.inputs)
         steps.append(step)

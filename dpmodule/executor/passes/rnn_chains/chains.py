@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...lowering import Lowered, Step
 from .cells import DefUse, RecurrentStep
 
 _MIN_LENGTH = 3
@@ -115,15 +114,6 @@ def _follow(cells: list[RecurrentStep], start: int, following: dict[int, tuple[i
     return chain
 
 
-def _has_order(low: Lowered, step: Step) -> bool:
-    """Return True if a step draws random numbers or has side effects, and must keep its order."""
-    node = low.graph.nodes[step.node]
-    op = node.op
-    if step.node < 0 or op is None:
-        return False
-    return bool(op.draws(node.a, low.recorded) or op.stateful or op.owner or op.read_attrs or node.subgraphs)
-
-
 def arrange(uses: DefUse, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
     """Sort steps and chains so that all inputs of each come before it.
 
@@ -152,7 +142,7 @@ class _TopologicalOrder:
         self._before: dict[int, int] = {}
         last = -1
         for index, step in enumerate(uses.low.steps):
-            if index not in self._owner and _has_order(uses.low, step):
+            if index not in self._owner and uses.low.has_effect(step):
                 if last >= 0:
                     self._before[index] = last
                 last = index
