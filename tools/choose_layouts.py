@@ -2,12 +2,12 @@
 
 Random convolutions run through an executor, once by torch's kernels for (N, C, H, W) and once converted to
 channels_last, with packed weights. For each instruction set, with one and with all threads, boosted regression trees
-are fitted to the logarithm of the ratio of the two times. A quarter of the sizes tests them. Run it on an idle machine
-with AVX-512::
+are fitted to the logarithm of the ratio of the two times. A quarter of the sizes tests them. Run it on an idle machine::
 
     python tools/choose_layouts.py 2500
 
-It takes a quarter of an hour and writes dpmodule/executor/passes/fused_convolutions/layouts.json.
+It takes a quarter of an hour and writes dpmodule/executor/passes/fused_convolutions/layouts.json. The entries for
+instruction sets that the processor lacks stay.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "dpmodule/executor/passes/fused_convolutions/layouts.json"
 TREES, LEVELS, RATE, LEAST = 40, 4, 0.2, 5
 """Number of trees, their levels, the factor of a tree's values, and the samples in a leaf."""
-TURN_S, TURNS = 0.002, 5
+TURN_S, TURNS = 0.002, 7
 Sample = tuple[Sequence[int], float, float]
-"""Sizes, and the times in the usual layout and converted."""
+"""Sizes, and the least times of a call in the usual layout and converted, in microseconds."""
 
 
 def draw(pick: Callable[[Any], Any]) -> dict[str, int]:
@@ -99,18 +99,18 @@ def compare(symbol: Any, shape: tuple[int, ...]) -> Sample | None:
     usual: list[float] = []
     converted: list[float] = []
     ways = (runs(True), usual), (runs(False), converted)
-    for turn in range(TURNS + 1):
+    for _ in range(TURNS):
         for run, found in ways:
             run()
-            begun, calls = time.perf_counter(), 0
-            while time.perf_counter() - begun < TURN_S:
+            begun = now = time.perf_counter()
+            while now - begun < TURN_S:
+                before = now
                 run()
-                calls += 1
-            if turn:
-                found.append((time.perf_counter() - begun) / calls * 1e6)
+                now = time.perf_counter()
+                found.append((now - before) * 1e6)
     if not asked:
         return None
-    return layout_choice.features(*asked[0]), sorted(usual)[TURNS // 2], sorted(converted)[TURNS // 2]
+    return layout_choice.features(*asked[0]), min(usual), min(converted)
 
 
 def measure(count: int, seed: int) -> None:
@@ -154,7 +154,7 @@ def main(count: int) -> None:
     from benchmarks.settings import Setting
     from dpmodule.executor.passes.fused_convolutions.layout_choice import choose
 
-    seed, table = int(time.time()), {}
+    seed, table = int(time.time()), json.loads(TABLE.read_text(encoding="utf-8"))
     for isa in ("avx2", "avx512"):
         for threads in ("1", "default"):
             setting = Setting(isa, threads)
