@@ -2,7 +2,7 @@
 
 Random convolutions run through an executor, once by torch's kernels for (N, C, H, W) and once converted to
 channels_last, with packed weights. For each instruction set, with one and with all threads, boosted regression trees
-are fitted to the logarithm of the ratio of the two times. A quarter of the sizes tests them. Run it on an idle machine::
+are fitted to the logarithm of the ratio of the two times. A quarter of the sizes tests them. On an idle machine::
 
     python tools/choose_layouts.py 2500
 
