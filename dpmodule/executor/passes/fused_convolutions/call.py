@@ -176,7 +176,9 @@ class FusedConvolution:
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
-        if sizes is not None and (self._axes == 1 or self.keeps_layout(data, sources[0])):
+        if sizes is not None and (
+            self._axes == 1 or self.keeps_layout(data) or self.packs_in_vain(data, sources[0])
+        ):
             return self._one_by_one(env, data, sources, other, keeps_layout=True)
         parameters = self._weights(sources, data.shape) if sizes is not None else ()
         if not parameters:
@@ -186,15 +188,19 @@ class FusedConvolution:
             result = self._activation.over(result)
         return result if self._norm is None else self._norm.results(result, sources[-4])
 
-    def keeps_layout(self, data: Tensor, weight: Tensor) -> bool:
-        """Return True if the operators run one by one without converting the data."""
+    def keeps_layout(self, data: Tensor) -> bool:
+        """Return True if the operators run one by one because converting the data takes longer than it gains."""
         if self._axes == 1:
             return data.dim() == 3 and not pays(data, self._filters, self._kernel[1], self._stride[1])
-        if not (self._alone and data.dim() == 4 and data.is_contiguous()):
-            return False
-        is_slower = keeps_usual_layout(data.shape, *self._choice, torch.get_num_threads() > 1)
-        # a weight that cannot stay packed would be packed in every run
-        return is_slower or not writes_are_counted(weight)
+        parallel = torch.get_num_threads() > 1
+        return self._may_keep_layout(data) and keeps_usual_layout(data.shape, *self._choice, parallel)
+
+    def packs_in_vain(self, data: Tensor, weight: Tensor) -> bool:
+        """Return True if the operators run one by one because the weight would be packed in every run."""
+        return self._may_keep_layout(data) and not writes_are_counted(weight)
+
+    def _may_keep_layout(self, data: Tensor) -> bool:
+        return self._alone and data.dim() == 4 and data.is_contiguous()
 
     def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> ConvolutionSizes | None:
         """Return the sizes of data and result; None if the kernels do not support the data."""

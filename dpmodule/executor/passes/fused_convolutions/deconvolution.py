@@ -89,10 +89,6 @@ class PackedDeconvolution:
             result = activation.function(result)
         return result if norm is None else (result, *states)
 
-    def keeps_layout(self, data: Tensor, weight: Tensor) -> bool:
-        """Return False: torch's kernels for the usual layout are never faster."""
-        return False
-
     def trains(self, env: Env) -> bool:
         """Return True if the normalisation uses the batch's statistics."""
         return env.is_train and self._norm is not None and not self._norm.a.use_global_stats

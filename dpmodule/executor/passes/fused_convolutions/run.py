@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from ....ops.nn.linear import kernels
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
-from .call import WindowPart, is_plain
+from .call import FusedConvolution, WindowPart, is_plain
 from .channels import first_channel
 from .layers import Layer, Shape, Shapes, channels_innermost, dense, layers_of, with_activations
 
@@ -34,7 +34,8 @@ this size comes from the operating system in every run.
 _arenas: list[Tensor] = []
 """Memory of intermediate results that no run uses now."""
 
-_Key = tuple[tuple[Shape, tuple[int, ...]], ...]
+_Key = tuple[Hashable, ...]
+"""Whether there are several threads, and shape and strides of each image."""
 _Layouts = Sequence[bool | None]
 
 
@@ -388,7 +389,8 @@ class ImageRun:
         self._results = [(at, n) for at, n in enumerate(outputs) if n in made]
         gammas = {layer.gamma: layer.sources[-4] for layer in layers if layer.gamma is not None}
         self._gammas = [(at, self._positions[gammas[n]]) for at, n in enumerate(outputs) if n in gammas]
-        self._single = layers[0].fused if len(layers) == 1 else None
+        fused = layers[0].fused
+        self._single = fused if len(layers) == 1 and isinstance(fused, FusedConvolution) else None
         self._plans: dict[_Key, _Plan | None] = {}
         self._packs: _Packs | None = None
 
@@ -399,13 +401,10 @@ class ImageRun:
             return None
         if not all(map(is_plain, images)) or any(map(torch_private.is_batched, images)):
             return None
-        plan = self._plan(tuple([(image.shape, image.stride()) for image in images]), inputs)
+        key = torch.get_num_threads() > 1, *[(image.shape, image.stride()) for image in images]
+        plan = self._plan(key, inputs)
         if plan is None or (env.is_train and any(layer.trains(env) for layer in self._layers)):
             return None
-        if self._single is not None:
-            weight = inputs[self._positions[self._layers[0].sources[0]]]
-            if self._single.keeps_layout(images[0], weight):
-                return None
         weights = self._weights(inputs, plan)
         if weights is None:
             return None
@@ -477,6 +476,10 @@ class ImageRun:
             alive = packs.alive()
             if alive is not None:
                 return alive, packs.addresses
+        if self._single is not None:
+            weight = inputs[self._positions[self._layers[0].sources[0]]]
+            if self._single.packs_in_vain(inputs[0], weight):
+                return None
         versions = TensorVersions(read)
         tensors: list[Tensor] = []
         for layer, shape in plan.packs:
@@ -497,7 +500,8 @@ class ImageRun:
                 self._plans.clear()
             shapes = {n: tuple(inputs[at].shape) for n, at in self._positions.items()}
             layouts = [_in_usual_layout(image) for image in inputs[: len(self._images)]]
-            return self._plans.setdefault(given, self._planned(shapes, layouts))
+            is_slower = self._single is not None and self._single.keeps_layout(inputs[0])
+            return self._plans.setdefault(given, None if is_slower else self._planned(shapes, layouts))
 
     def _planned(self, shapes: Shapes, layouts: _Layouts) -> _Plan | None:
         """Return the plan for the shapes of the inputs; None if the layers must run one by one."""
