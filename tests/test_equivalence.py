@@ -516,6 +516,7 @@ COMPILED = ("dense and relu", "SoftmaxOutput")
 
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:compile. the graph runs uncompiled. it has sparse values")
 @pytest.mark.parametrize(
     "name", [name if name in COMPILED else pytest.param(name, marks=pytest.mark.slow) for name in NETS]
 )

@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "dpmodule/executor/passes/fused_convolutions/layouts.json"
-TREES, LEVELS, RATE, LEAST = 40, 4, 0.2, 5
+TREES, LEVELS, RATE, LEAST = 40, 5, 0.2, 5
 """Number of trees, their levels, the factor of a tree's values, and the samples in a leaf."""
 TURN_S, TURNS = 0.002, 7
 Sample = tuple[Sequence[int], float, float]
@@ -118,6 +118,8 @@ def measure(count: int, seed: int) -> None:
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if torch.get_num_threads() == 1:  # a thread that changes its core finds cold caches
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pick = random.Random(seed).choice
     for _ in range(count):
         drawn = draw(pick)

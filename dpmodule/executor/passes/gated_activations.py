@@ -6,7 +6,7 @@ of hard swish at NaN and infinities may be the output's, where the product's is 
 Needs:
     storage: dense
     rank: any
-    type: any floating type; others run as two operators
+    type: any floating type, of hard swish but float64; others run as two operators
     layout: any
     gradients: any
 """
@@ -38,10 +38,13 @@ class GatedActivation:
         self.name = name
         self._product: Callable[[torch.Tensor], torch.Tensor] = getattr(F, name)
         self._gate = gate
+        # the slope of a hard sigmoid, 1/6, is a float32
+        self._other_types = frozenset({torch.float64}) if name == "hardswish" else frozenset()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return the product, of the shape of x."""
-        return self._product(x) if x.is_floating_point() else x * self._gate(x)
+        is_fast = x.is_floating_point() and x.dtype not in self._other_types
+        return self._product(x) if is_fast else x * self._gate(x)
 
 
 @cache
