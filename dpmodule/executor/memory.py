@@ -150,7 +150,9 @@ def nothing(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """Return True if the elements of a tensor fill its memory, with the axes in any order."""
-    if tensor.is_contiguous(memory_format=torch.channels_last):  # the usual one of images, and fast to find out
+    if tensor.is_contiguous(
+        memory_format=torch.channels_last
+    ):  # the usual one of images, and fast to find out
         return True
     size = 1
     for stride, length in sorted(zip(tensor.stride(), tensor.shape)):

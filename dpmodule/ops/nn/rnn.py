@@ -360,7 +360,8 @@ def rnn(
     Shape:
         data: (T, N, C): time steps, batch, features; or (N, C), ragged, each row a sequence.
         parameters: (`rnn_weights.vector_size`,), in the layout of `rnn_weights`.
-        state: (num_layers * D, N, H), with D directions and H = projection_size or state_size.
+        state: (num_layers * D, N, H), with D directions and H = projection_size or state_size; any type, since zeros
+            as initial states are float32.
         state_cell: (num_layers * D, N, state_size), for LSTM.
         sequence_length: (N,), from 1 to T, with use_sequence_length; outputs after the end are zero.
         output: (T, N, D * H); for ragged data (N, D * H), ragged.
@@ -382,7 +383,7 @@ def rnn(
         )
     weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
-    states = (state, *rest[: count - 1])
+    states = tuple(each.to(data.dtype) for each in (state, *rest[: count - 1]))
     if not is_jit_tracing():  # comparing sizes would cause a warning
         check_states(a, data, states)
     if _with_lengths(a):

@@ -178,3 +178,12 @@ def test_gpu_gives_what_the_cpu_gives(mode):
     on_gpu = call("RNN", data, vector, *states, **attrs(mode, 2, True, state_outputs=True))
     for one, other in zip(on_cpu, on_gpu, strict=True):
         np.testing.assert_allclose(other.cpu(), one, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_initial_states_may_have_another_type(mode):
+    data, parameters, *states = inputs(mode, 1, False)
+    want = results((data, parameters, *states), **attrs(mode))
+    found = results((data, parameters, *(state.astype("float32") for state in states)), **attrs(mode))
+    torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6)
+    assert (found if isinstance(found, torch.Tensor) else found[0]).dtype is torch.float64
