@@ -20,6 +20,10 @@ def test_norms_poolings_and_recurrent_layers():
     check("float32,bfloat16", *NATIVE.split())
 
 
+def test_kronecker_product():
+    check("float32", "_npi_kron")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])

@@ -148,7 +148,7 @@ def kron(a: Any, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
     Source: MXNet 2.0 `_npi_kron`.
     """
-    return _product(torch.kron, left, right)
+    return _product(torch.kron, left.contiguous(), right.contiguous())  # torch 2.13 takes no other strides
 
 
 @pure(
