@@ -150,9 +150,8 @@ def nothing(tensor: torch.Tensor) -> torch.Tensor:
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """Return True if the elements of a tensor fill its memory, with the axes in any order."""
-    if tensor.is_contiguous(
-        memory_format=torch.channels_last
-    ):  # the usual one of images, and fast to find out
+    # the layout of most images, which torch finds faster than the loop
+    if tensor.is_contiguous(memory_format=torch.channels_last):
         return True
     size = 1
     for stride, length in sorted(zip(tensor.stride(), tensor.shape)):
