@@ -29,6 +29,7 @@ ONCE_DIFFERENT = [  # what one engine took or refused in other words, or raised 
     *("dy.log_softmax(R(), [1, 2])", "dy.poisson_loss(X(1), 1e300)", "dy.vanilla_lstm_c(X(3, 4, 1), X(12))"),
     "dy.vanilla_lstm_gates(X(2, 2), X(3), X(12, 2), X(12, 3), X(12))",
     "dy.maxpooling2d(X(5, 4, 2), [2, 2], [LARGE, 2])",
+    *("dy.pick_batch(X(3, n=2), [LARGE, 0], 1)", "dy.pick(X(3), LARGE, 1)"),
 ]
 
 

@@ -36,7 +36,7 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
         raise BoundsError(
             f"Index error in {name}: Index {index} out of bounds for a dimension of {d[axis]} (at {user_line()})"
         )
-    return index
+    return min(index, TOO_LARGE - 1)  # the engine refuses the dimension
 
 
 def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:
