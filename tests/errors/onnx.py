@@ -217,6 +217,11 @@ OPERATORS = [
     (refused(RESIZE(size=(3, 3)), (5, 7, 3), dynamic={"x": {0: "height"}}), r"dynamic \(height\)"),
     (refused(S.BilinearSampler(X, Y), (1, 2, 3, 4), (1, 2, 3, 4), opset=13), "from opset 16 on"),
     (refused(ALIGNED, (1, 2, 5, 5), (1, 5), opset=13), "half a pixel from opset 16 on"),
+    (refused(S._internal._npi_tril(X), (3, 3), opset=13), "triangles from opset 14 on"),
+    (
+        refused(S._internal._npx_index_add(X, Y, S.Variable("z")), (3, 2), (1, 4), (4, 2), opset=15),
+        "from opset 16",
+    ),
     (refused(S.Crop(X, center_crop=True, h_w=(2, 2)), (1, 2, 5, 5), dynamic=SIZE), "dynamic"),
     (refused(ADAPTIVE, (1, 2, 5, 5), dynamic=SIZE), "dynamic"),
 ]

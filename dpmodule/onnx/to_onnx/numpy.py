@@ -396,7 +396,9 @@ def np_trace(c: OperatorCall) -> Value:
 
 
 def np_triangle(c: OperatorCall) -> Value:
-    """Trilu; a vector is repeated first."""
+    """Trilu, available from opset 14 on; a vector is repeated first."""
+    if c.opset < 14:
+        c.refuse(f"ONNX cuts triangles from opset 14 on; the requested opset is {c.opset}")
     x = c.inputs[0]
     if len(c.shapes[0]) == 1:
         x = c.emit("Expand", x, shape_value(c, c.out_shapes[0]))
@@ -669,17 +671,19 @@ def npx_masked_softmax(c: OperatorCall) -> Value:
 
 
 def npx_index_put(c: OperatorCall) -> Value:
-    """ScatterND of the broadcast values."""
+    """ScatterND of the broadcast values; it adds from opset 16 on."""
+    name = c.node.op.name if c.node.op is not None else ""
+    adds = name != "_npx_index_update"
+    if adds and c.opset < 16:
+        c.refuse(f"ONNX adds at indices from opset 16 on; the requested opset is {c.opset}")
     whole, indices, value = c.inputs
     rows, dims = c.shapes[1], c.shapes[0]
     value = c.emit(
         "Expand", value.cast(whole.dtype), shape_value(c, (rows[1], *dims[c.numbers(rows[:1])[0] :]))
     )
     places = indices.cast("int64").transpose(1, 0)
-    name = c.node.op.name if c.node.op is not None else ""
-    if name == "_npx_index_update":
-        return c.emit("ScatterND", whole, places, value)
-    return c.emit("ScatterND", whole, places, value, reduction="add")
+    attrs: dict[str, Any] = {"reduction": "add"} if adds else {}
+    return result(c.emit("ScatterND", whole, places, value, **attrs))
 
 
 def npx_log_sigmoid(c: OperatorCall) -> Value:
