@@ -201,16 +201,16 @@ def test_random_faults_in_random_places(count):
         bad, how = rng.randrange(workers), rng.choice(["raise", "kill"] if native.core else ["raise"])
         factory = partial(iterators.Failing, at=at, how=how, in_part=bad)
         begin, taken = time.monotonic(), []
-        with Iter(factory, workers, slots=slots, timeout_s=10) as batches:
-            with pytest.raises(LookupError if how == "raise" else WorkerDied) as caught:
+        with pytest.raises(LookupError if how == "raise" else WorkerDied) as caught:
+            with Iter(factory, workers, slots=slots, timeout_s=10) as batches:
                 take_all(batches, taken)
-            wanted = at * workers + bad
-            if how == "raise":
-                assert len(taken) == wanted
-                assert "in _fail" in str(caught.value.__cause__)
-            else:  # it may be noticed before its turn
-                assert len(taken) <= wanted
-                assert str(caught.value).endswith(f"SIGKILL before it sent batch {wanted}")
+        wanted = at * workers + bad
+        if how == "raise":
+            assert len(taken) == wanted
+            assert "in _fail" in str(caught.value.__cause__)
+        else:  # it may be noticed before its turn, even while the iterator is made
+            assert len(taken) <= wanted
+            assert str(caught.value).endswith(f"SIGKILL before it sent batch {wanted}")
         took.append(time.monotonic() - begin)
     mostly_within(3, took)
 
