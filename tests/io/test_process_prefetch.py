@@ -201,9 +201,11 @@ def test_random_faults_in_random_places(count):
         bad, how = rng.randrange(workers), rng.choice(["raise", "kill"] if native.core else ["raise"])
         factory = partial(iterators.Failing, at=at, how=how, in_part=bad)
         begin, taken = time.monotonic(), []
-        with pytest.raises(LookupError if how == "raise" else WorkerDied) as caught:
-            with Iter(factory, workers, slots=slots, timeout_s=10) as batches:
-                take_all(batches, taken)
+        with (
+            pytest.raises(LookupError if how == "raise" else WorkerDied) as caught,
+            Iter(factory, workers, slots=slots, timeout_s=10) as batches,
+        ):
+            take_all(batches, taken)
         wanted = at * workers + bad
         if how == "raise":
             assert len(taken) == wanted
