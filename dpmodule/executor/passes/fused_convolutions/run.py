@@ -35,7 +35,7 @@ _arenas: list[Tensor] = []
 """Memory of intermediate results that no run uses now."""
 
 _Key = tuple[Hashable, ...]
-"""Whether there are several threads, and shape and strides of each image."""
+"""True with several threads, then the shape and the strides of each image."""
 _Layouts = Sequence[bool | None]
 
 
