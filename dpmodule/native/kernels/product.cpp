@@ -84,9 +84,20 @@ DPMODULE_INLINE void turn_four(const float *from, std::ptrdiff_t gap, float *to,
     for (int i = 0; i < 4; ++i) std::memcpy(to + i * width, &columns[i], sizeof columns[i]);
 }
 
-// The contribution of one block of the right matrix to a product, for the rows from `row` on that fill tiles of `Rows`;
-// the other rows are done with smaller tiles. `left` has the columns that belong to the block.
-template <int Width, int Rows, int Vectors>
+// Calls `Tile::write` for `rows` rows, from 1 to `Most`.
+template <int Width, int Vectors, int Most, class... Arguments>
+DPMODULE_INLINE void write_tile(std::ptrdiff_t rows, const Arguments &...arguments) {
+    if (rows == Most) {
+        Tile<Width>::template write<Most, Vectors>(arguments...);
+    } else if constexpr (Most > 1) {
+        write_tile<Width, Vectors, Most - 1>(rows, arguments...);
+    }
+}
+
+// The contribution of one block of the right matrix to a product, for some rows. `left` has the columns that belong to
+// the block. Tiles have at most `Most` rows, and sizes that differ by at most one: the latency of additions makes a
+// tile of one row as slow as one of many.
+template <int Width, int Most, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const float *block, std::ptrdiff_t column,
                                     std::ptrdiff_t first, std::ptrdiff_t depth, std::ptrdiff_t row,
                                     std::ptrdiff_t end) {
@@ -94,16 +105,14 @@ DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const 
     const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
     const bool rectified = p.function == LayerFunction::Clamp && first + depth == p.depth;
     const float *from = left.at;
-    for (; row + Rows <= end; row += Rows, from += Rows * left.row_gap) {
+    for (std::ptrdiff_t tiles = (end - row + Most - 1) / Most; tiles; --tiles) {
+        const std::ptrdiff_t rows = (end - row + tiles - 1) / tiles;
         float *result = p.result + row * gap + column;
         const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
-        Tile<Width>::template write<Rows, Vectors>({from, left.row_gap, left.column_gap}, block, depth, begin,
-                                                   begin_gap, result, gap, columns, rectified);
-    }
-    if constexpr (Rows > 1) {
-        constexpr int kLess = Rows > 4 ? 4 : Rows / 2;
-        const Matrix rest{from, left.row_gap, left.column_gap};
-        if (row < end) multiply_block<Width, kLess, Vectors>(p, rest, block, column, first, depth, row, end);
+        write_tile<Width, Vectors, Most>(rows, Matrix{from, left.row_gap, left.column_gap}, block, depth, begin,
+                                         begin_gap, result, gap, columns, rectified);
+        row += rows;
+        from += rows * left.row_gap;
     }
 }
 
