@@ -106,7 +106,7 @@ def converts_layout(graph: Graph) -> bool:
     return sum(node.op is not None and node.op.name in _LAYERS for node in graph.nodes) > 1
 
 
-def _has_convolutions(graph: Graph) -> bool:
+def has_convolutions(graph: Graph) -> bool:
     """Return True if there is a convolution, or a transposed one."""
     return any(
         node.op is not None and node.op.name in ("Convolution", "Deconvolution") for node in graph.nodes
@@ -120,12 +120,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("fused_attention", worth=_has_attention, hides=True, moved=False, compiled=False),
     # before pooling_first, to which it leaves activations that are cheaper after pooling
     Pass(
-        "fused_convolutions", worth=_has_convolutions, hides=True, training=False, moved=False, compiled=False
+        "fused_convolutions", worth=has_convolutions, hides=True, training=False, moved=False, compiled=False
     ),
     Pass("pooling_first", {"Pooling": 1}, hides=True),
     Pass("channels_last", {"Convolution": 1}, worth=converts_layout),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
-    Pass("native_convolutions", worth=_has_convolutions, predict=False, compiled=False),
+    Pass("native_convolutions", worth=has_convolutions, predict=False, compiled=False),
     Pass(
         "score_blocks",
         {"FullyConnected": 1, "SoftmaxOutput": 1},

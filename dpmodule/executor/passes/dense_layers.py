@@ -43,6 +43,7 @@ from ...ops.nn.linear import (
 from ...ops.shapes import prod
 from ..lowering import Lowered, Step
 from ..packed_weights import TensorVersions, packed
+from . import has_convolutions
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -268,6 +269,8 @@ def dense_layers(low: Lowered) -> int:
     """
     kept, held = low.kept(), low.held_by_operators()
     readers = Counter(value for step in low.steps for value in step.inputs)
+    # runs of convolutions include single layers
+    most = 1 if has_convolutions(low.graph) else _MAX_LAYERS
     made: dict[int, tuple[Step, DenseLayers]] = {}
     steps: list[Step] = []
     count = 0
@@ -285,7 +288,7 @@ def dense_layers(low: Lowered) -> int:
         ):
             count += 1
             parameters = len(step.inputs) - 1
-            ends = before is None or before[1].flattens != a.flatten or len(before[1]) == _MAX_LAYERS
+            ends = before is None or before[1].flattens != a.flatten or len(before[1]) == most
             if before is None or ends:
                 step.function = DenseLayers(step.function, parameters, a.flatten)
                 made[step.outputs[0]] = step, step.function

@@ -12,7 +12,7 @@ from dpmodule import executor
 from dpmodule._core import torch_private
 from dpmodule.base import MXNetError
 from dpmodule.executor import packed_weights
-from dpmodule.executor.passes.fused_convolutions import ImageRun, run
+from dpmodule.executor.passes.fused_convolutions import FusedConvolution, ImageRun, run
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -472,6 +472,11 @@ EXCHANGES = [
     lambda x: S.transpose(x, axes=(0, 2, 1, 4, 3)), lambda x: S.transpose(x, axes=(0, 1, 2, 3, 4)),
 ]  # fmt: skip
 FLAT = [S.Flatten, lambda x: S.reshape(x, shape=(0, -1)), lambda x: S.reshape(x, shape=(-1, 0))]
+PIXELS = [
+    lambda x: S.reshape(x, shape=(0, 0, 1, 1)), lambda x: S.expand_dims(S.expand_dims(x, axis=2), axis=3),
+    lambda x: S.expand_dims(S.expand_dims(x, axis=1), axis=-1),
+]  # fmt: skip
+"""Images of one pixel from rows; the last one has another number of channels."""
 
 
 def drawn_parts(pick, x, shape):
@@ -501,6 +506,9 @@ def drawn_layer(pick, x, shape, like):
     parts = drawn_parts(pick, x, shape)
     steps = {"stride": pick(((1, 1), (2, 2), (2, 1))), "pad": pads}
     gate = S.Pooling(x, global_pool=True, kernel=(1, 1), pool_type="avg")
+    if pick((True, False)):
+        low = pick(FUNCTIONS)(S.FullyConnected(gate, num_hidden=pick((1, 4))))
+        gate = pick(PIXELS[:2])(S.sigmoid(S.FullyConnected(low, num_hidden=channels)))
     windows = {"kernel": (pick((2, 3)), 3), "global_pool": pick((False, False, True))} | steps
     windows["pad"] = pick(((0, 0), (1, 1)))
     convolution = {"kernel": (pick((1, 3, 5)), 3), "num_filter": filters, "num_group": groups} | steps
@@ -534,7 +542,8 @@ def drawn_net(seed):
         x = pick(values[-3:])
         images = [(value, shape(value)) for value in values if len(shape(value)) == 4]
         if len(shape(x)) == 2:
-            new = pick((pick(FUNCTIONS), S.BatchNorm, lambda x: S.FullyConnected(x, num_hidden=16)))(x)
+            layers = pick(FUNCTIONS), S.BatchNorm, lambda x: S.FullyConnected(x, num_hidden=16), pick(PIXELS)
+            new = pick(layers)(x)
         else:
             new = drawn_layer(pick, x, shape(x), partial(same_kind, pick, images))
         try:
@@ -555,6 +564,21 @@ def test_random_networks_for_images(first):
         for array in (*plain.arg_dict.values(), *fast.arg_dict.values()):
             array *= 0.2  # for finite numbers after many layers
         compare(plain, fast)
+
+
+def test_dense_layer_on_pixels_that_are_also_an_output(monkeypatch):
+    monkeypatch.setattr(FusedConvolution, "is_faster", lambda *_: False)  # the layout of data for torch
+    x = S.Variable("data")
+    flat, first = S.Flatten(x), S.Convolution(x, kernel=(3, 3), num_filter=8, name="c")
+    net = S.Group([S.FullyConnected(flat, num_hidden=16, name="fc"), flat, first])
+    compare(*(bind(net, (2, 8, 6, 5), off=off) for off in (True, False)))
+
+
+def test_dense_layers_of_few_rows_with_large_weights(monkeypatch):
+    monkeypatch.setattr(run, "_LARGE_WEIGHT", 0)
+    for seed in range(200, 225):
+        net, (_, *image) = drawn_net(seed)
+        compare(*(bind(net, (3, *image), off=off) for off in (True, False)))
 
 
 def test_first_predictions_of_a_single_pixel_have_the_bits_of_later_ones():

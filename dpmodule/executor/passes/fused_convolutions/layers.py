@@ -17,6 +17,7 @@ from ....ops.shapes import infer_shape
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import packed
+from ..dense_layers import DenseLayers
 from ..gated_activations import GatedActivation
 from ..pooling_first import PoolingFirst
 from .call import Activation, BatchNorm, FusedConvolution
@@ -37,6 +38,11 @@ _PARTS = frozenset({"SliceChannel", "_split_v2", "slice", "slice_axis"})
 _PIXELS = ({2}, {-1}, {2, 3}, {-2, -1})
 """Axes of sequences and images, without those of samples and channels."""
 _GATED = {"hardswish": "hardswish", "silu": "swish"}
+_OF_DENSE: dict[str, Function] = {
+    "": NO_FUNCTION,
+    "relu": ("clamp", 0.0, torch.inf),
+    **{name: (name, 0.0, 0.0) for name in ("sigmoid", "tanh", "gelu")},
+}
 _KINDS = {
     "BatchNorm": "affine",
     "Concat": "concat",
@@ -44,6 +50,7 @@ _KINDS = {
     "FullyConnected": "dense",
     "Pooling": "pooling",
     "Reshape": "flat",
+    "expand_dims": "flat",
     "broadcast_add": "sum",
     "broadcast_mul": "scale",
     "elemwise_add": "sum",
@@ -290,9 +297,8 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
         return Layer(step, op, a, "copy", inputs, [], step.outputs[0], applied.native)
     kind = _KINDS.get(op.name)
     function: Function | None = NO_FUNCTION
-    if isinstance(call, PoolingFirst):
-        applied = activation(low, call.activation)
-        function = None if applied is None else applied.native
+    if isinstance(call, (DenseLayers, PoolingFirst)):
+        function = _last_function(low, call)
     elif step.covers:
         return None
     if kind is None or not _is_supported(kind, a, step):
@@ -303,6 +309,14 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
         return None
     gamma = step.outputs[1] if kind == "affine" and a.fix_gamma else None
     return Layer(step, op, a, kind, images, sources, step.outputs[0], function, gamma)
+
+
+def _last_function(low: Lowered, call: DenseLayers | PoolingFirst) -> Function | None:
+    """Return the function of the activation in a step; None if the kernels lack it."""
+    if isinstance(call, DenseLayers):
+        return _OF_DENSE[call.activations[0]]
+    applied = activation(low, call.activation)
+    return None if applied is None else applied.native
 
 
 def _axes(a: Any) -> set[int]:
@@ -324,8 +338,6 @@ def _is_supported(kind: str, a: Any, step: Step) -> bool:
         return a.axis == 1 and not a.output_mean_var and len(step.outputs) == 4
     if kind == "dense":
         return bool(a.flatten)
-    if kind == "flat":
-        return len(getattr(a, "shape", (0, -1))) == 2
     return True
 
 

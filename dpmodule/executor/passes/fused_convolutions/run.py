@@ -13,7 +13,7 @@ import torch
 
 from ...._core import torch_private
 from ....ops.nn.image_layers import NO_FUNCTION, as_image, has_kernels, layer_row
-from ....ops.nn.linear import kernels
+from ....ops.nn.linear import FEW_ROWS, kernels
 from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
@@ -31,6 +31,8 @@ _MAX_ARENA = 2**21
 """Numbers of intermediate results above which a batch is computed in parts: they would leave the cache, and memory of
 this size comes from the operating system in every run.
 """
+_LARGE_WEIGHT = 2**22
+"""Size of a dense layer's weight above which few rows take less time with the weight as it is."""
 _arenas: list[Tensor] = []
 """Memory of intermediate results that no run uses now."""
 
@@ -42,6 +44,12 @@ _Layouts = Sequence[bool | None]
 def _flat_shape(shape: Shape) -> Shape:
     """Return a shape with all axes but the first as one."""
     return shape[0], prod(shape[1:])
+
+
+def _keeps_order(shape: Shape, result: Shape) -> bool:
+    """Return True if a reshape makes rows of images, or adds or removes axes of size 1 after the channels."""
+    is_same = min(len(shape), len(result)) > 1 and as_image(result) == as_image(shape)
+    return is_same or result == _flat_shape(shape)
 
 
 def _in_usual_layout(image: Tensor) -> bool | None:
@@ -125,13 +133,14 @@ class _Planner:
         self._flat = {
             layer.result: layer.images[0]
             for layer in layers
-            if layer.kind == "flat" and shapes[layer.result] == _flat_shape(shapes[layer.images[0]])
+            if layer.kind == "flat" and _keeps_order(shapes[layer.images[0]], shapes[layer.result])
         }
         self._in_rows = {layer.images[0] for layer in layers if layer.kind == "rows"}
         self._native = [self._is_native(layer, outputs) for layer in layers]
         by_torch = [layer for layer, native in zip(layers, self._native) if not native]
         torch_has = {n for layer in by_torch for n in (*layer.images, layer.result)}
-        read = {n for layer, native in zip(layers, self._native) if native for n in layer.images}
+        self._by_kernel = [layer for layer, native in zip(layers, self._native) if native]
+        read = {n for layer in self._by_kernel for n in (self._source(layer), *layer.images)}
         unsuitable = {n: usual for n, usual in zip(images, layouts) if usual is not None and n in read}
         self._usual = {n for n, usual in unsuitable.items() if usual} - torch_has
         self._own = {*images, *outputs, *torch_has} - self._usual
@@ -143,9 +152,7 @@ class _Planner:
         self._packs: list[tuple[Layer, Shape]] = []
         self._packed = 1  # index of the next packed weight among the addresses
         self._first_slot = 1 + 2 * sum(
-            len(self._parts_of(layer))
-            for layer, native in zip(layers, self._native)
-            if native and layer.sources
+            len(self._parts_of(layer)) for layer in self._by_kernel if layer.sources
         )
 
     def plan(self) -> _Plan:
@@ -174,19 +181,18 @@ class _Planner:
         shapes = self._shapes
         data = shapes[layer.images[0]]
         if layer.kind == "dense":
-            return dense(layer.a.num_hidden, self._window(layer)).is_faster(
+            units = layer.a.num_hidden
+            reads_most = data[0] <= FEW_ROWS and units * prod(data[1:]) > _LARGE_WEIGHT
+            return not reads_most and dense(units, self._window(layer)).is_faster(
                 self._dense_sizes(layer), in_run=True
             )
         if layer.kind == "flat":
-            if layer.result not in self._flat:
+            if layer.result not in self._flat or not 2 <= len(data) <= 4:
                 return False
             readers = [each for each in self._layers if layer.result in each.images]
-            return len(data) in (3, 4) and (
-                prod(data[2:]) == 1
-                or (
-                    layer.result not in outputs
-                    and all(each.kind == "dense" and self._is_native(each, outputs) for each in readers)
-                )
+            return prod(data[2:]) == 1 or (
+                layer.result not in outputs
+                and all(each.kind == "dense" and self._is_native(each, outputs) for each in readers)
             )
         if layer.kind == "concat":
             return len(data) in (2, 3, 4)
@@ -209,8 +215,8 @@ class _Planner:
     def _parts(self) -> dict[int, tuple[int, int]]:
         """Return the image, and the first channel in it, of each value that is a part of its channels."""
         places: dict[int, tuple[int, int]] = {}
-        for layer, native in zip(self._layers, self._native):
-            if native and layer.kind == "part" and layer.result not in self._own | self._in_rows:
+        for layer in self._by_kernel:
+            if layer.kind == "part" and layer.result not in self._own | self._in_rows:
                 places[layer.result] = layer.images[0], self._first_channel(layer)
         return places
 
@@ -223,11 +229,11 @@ class _Planner:
         places = self._places
         made = {
             layer.result
-            for layer, native in zip(self._layers, self._native)
-            if native and not (layer.sources and any(part.together > 1 for part in self._parts_of(layer)))
+            for layer in self._by_kernel
+            if not (layer.sources and any(part.together > 1 for part in self._parts_of(layer)))
         }
-        for layer, native in zip(self._layers, self._native):
-            if native and layer.kind == "concat":
+        for layer in self._by_kernel:
+            if layer.kind == "concat":
                 first = 0
                 for n in layer.images:
                     if n in made and n not in self._own and n not in places and n not in self._in_rows:
