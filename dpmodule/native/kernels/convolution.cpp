@@ -28,6 +28,7 @@ constexpr std::ptrdiff_t kMaxNear = 1024;    // pixels per part, whose list of w
 constexpr std::ptrdiff_t kMinPixels = 12;    // minimal pixels per thread
 constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
 constexpr std::ptrdiff_t kFewChannels = 3;  // most channels for which tiles end where windows begin to cross the border
+constexpr std::ptrdiff_t kShallow = 256;    // products of a window up to which finding its place takes as long
 constexpr int kTurns = 4096;                // spins before yielding the processor
 
 // A window of the data.
@@ -79,25 +80,40 @@ bool fits(const Axis &axis, std::ptrdiff_t begin) {
 }
 
 void place(const ImageLayer &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
-    std::ptrdiff_t x = pixel % c.x.result, row = pixel / c.x.result;
-    for (std::ptrdiff_t i = 0; i < count; x = 0, ++row) {
-        const std::ptrdiff_t image = row / c.y.result, y = row % c.y.result, down = y * c.y.stride - c.y.pad;
-        const std::ptrdiff_t line = (image * c.y.size + down) * c.x.size, place = image * c.image_gap + y * c.row_gap;
-        const bool inside = fits(c.y, down);
-        for (; x < c.x.result && i < count; ++x, ++i) {
-            const std::ptrdiff_t right = x * c.x.stride - c.x.pad;
-            to[i].begin = (line + right) * c.data_gap;
-            to[i].to = place + x * c.result_gap;
-            to[i].y = static_cast<std::int32_t>(down);
-            to[i].x = static_cast<std::int32_t>(right);
-            to[i].run = inside && fits(c.x, right);
-            to[i].results = 1;
+    const std::ptrdiff_t pitch = c.x.stride * c.data_gap, reach = (c.x.kernel - 1) * c.x.dilate;
+    const std::ptrdiff_t limit = c.x.size + c.x.pad - reach;
+    // results of a row whose windows are inside along x
+    const std::ptrdiff_t inside_from = (c.x.pad + c.x.stride - 1) / c.x.stride;
+    const std::ptrdiff_t inside_to = limit > 0 ? std::min(c.x.result, (limit - 1) / c.x.stride + 1) : 0;
+    const Window *after = nullptr;
+    for (std::ptrdiff_t end = count; end > 0;) {  // from the last row on, since runs go on in the next one
+        const std::ptrdiff_t row = (pixel + end - 1) / c.x.result, image = row / c.y.result, y = row % c.y.result;
+        const std::ptrdiff_t begin = std::max<std::ptrdiff_t>(0, row * c.x.result - pixel);
+        const std::ptrdiff_t x = pixel + begin - row * c.x.result, x_end = x + end - begin;
+        const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
+        const std::ptrdiff_t line = (image * c.y.size + down) * c.x.size;
+        const std::ptrdiff_t run_from = fits(c.y, down) ? inside_from : x_end, run_to = std::min(x_end, inside_to);
+        Window window{(line + right) * c.data_gap,
+                      image * c.image_gap + y * c.row_gap + x * c.result_gap,
+                      static_cast<std::int32_t>(down),
+                      static_cast<std::int32_t>(right),
+                      0,
+                      0};
+        const std::ptrdiff_t past = end - begin;
+        const bool goes_on = after && run_to == x_end && after->begin - window.begin == past * pitch;
+        const bool follows = after && after->to - window.to == past * c.result_gap;
+        const std::ptrdiff_t run_end = run_to + (goes_on ? after->run : 0);
+        window.results = static_cast<std::int32_t>(past + (follows ? after->results : 0));
+        for (std::ptrdiff_t i = begin, at = x; i < end; ++i, ++at) {
+            window.run = at >= run_from && at < run_to ? static_cast<std::int32_t>(run_end - at) : 0;
+            to[i] = window;
+            window.begin += pitch;
+            window.to += c.result_gap;
+            window.x += static_cast<std::int32_t>(c.x.stride);
+            --window.results;
         }
-    }
-    const std::ptrdiff_t pitch = c.x.stride * c.data_gap;
-    for (std::ptrdiff_t i = count - 1; i-- > 0;) {
-        if (to[i].run && to[i + 1].begin - to[i].begin == pitch) to[i].run += to[i + 1].run;
-        if (to[i + 1].to - to[i].to == c.result_gap) to[i].results += to[i + 1].results;
+        after = to + begin;
+        end = begin;
     }
 }
 
@@ -165,38 +181,44 @@ struct Tiles {
         }
     }
 
-    // The same for consecutive windows, with few addresses, which fit in registers.
+    // The same for consecutive windows, `pitch` apart, with few addresses, which fit in registers; prefetches if `step`.
+    template <int Rows>
+    DPMODULE_INLINE static void add_run(const float *row, std::ptrdiff_t pitch, std::ptrdiff_t count,
+                                        const float *&weight, const float *&ahead, std::ptrdiff_t step,
+                                        Floats (&sums)[Rows][Vectors]) {
+        constexpr int kThirds = (Rows + 2) / 3;
+        const float *from[kThirds];
+#pragma GCC unroll 4
+        for (int third = 0; third < kThirds; ++third) from[third] = row + 3 * third * pitch;
+        for (const float *end = weight + count * kBlock; weight != end; weight += kBlock) {
+            Floats factors[Vectors];
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + v * Width);
+            if (step) __builtin_prefetch(ahead, 0, 2);
+            ahead += step;
+#pragma GCC unroll 16
+            for (int r = 0; r < Rows; ++r) {
+                const float number = from[r / 3][r % 3 * pitch];
+#pragma GCC unroll 4
+                for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+            }
+#pragma GCC unroll 4
+            for (int third = 0; third < kThirds; ++third) ++from[third];
+        }
+    }
+
+    // The products of consecutive windows with a part of the weight.
     template <int Rows>
     DPMODULE_INLINE void sum_run(const float *row, const Part &part, const float *weight, const float *ahead,
                                  std::ptrdiff_t step, Floats (&sums)[Rows][Vectors]) const {
-        constexpr int kThirds = (Rows + 2) / 3;
         const std::ptrdiff_t pitch = c.x.stride * c.data_gap, down = c.y.dilate * c.x.size * c.data_gap;
         const std::ptrdiff_t right = c.x.dilate * c.data_gap, columns = part.column_end - part.column;
         const std::ptrdiff_t together = rows_are_dense() ? columns : 1;  // columns with consecutive addresses
         const std::ptrdiff_t count = (together - 1) * c.channels + part.channels;
         row += part.row * down + part.column * right + part.channel;
-        for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows) {
-            for (std::ptrdiff_t column = 0; column < columns; column += together) {
-                const float *from[kThirds];
-#pragma GCC unroll 4
-                for (int third = 0; third < kThirds; ++third) from[third] = row + column * right + 3 * third * pitch;
-                for (const float *end = weight + count * kBlock; weight != end; weight += kBlock) {
-                    Floats factors[Vectors];
-#pragma GCC unroll 4
-                    for (int v = 0; v < Vectors; ++v) factors[v] = V::load(weight + v * Width);
-                    __builtin_prefetch(ahead, 0, 2);
-                    ahead += step;
-#pragma GCC unroll 16
-                    for (int r = 0; r < Rows; ++r) {
-                        const float number = from[r / 3][r % 3 * pitch];
-#pragma GCC unroll 4
-                        for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
-                    }
-#pragma GCC unroll 4
-                    for (int third = 0; third < kThirds; ++third) ++from[third];
-                }
-            }
-            row += down;
+        for (std::ptrdiff_t rows = part.row_end - part.row; rows > 0; --rows, row += down) {
+            for (std::ptrdiff_t column = 0; column < columns; column += together)
+                add_run<Rows>(row + column * right, pitch, count, weight, ahead, step, sums);
         }
     }
 
@@ -246,27 +268,34 @@ struct Tiles {
     }
 
     template <int Rows>
+    DPMODULE_INLINE void rectify(bool clamp, Floats (&sums)[Rows][Vectors]) const {
+        const Floats zero{};
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) {
+                Floats &sum = sums[r][v];
+                sum = clamp ? V::between(sum, c.low, c.high) : sum > zero ? sum : zero;
+            }
+        }
+    }
+
+    template <int Rows>
+    DPMODULE_INLINE static void put(float *to, std::ptrdiff_t gap, const Floats (&sums)[Rows][Vectors]) {
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r, to += gap) {
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) std::memcpy(to + v * Width, &sums[r][v], sizeof(Floats));
+        }
+    }
+
+    template <int Rows>
     DPMODULE_INLINE void end(float *to, std::ptrdiff_t gap, Floats (&sums)[Rows][Vectors]) const {
         const bool relu = ends && c.function == LayerFunction::Relu;
         const bool clamp = ends && c.function == LayerFunction::Clamp;
-        if (relu || clamp) {
-            const Floats zero{};
-#pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) {
-                    Floats &sum = sums[r][v];
-                    sum = clamp ? V::between(sum, c.low, c.high) : sum > zero ? sum : zero;
-                }
-            }
-        }
+        if (relu || clamp) rectify<Rows>(clamp, sums);
         if (columns >= Vectors * Width) {
-            float *row = to;
-#pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r, row += gap) {
-#pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) std::memcpy(row + v * Width, &sums[r][v], sizeof(Floats));
-            }
+            put<Rows>(to, gap, sums);
         } else {
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
@@ -323,10 +352,49 @@ struct Tiles {
         if (is_apart) exchange<Rows, true>(windows, apart);
     }
 
+    // Computes tiles of consecutive windows from `pixel` on, before `end`, and returns the first other pixel. Between
+    // tiles of few products, finding the places of windows takes as long as the products.
+    template <int Rows>
+    DPMODULE_INLINE std::ptrdiff_t run_of_tiles(std::ptrdiff_t pixel, std::ptrdiff_t end, const float *weight) const {
+        const std::ptrdiff_t pitch = c.x.stride * c.data_gap, down = c.y.dilate * c.x.size * c.data_gap;
+        const std::ptrdiff_t right = c.x.dilate * c.data_gap, gap = c.result_gap;
+        const std::ptrdiff_t together = rows_are_dense() ? c.x.kernel : 1, count = together * c.channels;
+        const bool relu = c.function == LayerFunction::Relu, clamp = c.function == LayerFunction::Clamp;
+        const float *first = data + start(pixel);
+        float *to = result + (first_pixel + pixel) * gap;
+        if (share.windows) {
+            const Window &window = share.windows[pixel];
+            end = std::min({end, pixel + window.run, pixel + window.results});
+            to = result + window.to;
+        }
+        for (; pixel + Rows <= end; pixel += Rows, first += Rows * pitch, to += Rows * gap) {
+            Floats sums[Rows][Vectors];
+            begin<Rows>(nullptr, 0, sums);
+            const float *factors = weight, *ahead = nullptr, *row = first;
+            for (std::ptrdiff_t i = c.y.kernel; i > 0; --i, row += down) {
+                const float *line = row;
+                for (std::ptrdiff_t j = 0; j < c.x.kernel; j += together, line += right)
+                    add_run<Rows>(line, pitch, count, factors, ahead, 0, sums);
+            }
+            if (relu || clamp) rectify<Rows>(clamp, sums);
+            put<Rows>(to, gap, sums);
+        }
+        return pixel;
+    }
+
+    // True if every tile of consecutive windows begins and ends with this part of the weight.
+    DPMODULE_INLINE bool is_whole() const {
+        return begins && ends && !other && columns >= Vectors * Width && c.function <= LayerFunction::Clamp;
+    }
+
     template <int Rows>
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
                              const float *next, const float *next_end, std::ptrdiff_t depth) const {
         for (; pixel + Rows <= end; pixel += Rows) {
+            if (depth <= kShallow && is_whole()) {
+                pixel = run_of_tiles<Rows>(pixel, end, weight);
+                if (pixel + Rows > end) break;
+            }
             const float *soon = data + start(std::min(pixel + Rows, end - 1)) + part.channel;
             const bool more = next < next_end;
             tile<Rows>(pixel, part, weight, more ? next : soon, more ? kLine : Rows);
