@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="number of workers")
     args = parser.parse_args()
     task, epochs, target = (
-        ("reverse:length=4:letters=5:size=2000", 2, 0.6) if args.smoke else ("reverse", 3, 0.95)
+        ("reverse:length=4:letters=5:size=2000", 3, 0.6) if args.smoke else ("reverse", 3, 0.95)
     )
 
     mx.random.seed(0)

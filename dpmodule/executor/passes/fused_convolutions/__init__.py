@@ -14,8 +14,9 @@ is not the fastest (see `ops/nn/image_layers.py`), by oneDNN.
 Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
 NaN, which oneDNN cannot.
 
-Memory: a copy of the weights of every convolution that predicts twice or more, until they change; with oneDNN one copy
-per image size, at most four. The environment variable DPMODULE_ONEDNN=0 disables the pass.
+Memory: a copy of the weights of every convolution that predicts twice or more, and of dense layers in the same call,
+until they change; with oneDNN one copy per image size, at most four. The environment variable
+DPMODULE_ONEDNN=0 disables the pass.
 
 Needs:
     storage: dense
