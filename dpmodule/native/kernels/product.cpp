@@ -267,7 +267,7 @@ void pack(const Matrix &right, std::ptrdiff_t columns, std::ptrdiff_t depth, flo
     const std::ptrdiff_t width = block_width();
     for (std::ptrdiff_t column = 0; column < columns; column += width, to += width * depth) {
         const Matrix part{right.at + column * right.column_gap, right.row_gap, right.column_gap};
-        if (columns - column < width) std::memset(to, 0, sizeof(float) * depth * width);
+        if (columns - column < width) std::fill_n(to, depth * width, 0.0f);
         copy_block(part, depth, std::min(width, columns - column), to, width);
     }
 }
