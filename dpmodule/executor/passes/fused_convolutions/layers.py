@@ -12,6 +12,7 @@ import torch
 from ....base import MXNetError
 from ....ops.nn.activation import activation_name
 from ....ops.nn.image_layers import NO_FUNCTION, Axes, Function, TiledConvolution, as_image
+from ....ops.nn.linear import ACTIVATIONS, FUNCTIONS
 from ....ops.nn.relayout import in_channels_last
 from ....ops.shapes import infer_shape
 from ....ops.spec import Env
@@ -38,11 +39,6 @@ _PARTS = frozenset({"SliceChannel", "_split_v2", "slice", "slice_axis"})
 _PIXELS = ({2}, {-1}, {2, 3}, {-2, -1})
 """Axes of sequences and images, without those of samples and channels."""
 _GATED = {"hardswish": "hardswish", "silu": "swish"}
-_OF_DENSE: dict[str, Function] = {
-    "": NO_FUNCTION,
-    "relu": ("clamp", 0.0, torch.inf),
-    **{name: (name, 0.0, 0.0) for name in ("sigmoid", "tanh", "gelu")},
-}
 _KINDS = {
     "BatchNorm": "affine",
     "Concat": "concat",
@@ -314,7 +310,8 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
 def _last_function(low: Lowered, call: DenseLayers | PoolingFirst) -> Function | None:
     """Return the function of the activation in a step; None if the kernels lack it."""
     if isinstance(call, DenseLayers):
-        return _OF_DENSE[call.activations[0]]
+        name = FUNCTIONS[ACTIVATIONS[call.activations[0]]]
+        return name, 0.0, torch.inf if name == "clamp" else 0.0
     applied = activation(low, call.activation)
     return None if applied is None else applied.native
 
