@@ -51,7 +51,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import compress
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
@@ -340,6 +339,7 @@ def profiler_is_on() -> bool:
 
 
 Gradients = Sequence[torch.Tensor | None]
+"""A gradient for each input; None for an input that no root depends on."""
 
 
 def _plain_backward(
@@ -355,102 +355,10 @@ def _engine_backward(engine: Callable[..., Gradients]) -> Callable[..., Gradient
     )
 
 
-_Accumulate: Any = getattr(torch._C._functions, "AccumulateGrad", None)
-_PythonFunction: Any = torch._C._FunctionBase
-_MAX_FUNCTIONS = 3
-"""Gradient functions from which the engine is as fast."""
-
-
-_GradientFunction = tuple[Any, int, int, list[tuple[int, Any] | None]]
-"""A gradient function, the range of the numbers of the gradients that it takes, and for each of its results a number
-and a value of the same shape and type."""
-
-
-def short_backward(
-    root: torch.Tensor, seed: torch.Tensor, inputs: Sequence[torch.Tensor]
-) -> Gradients | None:
-    """Compute what `run_backward` does by calling the gradient functions of a few operators, without the engine.
-
-    Starting the engine takes 10 microseconds, as long as a small operator. Hooks are not called, and the recording is
-    not freed.
-
-    Shape:
-        root, seed: alike.
-
-    Returns:
-        None if the engine must run: on a GPU, for more operators, for gradient functions that are written in Python and
-        take several gradients, and to detect anomalies.
-    """
-    steps = [] if not seed.is_cpu or torch.is_grad_enabled() else _gradient_functions(root, inputs)
-    if not steps or torch.is_anomaly_enabled():
-        return None
-    grads: list[torch.Tensor | None] = [None] * steps[-1][2]
-    grads[len(inputs) + root.output_nr] = seed
-    for function, begin, end, readers in sorted(steps, key=_recorded_at, reverse=True):
-        if end - begin == 1 and grads[begin] is None:
-            continue
-        if isinstance(function, _PythonFunction):
-            found = function.apply(*grads[begin:end])
-            if type(found) is tuple:  # one for each argument, while only tensors have readers
-                found = compress(found, function.needs_input_grad)
-        else:
-            found = function(*grads[begin:end])
-        for reader, grad in zip(readers, (found,) if isinstance(found, torch.Tensor) else found):
-            if reader is not None and grad is not None:
-                number, value = reader
-                grad, other = _like(grad, value), grads[number]
-                grads[number] = grad if other is None else other + grad
-    del grads[len(inputs) :]
-    return grads
-
-
-def _gradient_functions(root: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[_GradientFunction]:
-    """Return the gradient functions of a tensor and of what it was computed from; empty if only the engine fits.
-
-    The gradients of the inputs have the first numbers, those that the functions take the following ones.
-    """
-    if root.grad_fn is None or _Accumulate is None:
-        return []
-    numbers = {id(tensor): i for i, tensor in enumerate(inputs)}
-    functions: list[Any] = [root.grad_fn]
-    takes = {functions[0]: (len(inputs), functions[0]._input_metadata)}
-    steps: list[_GradientFunction] = []
-    for function in functions:  # grows
-        in_python = isinstance(function, _PythonFunction)
-        readers: list[tuple[int, Any] | None] = []
-        for after, position in function.next_functions:
-            if type(after) is _Accumulate:
-                number = numbers.get(id(after.variable))
-                if number is None:
-                    return []
-                readers.append((number, inputs[number]))
-            elif after is not None:
-                if after not in takes:
-                    last, values = takes[functions[-1]]
-                    takes[after] = last + len(values), after._input_metadata
-                    functions.append(after)
-                first, values = takes[after]
-                readers.append((first + position, values[position]))
-            elif not in_python:
-                readers.append(None)
-        first, values = takes[function]
-        if len(functions) > _MAX_FUNCTIONS or (in_python and len(values) > 1):
-            return []
-        steps.append((function, first, first + len(values), readers))
-    return steps
-
-
-def _recorded_at(step: _GradientFunction) -> int:
-    """Return a number that is larger for functions recorded later, whose results are gradients of earlier ones."""
-    number: int = step[0]._sequence_nr()
-    return number
-
-
-def _like(grad: torch.Tensor, value: Any) -> torch.Tensor:
-    """Sum a gradient over broadcast axes and convert it, which autograd leaves to the engine."""
-    if grad.shape != value.shape:
-        grad = grad.sum_to_size(value.shape)
-    return grad if grad.dtype is value.dtype else grad.to(value.dtype)
+AccumulateGrad: Any = getattr(torch._C._functions, "AccumulateGrad", None)
+"""Class of the gradient function that ends a recording at a variable; None if unknown."""
+PythonFunction: Any = torch._C._FunctionBase
+"""Class of gradient functions that are written in Python."""
 
 
 def _try_sgd(call: Callable[..., Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .._core import torch_private
+from .._core.short_backward import ShortBackward
 from ..base import ArgumentError, MXNetError, ShapeError, StateError, dtype_name
 from ..ndarray import NDArray
 from ..ops.nn.dense import MIN_TABLE, lend_memory
@@ -114,7 +115,8 @@ class Backward:
         self._copied = _LARGE_BYTES if is_large else 0
         ops = [node.op for node in graph.nodes if node.op is not None]
         runs_user_code = any(op.stateful or op.owner is not None for op in ops)  # which may register hooks
-        self._is_short = len(ops) <= _SHORT and not (runs_user_code or is_compiled)
+        is_short = len(ops) <= _SHORT and not (runs_user_code or is_compiled)
+        self._short = ShortBackward() if is_short else None
         self._ignores_gradient = [
             node.op is not None and not node.op.needs_head_gradient(node.a) for node, _ in graph.heads
         ]
@@ -217,7 +219,7 @@ class Backward:
             callback = self._alias_callback(run.aliases)
         try:
             targets = leaves if self.dense_only else tuple(map(leaf_of, leaves))
-            grads = run_backward(roots, seeds, targets, callback, self._is_short and listener is None)
+            grads = run_backward(roots, seeds, targets, callback, self._short if listener is None else None)
         except Exception as error:
             if is_user_error(error):
                 raise

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from .._core import torch_private
+from .._core.short_backward import ShortBackward
 from ..ops.nn.linear import fastest_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
@@ -175,7 +176,7 @@ def run_backward(
     seeds: Sequence[torch.Tensor],
     leaves: Sequence[torch.Tensor],
     callback: GradientCallback | None = None,
-    is_short: bool = False,
+    short: ShortBackward | None = None,
 ) -> Sequence[torch.Tensor | None]:
     """Return the gradients of some variables, from autograd if it recorded the run.
 
@@ -185,12 +186,12 @@ def run_backward(
 
     Args:
         callback: called with each gradient of a `ChainRoot` as soon as it is computed; autograd calls its own hooks.
-        is_short: True if a few operators ran, uncompiled, and no tensor has hooks.
+        short: tried before the engine, if a few operators ran, uncompiled, and no tensor has hooks.
     """
     if isinstance(roots[0], ChainRoot):
         return roots[0].gradients(seeds[0], leaves, callback)
-    if is_short and len(roots) == 1:
-        grads = torch_private.short_backward(roots[0], seeds[0], leaves)
+    if short is not None and len(roots) == 1:
+        grads = short.gradients(roots[0], seeds[0], leaves)
         if grads is not None:
             return grads
     return torch_private.run_backward(roots, seeds, inputs=tuple(leaves))

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import dpmodule as mx
 from dpmodule._core import torch_private
 
 
@@ -99,98 +98,3 @@ def test_a_running_profiler_is_seen(monkeypatch):
     assert not torch_private.profiler_is_on()
     monkeypatch.delattr(torch.autograd, "_profiler_enabled")
     assert not torch_private.profiler_is_on()
-
-
-def short_and_engine(make, *leaves):
-    """Return the gradients of `short_backward` and of the engine."""
-    out = make(*leaves)
-    seed = torch.randn(out.shape, dtype=out.dtype)
-    with torch.no_grad():
-        short = torch_private.short_backward(out, seed, leaves)
-        return short, torch_private.run_backward((out,), (seed,), inputs=leaves)
-
-
-def leaf(*shape, dtype=torch.float32):
-    return torch.randn(shape, dtype=dtype, requires_grad=True)
-
-
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, scale, x, y):
-        return x * 2 + y
-
-    @staticmethod
-    def backward(ctx, grad):
-        return None, grad * 2, grad if ctx.needs_input_grad[2] else None
-
-
-class Halves(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x[:1] * 2, x[1:] * 3
-
-    @staticmethod
-    def backward(ctx, first, second):
-        return torch.cat([first * 2, second * 3])
-
-
-@pytest.mark.parametrize(
-    ("make", "leaves"),
-    [
-        (torch.relu, [leaf(3, 4)]),
-        (lambda x: torch.tanh(torch.exp(x)), [leaf(3, 4)]),
-        (torch.add, [leaf(3, 4), leaf(4)]),  # the engine adds up broadcast axes
-        (lambda x, y: x * y.view(1, 2, 1), [leaf(3, 2, 4), leaf(2)]),
-        (torch.mul, [leaf(3), leaf(3, dtype=torch.float64)]),  # the engine converts the first gradient
-        (torch.nn.functional.linear, [leaf(2, 4), leaf(5, 4), leaf(5)]),
-        (torch.nn.functional.conv2d, [leaf(1, 2, 5, 5), leaf(3, 2, 3, 3), leaf(3)]),
-        (lambda x, w: torch.layer_norm(x, (4,), w), [leaf(3, 4), leaf(4)]),
-        (lambda *xs: torch.cat(xs), [leaf(1, 4), leaf(2, 4)]),
-        (lambda x, unused: x.sum(0), [leaf(3, 4), leaf(2)]),
-        (lambda x: x.max(1).values, [leaf(3, 4)]),
-        (lambda x: x * x, [leaf(3, 4)]),  # read twice
-        (lambda x: x.exp() + x, [leaf(3, 4)]),
-        (lambda x: (x + x.exp()).sum(0), [leaf(3, 4)]),
-        (lambda x: (y := x.exp()) * y, [leaf(3, 4)]),
-        (lambda x: torch.var_mean(x, 0)[1], [leaf(3, 4)]),  # the second of two results
-        (lambda x: x.split(2)[1], [leaf(5, 4)]),
-        (torch.linalg.svdvals, [leaf(3, 4)]),
-        (lambda x, w: torch.group_norm(x, 2, w), [leaf(2, 4, 3), leaf(4)]),  # takes three gradients
-        (lambda x, y: Twice.apply(2, x, y), [leaf(3, 4), leaf(3, 4)]),
-        (lambda y: Twice.apply(2, torch.ones(3), y.exp()), [leaf(3)]),
-    ],
-)
-def test_short_backward_equals_the_engine(make, leaves):
-    short, engine = short_and_engine(make, *leaves)
-    for found, expected in zip(short, engine, strict=True):
-        assert (found is None) is (expected is None)
-        if found is not None:
-            assert found.dtype is expected.dtype
-            assert torch.equal(found, expected)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda x: x.exp().exp().exp().exp(),
-        lambda x: Halves.apply(x)[1],
-    ],
-    ids=["long", "two results in Python"],
-)
-def test_the_engine_runs_what_short_backward_does_not(make):
-    short, (engine,) = short_and_engine(make, leaf(3, 4))
-    assert short is None
-    assert engine.shape == (3, 4)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_engine_records_gradients_and_detects_anomalies():
-    x = leaf(3)
-    assert torch_private.short_backward(x.exp(), torch.ones(3), [x]) is None
-    with torch.no_grad():
-        assert torch_private.short_backward(x.exp(), torch.ones(3), [x]) is None  # nothing was recorded
-    executor = mx.sym.sqrt(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(1,))
-    with torch.autograd.set_detect_anomaly(True):
-        executor.forward(is_train=True, x=mx.nd.array([-1]))
-        with pytest.raises(mx.base.NodeError, match="nan"):
-            executor.backward(mx.nd.array([1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -24,6 +24,8 @@ from .layer_shapes import (
     to_last,
     window_size,
 )
+from .linear import is_float32_cpu
+from .unfold import WindowGrid, uses_onednn, window_grid
 
 FEW_CHANNELS = 16
 """Elements of the widest vector."""
@@ -117,22 +119,26 @@ def convolution(a: Any) -> Callable[..., torch.Tensor]:
         groups=a.num_group,
     )
     if a.kernel == (1, 1) and prod(a.stride) > 1 and not any(a.pad):
-        call = partial(_strided_1x1, call, a.stride)
+        call = partial(_strided_1x1, call, window_grid(a))
     return through_first(call, 2) if channels_last(a.layout) else call
 
 
 def _strided_1x1(
-    call: Callable[..., torch.Tensor], stride: Sequence[int], x: torch.Tensor, *rest: torch.Tensor
+    call: Callable[..., torch.Tensor], grid: WindowGrid, x: torch.Tensor, *rest: torch.Tensor
 ) -> torch.Tensor:
     """Apply filters of 1x1 with a stride.
 
     The values that are read are picked first in the usual layout, where oneDNN takes up to five times as long, and of
     few channels: the gradient of the weight that oneDNN of torch 2.13 computes for less than a vector of them in
-    channels_last writes outside of its memory.
+    channels_last writes outside of its memory. For single small images torch does not use oneDNN.
     """
     if x.shape[1] >= FEW_CHANNELS and not (x.is_cpu and x.is_contiguous()):
         return call(x, *rest)
-    return call(x[:, :, :: stride[0], :: stride[1]], *rest, stride=1)
+    is_grouped = rest[0].shape[1] != x.shape[1]
+    if is_float32_cpu(x) and not is_grouped and not uses_onednn(x.shape, grid, torch.get_num_threads()):
+        return call(x, *rest)
+    rows, columns = grid.stride
+    return call(x[:, :, ::rows, ::columns], *rest, stride=1)
 
 
 _TRANSPOSED: dict[int, Callable[..., torch.Tensor]] = {

@@ -4,6 +4,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.ops.nn.conv import _strided_1x1
+from dpmodule.ops.nn.unfold import WindowGrid
 from helpers.arrays import randn
 from helpers.op_case import rules_test, run, shapes
 
@@ -69,15 +70,23 @@ def test_a_target_shape_sets_padding_and_adjustment(target):
 
 @pytest.mark.parametrize("channels", [3, 8, 15, 16])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_strided_points_are_picked_first(channels, layout):
+@pytest.mark.parametrize(("images", "groups"), [(1, 1), (1, 2), (2, 1)])
+def test_strided_points_are_picked_first_where_onednn_is_slow_or_wrong(channels, layout, images, groups):
     # for fewer than 16 in channels_last, oneDNN's gradient of the weight writes outside of its memory
     strides = []
+    channels *= groups
 
     def call(x, weight, stride=(2, 2)):
         strides.append(stride)
-        return torch.conv2d(x, weight, stride=stride)
+        return torch.conv2d(x, weight, stride=stride, groups=groups)
 
-    x, weight = torch.randn(2, channels, 5, 7), torch.randn(4, channels, 1, 1)
+    x, weight = torch.randn(images, channels, 5, 7), torch.randn(4, channels // groups, 1, 1)
     x = x.contiguous(memory_format=layout)
-    torch.testing.assert_close(_strided_1x1(call, (2, 2), x, weight), torch.conv2d(x, weight, stride=2))
-    assert strides == [(2, 2) if (channels, layout) == (16, torch.channels_last) else 1]
+    grid, expected = (
+        WindowGrid((1, 1), (2, 2), (0, 0), (1, 1)),
+        torch.conv2d(x, weight, stride=2, groups=groups),
+    )
+    torch.testing.assert_close(_strided_1x1(call, grid, x, weight), expected)
+    is_last = channels >= 16 and layout is torch.channels_last
+    without_onednn = (images, groups, torch.get_num_threads()) == (1, 1, 1)
+    assert strides == [(2, 2) if is_last or without_onednn else 1]
