@@ -56,6 +56,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 _function_arguments: Any = getattr(getattr(torch, "_functorch", None), "utils", None)
 
@@ -517,14 +518,25 @@ def _try_backward(engine: Callable[..., Any]) -> None:
         raise ValueError("computes something else")
 
 
-def _unknown_batch(tensor: torch.Tensor) -> bool:
-    return False
-
-
-is_batched: Callable[[torch.Tensor], bool] = getattr(
-    getattr(torch._C, "_functorch", None), "is_batchedtensor", _unknown_batch
+_no: Callable[..., bool] = lambda *_: False  # noqa: E731  for functions that the installed torch lacks
+_has_transforms: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", _no)
+_is_batched: Callable[[torch.Tensor], bool] = getattr(
+    getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", _no
 )
-"""Return True if `torch.vmap` runs the caller, so that a tensor represents many; False if unknown."""
+
+
+def is_transformed(tensor: torch.Tensor) -> bool:
+    """Return True if only torch's own operators fit, since a transformation runs the caller.
+
+    These are `torch.func`'s, among them `torch.vmap`, forward-mode differentiation, and the computation of many
+    gradients together, by ``torch.autograd.grad(is_grads_batched=True)``. A tensor may then represent many, and have no
+    memory.
+
+    Shape:
+        tensor: any.
+    """
+    return _has_transforms() or forward_ad._current_level >= 0 or _is_batched(tensor)
+
 
 set_grad_enabled: Callable[[bool], Any] = getattr(torch._C, "_set_grad_enabled", torch.set_grad_enabled)
 """Switch recording for backward on or off in this thread; `torch.set_grad_enabled` without its object."""

@@ -305,3 +305,45 @@ def test_a_loss_is_not_traced_in_train_mode():
     net, data, _, _ = recorded("classes")
     with pytest.raises(StateError, match="cannot record the gradient of a loss"):
         torch.jit.trace(net.train(), (data, torch.zeros(5)))
+
+
+def derivative_forward(function, x):
+    with torch.autograd.forward_ad.dual_level():
+        return torch.autograd.forward_ad.unpack_dual(
+            function(torch.autograd.forward_ad.make_dual(x, torch.ones_like(x)))
+        ).tangent
+
+
+TRANSFORMS = {
+    "grad": lambda function, x: torch.func.grad(lambda v: function(v).pow(2).sum())(x),
+    "jvp": lambda function, x: torch.func.jvp(function, (x,), (torch.ones_like(x),))[1],
+    "forward_ad": derivative_forward,
+    "vmap": lambda function, x: torch.vmap(function)(torch.stack([x, 2 * x])),
+    "many gradients": lambda function, x: torch.autograd.functional.jacobian(
+        lambda v: function(v).flatten()[:2], x, vectorize=True
+    ),
+}
+
+
+LAYERS = [
+    torch.nn.AvgPool2d(3, 1, 1),
+    torch.nn.AvgPool2d(2),
+    torch.nn.MaxPool2d(3, 2, 1),
+    torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3), torch.nn.MaxPool2d(2), torch.nn.AvgPool2d(3)),
+    torch.nn.InstanceNorm2d(8, affine=True),
+    torch.nn.Linear(32, 16),
+    torch.nn.Softmax(-1),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.script.*:DeprecationWarning")  # by torch's own forward mode
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_transformations_of_torch(layer, transform):
+    x = torch.randn(2, 8, 32, 32).contiguous(memory_format=torch.channels_last)
+    if isinstance(layer, torch.nn.InstanceNorm2d) and transform == "many gradients":
+        pytest.skip("torch cannot run many backwards of group_norm together")
+    for data in (x, x.contiguous()):
+        symbol, arguments, states = S.from_torch(layer, data)
+        found = TRANSFORMS[transform](symbol.to_torch(arguments, states), data)
+        torch.testing.assert_close(found, TRANSFORMS[transform](layer, data), rtol=1e-4, atol=1e-4)

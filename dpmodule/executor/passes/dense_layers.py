@@ -130,7 +130,7 @@ class DenseLayers:
             not kernels
             or not is_float32_cpu(data)
             or torch.is_grad_enabled()
-            or torch_private.is_batched(data)
+            or torch_private.is_transformed(data)
         ):
             for function, place in zip(self._functions, self._places):
                 data = function(data, *parameters[place])
@@ -204,7 +204,7 @@ class DenseLayers:
                 return []
             sizes.append((weight.shape[0], weight.shape[1]))
         fit = all(before[0] == size[1] for before, size in itertools.pairwise(sizes))
-        return sizes if fit and not any(map(torch_private.is_batched, parameters)) else []
+        return sizes if fit and not any(map(torch_private.is_transformed, parameters)) else []
 
     def _plan(self, known: _Known, shape: tuple[int, ...]) -> _Plan:
         plan: _Plan = 0, (), None

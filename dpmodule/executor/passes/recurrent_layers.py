@@ -84,7 +84,7 @@ class RecurrentLayers:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return is_float32_cpu(tensor) and not torch_private.is_batched(tensor)
+    return is_float32_cpu(tensor) and not torch_private.is_transformed(tensor)
 
 
 def _weights(a: Any, data: torch.Tensor, parameters: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..._core.torch_private import is_batched
+from ..._core.torch_private import is_transformed
 from ..._devices.device_transfer import tensor_like
 from ..attrs import boolean, real
 from ..registry import bound, declare
@@ -170,7 +170,7 @@ def in_operand_type(compare: Comparison) -> Comparison:
 
     def run(left: torch.Tensor, right: torch.Tensor | float) -> torch.Tensor:
         left, other = left.detach(), right.detach() if isinstance(right, torch.Tensor) else right
-        if is_batched(left) or isinstance(other, torch.Tensor) and is_batched(other):
+        if is_transformed(left) or isinstance(other, torch.Tensor) and is_transformed(other):
             return compare(left, other).to(left.dtype)
         return compare(left, other, out=left.new_empty(0))
 

@@ -122,7 +122,7 @@ def relu_gradient(grad: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
 
 def _can_look(values: torch.Tensor) -> bool:
     """Return True if Python can read a value without waiting for a device."""
-    return values.is_cpu and not (torch_private.is_batched(values) or is_tracing())
+    return values.is_cpu and not (torch_private.is_transformed(values) or is_tracing())
 
 
 def _has_nan(out: torch.Tensor) -> bool:

@@ -238,7 +238,7 @@ def clip(a: Any) -> Elementwise:
         is_single = x.dtype is torch.float32 and x.is_cpu and x.requires_grad
         if slopes and is_single and x.numel() >= _LARGE and not is_tracing():
             out = F.hardtanh(x, *slopes)
-            if not (torch_private.is_batched(x) or out.detach().sum().isnan()):
+            if not (torch_private.is_transformed(x) or out.detach().sum().isnan()):
                 out.detach().clamp_(low, high)
                 return out
         if x.is_floating_point():

@@ -71,6 +71,9 @@ def _pixels(x: torch.Tensor) -> int:
 
 def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tensor]) -> bool:
     """Return True if `native_norm` supports these arguments."""
+    tensors = (x, *vectors) if other is None else (x, other, *vectors)
+    if any(map(torch_private.is_transformed, tensors)):
+        return False
     layout = _layout(x)
     if layout is None:
         return False
@@ -84,7 +87,6 @@ def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tenso
     return (
         not (vectors[2].requires_grad or vectors[3].requires_grad)
         and hasattr(kernels(), "norm_forward")
-        and not any(map(torch_private.is_batched, (x, *vectors) if other is None else (x, other, *vectors)))
         and not is_tracing()
     )
 

@@ -148,7 +148,7 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None]:
         (grad,), weight, indices = grads, ctx.weight, ctx.indices
         table = vars(weight).pop(_MEMORY, None)
-        if torch.is_grad_enabled() or torch_private.is_batched(grad):
+        if torch.is_grad_enabled() or torch_private.is_transformed(grad):
             return torch.ops.aten.embedding_dense_backward(grad, indices, weight.shape[0], -1, False), None
         rows = indices.flatten().to(torch.int64, copy=True)  # the batch may change before the next gradient
         if table is None:

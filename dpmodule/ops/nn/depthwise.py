@@ -37,13 +37,14 @@ def can_convolve_depthwise(
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
     return (
-        grid.kernel[1] in _WINDOWS
+        not any(map(torch_private.is_transformed, tensors))
+        and grid.kernel[1] in _WINDOWS
         and x.dim() == 4
         and (grid.kernel[1] > 3 or x.numel() <= _MAX_MOVED or _gains_in_place(x, grid))
         and weight.shape == (x.shape[1], 1, *grid.kernel)
         and (bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous()))
         and weight.is_contiguous()
-        and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
+        and all(map(is_float32_cpu, tensors))
         and min(*grid.counts(x.shape[2:]), x.numel()) > 0
         and not is_tracing()
         and hasattr(kernels(), "depthwise")
@@ -87,7 +88,7 @@ class _Depthwise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
         (grad,), (x, weight), grid = grads, ctx.saved_tensors, ctx.grid
-        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_batched(grad):
+        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
             wanted, sizes = list(ctx.needs_input_grad[:3]), list(weight.shape[:1]) if ctx.has_bias else None
             geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), x.shape[1]
             return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None

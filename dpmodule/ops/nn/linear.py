@@ -153,7 +153,7 @@ def are_float32_cpu(left: torch.Tensor, right: torch.Tensor) -> bool:
     return (
         is_float32_cpu(left)
         and is_float32_cpu(right)
-        and not (torch_private.is_batched(left) or torch_private.is_batched(right) or is_tracing())
+        and not (torch_private.is_transformed(left) or torch_private.is_transformed(right) or is_tracing())
     )
 
 
@@ -330,7 +330,7 @@ def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
         and onednn_is_faster()
-        and not (torch_private.is_batched(data) or torch_private.is_batched(weight))
+        and not (torch_private.is_transformed(data) or torch_private.is_transformed(weight))
         and not is_tracing()  # a compiler does not know the call, and chooses kernels itself
     )
 

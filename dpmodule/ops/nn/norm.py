@@ -129,7 +129,7 @@ class _InstanceNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (grad,), (x, weight, bias, statistics), wanted = grads, ctx.saved_tensors, ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_batched(grad):
+        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
             out = torch.group_norm(x.contiguous(), x.shape[1], weight, bias, ctx.eps)
             inputs = [each for each, want in zip((x, weight, bias), wanted, strict=True) if want]
             found = iter(torch.autograd.grad(out, inputs, grad, create_graph=True))
@@ -155,11 +155,12 @@ def _is_native(data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> b
     """Return True if data is in channels_last, and the extension supports it."""
     tensors = data, gamma, beta
     return (
-        data.dim() == 4
+        not any(map(torch_private.is_transformed, tensors))
+        and data.dim() == 4
         and data.shape[1] >= _MIN_CHANNELS
         and data.shape[2] * data.shape[3] >= _MIN_PIXELS
         and data.is_contiguous(memory_format=torch.channels_last)
-        and all(is_float32_cpu(each) and not torch_private.is_batched(each) for each in tensors)
+        and all(map(is_float32_cpu, tensors))
         and gamma.is_contiguous()
         and beta.is_contiguous()
         and hasattr(kernels(), "norm_forward")

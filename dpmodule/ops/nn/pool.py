@@ -31,19 +31,13 @@ class _MaxPool2d(torch.autograd.Function):
     Forward runs in channels_last; its indices are used by the channels-first backward.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(data: torch.Tensor, options: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor]:
-        data = in_channels_last(data)
-        out, indices = torch.ops.aten.max_pool2d_with_indices(data, *options)
-        return out.contiguous(), indices.contiguous()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-        ctx.options = inputs[1]
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(inputs[0], output[1])
+    def forward(ctx: Any, data: torch.Tensor, options: tuple[Any, ...]) -> torch.Tensor:
+        out: torch.Tensor
+        out, indices = torch.ops.aten.max_pool2d_with_indices(in_channels_last(data), *options)
+        ctx.options = options
+        ctx.save_for_backward(data, indices.contiguous())
+        return out.contiguous()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
@@ -52,7 +46,7 @@ class _MaxPool2d(torch.autograd.Function):
         return back(grads[0].contiguous(), data, *ctx.options, indices), None
 
 
-_apply: Callable[..., tuple[torch.Tensor, torch.Tensor]] = torch_private.autograd_apply(_MaxPool2d)
+_apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_MaxPool2d)
 _MIN_COMPARED = {False: 2**13, True: 2**16}
 """Numbers in all windows from which channels_last is faster, the copies included: without and with a gradient."""
 
@@ -66,18 +60,19 @@ def _max_pool2d(
     ceil_mode: bool = False,
 ) -> torch.Tensor:
     """Run `torch.max_pool2d`, in channels_last if its CPU kernel is several times as fast."""
-    if data.device.type != "cpu" or data.dim() != 4 or is_jit_tracing():
+    is_other = is_jit_tracing() or torch_private.is_transformed(data)
+    if data.device.type != "cpu" or data.dim() != 4 or is_other:
         return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
     pairs = [v if isinstance(v, tuple) else (v, v) for v in (stride, padding, dilation)]
     recorded = data.requires_grad and torch.is_grad_enabled()
-    if pairs[2] == (1, 1) and _fits_native(data):
+    if pairs[2] == (1, 1) and not recorded and _fits_native(data):
         result = _native_pool("max", data, tuple(kernel_size), pairs[0], pairs[1], ceil_mode)
         if result is not None:
             return result
     is_large = data.numel() * prod(kernel_size) >= _MIN_COMPARED[recorded] * prod(pairs[0])
     if is_large and data.shape[1] > 1 and data.is_contiguous():
         if recorded:
-            return _apply(data, (tuple(kernel_size), *pairs, ceil_mode))[0]
+            return _apply(data, (tuple(kernel_size), *pairs, ceil_mode))
         data = in_channels_last(data)
     return torch.max_pool2d(data, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -239,12 +234,9 @@ def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
     if len(window.kernel) == 3 and any(k > x for k, x in zip(window.kernel, window.spatial, strict=True)):
         pool = None  # torch requires unpadded data at least as long as the window
     if pool is not None and window.supported_by_torch():
-        if len(window.kernel) == 2 and _fits_native(data):
-            options = window.kernel, window.stride, window.pad, any(window.extra), with_padding
-            result = _native_pool("mean", data, *options)
-            if result is not None:
-                return result
-        return pool(data, window.kernel, window.stride, window.pad, any(window.extra), with_padding)
+        options = window.kernel, window.stride, window.pad, any(window.extra), with_padding
+        result = _native_average(data, options) if len(window.kernel) == 2 and _fits_native(data) else None
+        return pool(data, *options) if result is None else result
     return _sum(window, data) / window.counts(with_padding, data)
 
 
@@ -318,7 +310,7 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     return through_first(call, 1) if channels_last(a.layout) else call
 
 
-# Pooling of images by the native extension, without gradient.
+# Pooling of images by the native extension: averages, and maxima without gradient.
 #
 # torch's averages take ten times as long, and its maxima three to five times, since it always records their indices.
 
@@ -341,9 +333,8 @@ def _fits_native(data: torch.Tensor) -> bool:
         and is_float32_cpu(data)
         and data.dim() == 4
         and data.numel() >= _MIN_NUMBERS
-        and not (data.requires_grad and torch.is_grad_enabled())
         and hasattr(kernels(), "run_layers")
-        and not torch_private.is_batched(data)
+        and not torch_private.is_transformed(data)
     )
 
 
@@ -388,6 +379,60 @@ def _native_pool(
     row = layer_row(kind, counts, axes, int(with_padding), NO_FUNCTION, gaps, (1, 0, 0, 0, 2))
     kernels().run_layers(row, torch.get_num_threads(), 0, data.data_ptr(), result.data_ptr())
     return result
+
+
+_MIN_AVERAGED = 2**15
+"""Numbers in all windows below which torch is faster in training, since its gradient needs no Python."""
+
+
+class _AvgPool2d(torch.autograd.Function):
+    """Autograd function of the finished averages of windows, with the options of `_native_pool`, and the data.
+
+    Only the shape of the data is kept. Where windows of a gradient, or equal parts, make up the data's gradient, it is
+    not computed by torch, whose kernel is as slow as that of the averages.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, done: tuple[torch.Tensor, tuple[Any, ...]], data: torch.Tensor) -> torch.Tensor:
+        out, ctx.options = done
+        ctx.shape = data.shape
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        grad, shape = grads[0].contiguous(), ctx.shape
+        kernel, stride, pad, full, with_padding = ctx.options
+        found = None
+        if _fits_native(grad) and not torch.is_grad_enabled():
+            if stride == (1, 1) and not full and (with_padding or not any(pad)):
+                rest = tuple(k - 1 - p for k, p in zip(kernel, pad, strict=True))
+                if all(2 * p <= k for p, k in zip(rest, kernel, strict=True)):
+                    found = _native_pool("mean", grad, kernel, stride, rest, False, True)
+            elif stride == kernel and not any(pad) and shape.numel() == grad.numel() * prod(kernel):
+                parts = grad / prod(kernel)
+                found = parts.repeat_interleave(kernel[1], 3).repeat_interleave(kernel[0], 2)
+        if found is None:
+            data = grad.new_empty(shape)  # of which torch reads the shape alone
+            found = torch.ops.aten.avg_pool2d_backward(grad, data, *ctx.options, None)
+        return None, found
+
+
+_apply_average: Callable[..., torch.Tensor] = torch_private.autograd_apply(_AvgPool2d)
+
+
+def _native_average(data: torch.Tensor, options: tuple[Any, ...]) -> torch.Tensor | None:
+    """Return the average of each window; None where torch is as fast.
+
+    Args:
+        options: those of `_native_pool`.
+    """
+    if not (data.requires_grad and torch.is_grad_enabled()):
+        return _native_pool("mean", data, *options)
+    kernel, stride = options[:2]
+    if data.numel() * prod(kernel) < _MIN_AVERAGED * prod(stride):
+        return None
+    result = _native_pool("mean", data.detach(), *options)
+    return None if result is None else _apply_average((result, options), data)
 
 
 def _windows_v1(a: Any, spatial: tuple[int, ...]) -> list[tuple[int, int, int, int]]:

@@ -43,7 +43,7 @@ def in_channels_last(x: torch.Tensor) -> torch.Tensor:
         x.numel() < _MIN_SIZE
         or is_recorded
         or not can_relayout(x)
-        or torch_private.is_batched(x)
+        or torch_private.is_transformed(x)
         or is_tracing()
     ):
         return x.contiguous(memory_format=torch.channels_last)

@@ -188,7 +188,7 @@ def _is_small(data: torch.Tensor) -> bool:
         and is_float32_cpu(data)
         and data.is_contiguous()
         and not data.requires_grad
-        and not torch_private.is_batched(data)
+        and not torch_private.is_transformed(data)
     )
 
 

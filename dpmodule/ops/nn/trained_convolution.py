@@ -252,7 +252,7 @@ def can_train(
         and weight.shape[2:] == grid.kernel
         and x.shape[1] == others
         and (bias is None or (bias.shape == (own,) and bias.is_contiguous()))
-        and all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in tensors)
+        and all(is_float32_cpu(t) and not torch_private.is_transformed(t) for t in tensors)
         and (is_transposed or x.is_contiguous(memory_format=torch.channels_last))
     )
 
@@ -354,7 +354,7 @@ class _Convolution(torch.autograd.Function):
         (grad,), (x, weight), sizes, chosen = grads, ctx.saved_tensors, ctx.sizes, ctx.chosen
         wanted = list(ctx.needs_input_grad[:3])
         gradients: list[MaybeTensor] = [None, None, None]
-        if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_batched(grad)):
+        if is_float32_cpu(grad) and not (torch.is_grad_enabled() or torch_private.is_transformed(grad)):
             grad, weight = in_channels_last(grad), weight.detach()
             if ctx.is_transposed:
                 if wanted[0] and chosen.result:

@@ -111,7 +111,7 @@ def is_fast_as_rows(
 def can_convolve_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
     """Return True if `convolve_rows` supports these arguments."""
     return (
-        all(is_float32_cpu(t) and not torch_private.is_batched(t) for t in (x, weight))
+        all(is_float32_cpu(t) and not torch_private.is_transformed(t) for t in (x, weight))
         and (bias is None or bias.dtype is torch.float32)
         and weight.shape[1] == x.shape[1]
         and hasattr(kernels(), "unfold")
@@ -164,7 +164,7 @@ class _RowsConvolution(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (grad,), (x, weight, rows), grid = grads, ctx.saved_tensors, ctx.grid
         wanted = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_batched(grad):
+        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
             geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), 1
             sizes = ctx.bias_sizes
             return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None

@@ -81,7 +81,7 @@ def constraint_check(a: Any, condition: torch.Tensor) -> torch.Tensor:
     Source: MXNet 1.9.1 `_npx_constraint_check`.
     """
     holds = condition.all()
-    if not (is_tracing() or holds.is_meta or torch_private.is_batched(holds) or holds):
+    if not (is_tracing() or holds.is_meta or torch_private.is_transformed(holds) or holds):
         raise OpError(f"_npx_constraint_check: {a.msg}")
     return holds
 

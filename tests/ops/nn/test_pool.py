@@ -8,7 +8,7 @@ import dpmodule as mx
 from dpmodule import native
 from dpmodule.ops.nn import pool as pooling
 from helpers.arrays import count, f8, randn
-from helpers.op_case import gradients, gradients_test, rules_test, run, values_test
+from helpers.op_case import call, gradients, gradients_test, rules_test, run, values_test
 
 ROW = count(1, 1, 5)
 PAIRS = {"kernel": (2,), "stride": (2,)}
@@ -95,6 +95,37 @@ def test_windows_of_all_kinds(kind, full, last):
             array = mx.nd.NDArray(x, mx.cpu())
             found = mx.nd.Pooling(array, pool_type=kind, **shape, **attrs).asnumpy()
             np.testing.assert_allclose(found, want.float(), rtol=1e-5, atol=1e-6)
+
+
+def average(x, kernel, stride, pad, full=False, with_padding=True):
+    shape = {"kernel": (kernel,) * 2, "stride": (stride,) * 2, "pad": (pad,) * 2, "pool_type": "avg"}
+    attrs = {"pooling_convention": "full" if full else "valid", "count_include_pad": with_padding}
+    return call("Pooling", x, **shape, **attrs)[0]
+
+
+@needs_kernel
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("with_padding", [False, True])
+def test_gradients_of_averages(full, with_padding):
+    windows = [*WINDOWS, (2, 1, 1), (4, 1, 1), (5, 1, 0)]
+    for (kernel, stride, pad), size in itertools.product(windows, [(33, 34), (64, 12)]):
+        x = torch.randn(2, 24, *size, requires_grad=True)
+        found = average(x, kernel, stride, pad, full, with_padding)
+        want = torch.nn.functional.avg_pool2d(x, kernel, stride, pad, full, with_padding)
+        torch.testing.assert_close(found, want)
+        seed = torch.randn_like(found)
+        torch.testing.assert_close(*(torch.autograd.grad(out, x, seed)[0] for out in (found, want)))
+
+
+@needs_kernel
+@pytest.mark.parametrize(("kernel", "stride", "pad"), [(2, 2, 0), (3, 1, 1), (3, 2, 1)])
+def test_gradients_of_gradients_of_averages(kernel, stride, pad):
+    x, results = torch.randn(1, 2, 128, 130, requires_grad=True), []
+    for pool in (average, torch.nn.functional.avg_pool2d):
+        out = pool(x, kernel, stride, pad)
+        (first,) = torch.autograd.grad(out.pow(3).sum(), x, create_graph=True)
+        results.append((first, *torch.autograd.grad(first.pow(2).sum(), x)))
+    torch.testing.assert_close(*results)
 
 
 @needs_kernel
