@@ -525,7 +525,7 @@ _is_batched: Callable[[torch.Tensor], bool] = getattr(
 )
 
 
-def is_transformed(tensor: torch.Tensor) -> bool:
+def is_transformed(*tensors: torch.Tensor) -> bool:
     """Return True if only torch's own operators fit, since a transformation runs the caller.
 
     These are `torch.func`'s, among them `torch.vmap`, forward-mode differentiation, and the computation of many
@@ -533,9 +533,12 @@ def is_transformed(tensor: torch.Tensor) -> bool:
     memory.
 
     Shape:
-        tensor: any.
+        tensors: any.
+
+    Args:
+        tensors: those that may represent several gradients.
     """
-    return _has_transforms() or forward_ad._current_level >= 0 or _is_batched(tensor)
+    return _has_transforms() or forward_ad._current_level >= 0 or any(map(_is_batched, tensors))
 
 
 set_grad_enabled: Callable[[bool], Any] = getattr(torch._C, "_set_grad_enabled", torch.set_grad_enabled)

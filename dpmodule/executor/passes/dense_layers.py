@@ -204,7 +204,7 @@ class DenseLayers:
                 return []
             sizes.append((weight.shape[0], weight.shape[1]))
         fit = all(before[0] == size[1] for before, size in itertools.pairwise(sizes))
-        return sizes if fit and not any(map(torch_private.is_transformed, parameters)) else []
+        return sizes if fit and not torch_private.is_transformed(*parameters) else []
 
     def _plan(self, known: _Known, shape: tuple[int, ...]) -> _Plan:
         plan: _Plan = 0, (), None

@@ -53,7 +53,7 @@ class Mask:
 
     def options(self, queries: Tensor, keys: Tensor, given: tuple[Tensor, ...]) -> _Options | None:
         """Return options of the call; None if its result would not be the operators'."""
-        if not all(x.is_cpu for x in given) or any(map(torch_private.is_transformed, given)):
+        if not all(x.is_cpu for x in given) or torch_private.is_transformed(*given):
             return None
         shape = (*queries.shape[:-1], keys.shape[-2])
         if not self._steps:
@@ -150,7 +150,7 @@ def _fit(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
         and keys.numel() > 0
         and _is_fastest(queries, keys.shape[-2])
         and all(x.dtype is dtype and x.is_cpu and x.stride(-1) == 1 for x in given)
-        and not any(map(torch_private.is_transformed, given))
+        and not torch_private.is_transformed(*given)
         and not is_tracing()
     )
 

@@ -425,13 +425,11 @@ class SmallRun:
             known = self._look_at(parameters)
         key = tuple([(x.shape, x.dtype) for x in data])
         plan = known.plans[key] if key in known.plans else self._plan(known, key)
-        if plan is None or (plan.chains and known.versions is None):
+        if plan is None or (plan.chains and known.versions is None) or torch_private.is_transformed(*data):
             return None
         addresses = []
         for x in data:
-            if not (
-                x.is_cpu and x.layout is torch.strided and x.is_contiguous()
-            ) or torch_private.is_transformed(x):
+            if not (x.is_cpu and x.layout is torch.strided and x.is_contiguous()):
                 return None
             addresses.append(x.data_ptr())
         results = [
@@ -451,7 +449,7 @@ class SmallRun:
         counted = all(map(write_tracking.writes_are_counted, parameters))
         versions = TensorVersions(parameters) if counted else None
         fit = all(map(is_float32_cpu, parameters)) and all(each.is_contiguous() for each in parameters)
-        fit = fit and not any(map(torch_private.is_transformed, parameters))
+        fit = fit and not torch_private.is_transformed(*parameters)
         shapes = tuple([tuple(each.shape) for each in parameters]) if fit else ()
         addresses = [each.data_ptr() for each in parameters] if fit else []
         found = _KnownParameters(versions, shapes, addresses, self._plans.setdefault(shapes, {}), {})

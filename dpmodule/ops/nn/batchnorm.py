@@ -72,7 +72,7 @@ def _pixels(x: torch.Tensor) -> int:
 def is_native(x: torch.Tensor, other: MaybeTensor, vectors: Sequence[torch.Tensor]) -> bool:
     """Return True if `native_norm` supports these arguments."""
     tensors = (x, *vectors) if other is None else (x, other, *vectors)
-    if any(map(torch_private.is_transformed, tensors)):
+    if torch_private.is_transformed(*tensors):
         return False
     layout = _layout(x)
     if layout is None:

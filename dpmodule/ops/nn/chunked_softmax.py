@@ -50,7 +50,7 @@ def _use_chunks(data: torch.Tensor, weight: torch.Tensor, label: torch.Tensor) -
         and data.dtype in _FLOATS
         and weight.dtype is data.dtype
         and label.numel() == rows
-        and not any(map(torch_private.is_transformed, (data, weight, label)))
+        and not torch_private.is_transformed(data, weight, label)
     )
 
 

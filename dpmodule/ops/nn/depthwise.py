@@ -37,7 +37,7 @@ def can_convolve_depthwise(
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
     return (
-        not any(map(torch_private.is_transformed, tensors))
+        not torch_private.is_transformed(*tensors)
         and grid.kernel[1] in _WINDOWS
         and x.dim() == 4
         and (grid.kernel[1] > 3 or x.numel() <= _MAX_MOVED or _gains_in_place(x, grid))

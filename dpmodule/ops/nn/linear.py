@@ -330,7 +330,7 @@ def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
         and onednn_is_faster()
-        and not (torch_private.is_transformed(data) or torch_private.is_transformed(weight))
+        and not torch_private.is_transformed(data, weight)
         and not is_tracing()  # a compiler does not know the call, and chooses kernels itself
     )
 

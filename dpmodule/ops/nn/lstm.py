@@ -55,7 +55,7 @@ def is_small(
         and all(state.shape == (rows, units) for state in begin)
         and all(weight.shape[0] == gates * units for weight in weights)
         and all(map(is_float32_cpu, (x, *begin, *weights)))
-        and not (torch_private.is_transformed(x) or torch_private.is_transformed(begin[0]))
+        and not torch_private.is_transformed(x, begin[0])
         and hasattr(kernels(), "recurrent")
         and (gates == 4 or can_predict(x, weights))
     )

@@ -155,7 +155,7 @@ def _is_native(data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> b
     """Return True if data is in channels_last, and the extension supports it."""
     tensors = data, gamma, beta
     return (
-        not any(map(torch_private.is_transformed, tensors))
+        not torch_private.is_transformed(*tensors)
         and data.dim() == 4
         and data.shape[1] >= _MIN_CHANNELS
         and data.shape[2] * data.shape[3] >= _MIN_PIXELS

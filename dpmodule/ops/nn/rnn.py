@@ -211,7 +211,7 @@ def _layer_kernel(
     if _with_cell(a):
         return None
     given = x, *states, *weights
-    if is_tracing() or any(each.dtype is not x.dtype or torch_private.is_transformed(each) for each in given):
+    if is_tracing() or torch_private.is_transformed(*given) or any(y.dtype is not x.dtype for y in given):
         return None
     kernel = sequence_kernel(a.mode, x, len(weights[0]))
     if kernel is None:

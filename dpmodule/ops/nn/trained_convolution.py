@@ -252,7 +252,8 @@ def can_train(
         and weight.shape[2:] == grid.kernel
         and x.shape[1] == others
         and (bias is None or (bias.shape == (own,) and bias.is_contiguous()))
-        and all(is_float32_cpu(t) and not torch_private.is_transformed(t) for t in tensors)
+        and all(map(is_float32_cpu, tensors))
+        and not torch_private.is_transformed(*tensors)
         and (is_transposed or x.is_contiguous(memory_format=torch.channels_last))
     )
 

@@ -111,7 +111,8 @@ def is_fast_as_rows(
 def can_convolve_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
     """Return True if `convolve_rows` supports these arguments."""
     return (
-        all(is_float32_cpu(t) and not torch_private.is_transformed(t) for t in (x, weight))
+        all(map(is_float32_cpu, (x, weight)))
+        and not torch_private.is_transformed(x, weight)
         and (bias is None or bias.dtype is torch.float32)
         and weight.shape[1] == x.shape[1]
         and hasattr(kernels(), "unfold")

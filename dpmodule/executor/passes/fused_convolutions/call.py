@@ -204,11 +204,7 @@ class FusedConvolution:
 
     def _sizes(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> ConvolutionSizes | None:
         """Return the sizes of data and result; None if the kernels do not support the data."""
-        if (
-            torch.is_grad_enabled()
-            or torch_private.is_transformed(data)
-            or torch_private.is_transformed(weight)
-        ):
+        if torch.is_grad_enabled() or torch_private.is_transformed(data, weight):
             return None
         if self.trains(env):
             return None
@@ -299,7 +295,7 @@ class FusedConvolution:
         if (
             not self._alone
             and data.dim() == weight.dim() == 4
-            and not (torch_private.is_transformed(data) or torch_private.is_transformed(weight))
+            and not torch_private.is_transformed(data, weight)
         ):
             data, weight = restride(data), restride(weight)
         result = self._function(data, weight, *sources[1 : 1 + self._has_bias])

@@ -405,7 +405,7 @@ class ImageRun:
         images = inputs[: len(self._images)]
         if torch.is_grad_enabled():
             return None
-        if not all(map(is_plain, images)) or any(map(torch_private.is_transformed, images)):
+        if not all(map(is_plain, images)) or torch_private.is_transformed(*images):
             return None
         key = torch.get_num_threads() > 1, *[(image.shape, image.stride()) for image in images]
         plan = self._plan(key, inputs)

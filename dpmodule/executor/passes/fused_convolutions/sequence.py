@@ -69,7 +69,7 @@ class SequenceConvolution:
             not is_faster
             or torch.is_grad_enabled()
             or not all(map(is_float32_cpu, given))
-            or any(map(torch_private.is_transformed, given))
+            or torch_private.is_transformed(*given)
         ):
             return self._function(*given)
         x = F.pad(data.transpose(1, 2), (0, 0, self._pad, self._pad)) if self._pad else data.transpose(1, 2)

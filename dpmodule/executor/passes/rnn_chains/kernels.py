@@ -144,7 +144,7 @@ def _has_kernel(x: torch.Tensor, begin: Tensors, weights: list[torch.Tensor]) ->
     for tensor in (*begin, *weights):
         if tensor.dtype is not dtype:
             return False
-    return x.numel() > 0 and not (torch_private.is_transformed(x) or torch_private.is_transformed(begin[0]))
+    return x.numel() > 0 and not torch_private.is_transformed(x, begin[0])
 
 
 def make_contiguous(weights: list[torch.Tensor]) -> list[torch.Tensor]:
