@@ -64,30 +64,34 @@ def draw(pick: Callable[[Any], Any]) -> dict[str, int]:
             }  # fmt: skip
 
 
-def convolution(drawn: Mapping[str, int], is_fused: bool) -> Any:
-    """Return the symbol of a drawn convolution."""
+def convolution(drawn: Mapping[str, int], is_fused: bool, name: str) -> Any:
+    """Return the symbol of a drawn convolution with a name."""
     import dpmodule as mx
 
     twos = {name: (drawn[name],) * 2 for name in ("kernel", "stride", "dilate", "pad")}
     counts = {name: drawn[name] for name in ("num_filter", "num_group")}
-    symbol = mx.sym.Convolution(mx.sym.var("data"), **twos, **counts, name="conv")
+    symbol = mx.sym.Convolution(mx.sym.var("data"), **twos, **counts, name=name)
     return mx.sym.Activation(symbol, act_type="relu") if is_fused else symbol
 
 
-def compare(symbol: Any, shape: tuple[int, ...]) -> Sample | None:
+def compare(drawn: Mapping[str, int], is_fused: bool) -> Sample | None:
     """Return the features and times of a convolution; None if the layout is not asked for."""
     import dpmodule as mx
     from dpmodule.executor.passes.fused_convolutions import call, layout_choice
 
-    asked: list[Any] = []
+    shape = drawn["rows"], drawn["channels"], drawn["side"], drawn["side"]
+    asked: dict[bool, Any] = {}
 
     def runs(keeps: bool) -> Callable[[], None]:
-        bound = symbol.simple_bind(mx.cpu(), grad_req="null", data=shape)
+        # programs of equal graphs are one, and choose once: the names differ
+        bound = convolution(drawn, is_fused, f"conv_{keeps}").simple_bind(
+            mx.cpu(), grad_req="null", data=shape
+        )
         for array in bound.arg_arrays:
             array[:] = mx.nd.random.normal(shape=array.shape)
 
         def chosen(*given: Any) -> bool:
-            asked.append(given[:-1])
+            asked[keeps] = given[:-1]
             return keeps
 
         def run() -> None:
@@ -110,7 +114,9 @@ def compare(symbol: Any, shape: tuple[int, ...]) -> Sample | None:
                 found.append((now - before) * 1e6)
     if not asked:
         return None
-    return layout_choice.features(*asked[0]), min(usual), min(converted)
+    if len(asked) < len(ways):
+        raise RuntimeError(f"{drawn}: only one way chose its layout, which the other one took over")
+    return layout_choice.features(*asked[True]), min(usual), min(converted)
 
 
 def measure(count: int, seed: int) -> None:
@@ -122,9 +128,7 @@ def measure(count: int, seed: int) -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     pick = random.Random(seed).choice
     for _ in range(count):
-        drawn = draw(pick)
-        shape = drawn["rows"], drawn["channels"], drawn["side"], drawn["side"]
-        found = compare(convolution(drawn, pick((True, False))), shape)
+        found = compare(draw(pick), pick((True, False)))
         if found is not None:
             print(json.dumps(found), flush=True)
 

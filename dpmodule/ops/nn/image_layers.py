@@ -204,6 +204,8 @@ class TiledConvolution:
             return True
         if in_run and (products <= self._short_in_run() or (reads_pixels and self._filled >= _FILLED)):
             return True
+        if products <= _TINY * self._filled:
+            return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False
         max_positions = _MAX_POSITIONS if self._filters % self._block else _MAX_POSITIONS_FULL_TILES

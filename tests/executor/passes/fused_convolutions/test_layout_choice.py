@@ -1,6 +1,8 @@
 """A network's only convolution: the table that chooses its layout, and equal results in both layouts."""
 
+import importlib.util
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import torch
 import dpmodule as mx
 from dpmodule.executor.passes.fused_convolutions import call, layout_choice
 
+ROOT = Path(__file__).parents[4]
 PLAIN = ((3, 3), (1, 1), (1, 1), 1, False)
 
 
@@ -22,6 +25,44 @@ def test_table_prefers_each_layout_for_some_sizes(isa, threads):
         shape = (*rng.choices((1, 4, 16, 64), k=2), *[rng.choice((1, 7, 28, 112))] * 2)
         found.add(layout_choice.choose(trees, layout_choice.features(shape, rng.choice((2, 64)), *PLAIN)))
     assert found == {True, False}
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+@pytest.mark.parametrize("threads", ["1", "default"])
+def test_table_converts_where_the_extension_takes_a_fraction_of_the_time(isa, threads):
+    trees = layout_choice._trees()[f"{isa} {threads}"]
+    for shape, channels, kernel, step in [((1, 16, 33, 33), 16, 3, 2), ((1, 64, 14, 14), 64, 5, 2)]:
+        depthwise = (kernel,) * 2, (step,) * 2, (1, 1), channels, False
+        assert not layout_choice.choose(trees, layout_choice.features(shape, channels, *depthwise))
+
+
+def test_the_tool_measures_both_layouts(monkeypatch):
+    spec = importlib.util.spec_from_file_location("choose_layouts", ROOT / "tools/choose_layouts.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    monkeypatch.setattr(call, "keeps_usual_layout", call.keeps_usual_layout)  # which the tool exchanges
+    monkeypatch.setattr(tool, "TURN_S", 0)
+    layouts = []
+
+    def convolve(*given, run=call.FusedConvolution._one_by_one, **named):
+        layouts.append(named.get("keeps_layout", False))
+        return run(*given, **named)
+
+    monkeypatch.setattr(call.FusedConvolution, "_one_by_one", convolve)
+    square = {
+        "rows": 2,
+        "channels": 8,
+        "side": 16,
+        "num_filter": 8,
+        "kernel": 3,
+        "stride": 1,
+        "dilate": 1,
+        "pad": 1,
+    }
+    features, *times = tool.compare({**square, "num_group": 1}, False)
+    assert features[:3] == (2, 8, 8)
+    assert min(times) > 0
+    assert layouts == [True] * 2 * tool.TURNS  # each turn runs twice
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -38,13 +79,13 @@ def test_results_equal_torch_in_both_layouts(seed, keeps, monkeypatch):
     data, weight = torch.randn(shape), torch.randn(filters, channels // groups, kernel, kernel)
     net = mx.sym.Convolution(
         mx.sym.var("data"), mx.sym.var("w"), kernel=(kernel,) * 2, stride=(stride,) * 2, pad=(pad,) * 2,
-        num_filter=filters, num_group=groups, no_bias=True,
+        num_filter=filters, num_group=groups, no_bias=True, name=f"conv_{keeps}",
     )  # fmt: skip
     wanted = torch.conv2d(data, weight, None, stride, pad, 1, groups)
     if rng.random() < 0.5:
         net, wanted = mx.sym.relu(net), wanted.relu()
     arrays = {"data": mx.nd.array(data.numpy()), "w": mx.nd.array(weight.numpy())}
-    bound = net.bind(mx.cpu(), arrays)
+    bound = net.bind(mx.cpu(), arrays)  # programs of equal names are one, and choose once
     for _ in range(3):  # packed weights are made in the second run
         np.testing.assert_allclose(bound.forward()[0].asnumpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
     assert asked
