@@ -109,6 +109,8 @@ _SHORT = 2**22
 """Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
 _TINY = 2**20
 """Multiplications up to which torch's overhead exceeds everything else."""
+_TINY_ALONE = 2**21
+"""The same for a single convolution with windows of any size; those of a tile's padding count."""
 _SHORT_IN_RUN = 2**25
 """The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
 _SHORT_PART = 2**24
@@ -204,7 +206,7 @@ class TiledConvolution:
             return True
         if in_run and (products <= self._short_in_run() or (reads_pixels and self._filled >= _FILLED)):
             return True
-        if products <= _TINY * self._filled:
+        if products <= _TINY_ALONE * self._filled:
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False

@@ -41,7 +41,7 @@ def test_the_tool_measures_both_layouts(monkeypatch):
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     monkeypatch.setattr(call, "keeps_usual_layout", call.keeps_usual_layout)  # which the tool exchanges
-    monkeypatch.setattr(tool, "TURN_S", 0)
+    monkeypatch.setattr(tool, "TURN_S", 1e-9)
     layouts = []
 
     def convolve(*given, run=call.FusedConvolution._one_by_one, **named):
