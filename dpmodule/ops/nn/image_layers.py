@@ -110,7 +110,7 @@ _SHORT = 2**22
 _TINY = 2**20
 """Multiplications up to which torch's overhead exceeds everything else."""
 _TINY_ALONE = 2**21
-"""The same for a single convolution with windows of any size; those of a tile's padding count."""
+"""The same with narrower vectors, for windows of any size; those of a tile's padding count."""
 _SHORT_IN_RUN = 2**25
 """The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
 _SHORT_PART = 2**24
@@ -202,11 +202,10 @@ class TiledConvolution:
         )
         is_small = self._filters > _FEW_FILTERS and products <= _SHORT_IN_RUN
         fits_tiles = is_small or not self._filters % _FULL_TILE
-        if has_wide_vectors and (reads_pixels or (in_run and channels <= _COLOURS and fits_tiles)):
+        first = in_run and channels <= _COLOURS and fits_tiles
+        if reads_pixels or first if has_wide_vectors else products <= _TINY_ALONE * self._filled:
             return True
         if in_run and (products <= self._short_in_run() or (reads_pixels and self._filled >= _FILLED)):
-            return True
-        if products <= _TINY_ALONE * self._filled:
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False

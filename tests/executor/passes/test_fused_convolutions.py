@@ -1,6 +1,7 @@
 import gc
 import itertools
 import random
+from collections import OrderedDict
 from functools import partial
 
 import numpy as np
@@ -11,8 +12,9 @@ import dpmodule as mx
 from dpmodule import executor
 from dpmodule._core import torch_private
 from dpmodule.base import MXNetError
-from dpmodule.executor import packed_weights
+from dpmodule.executor import packed_weights, program
 from dpmodule.executor.passes.fused_convolutions import FusedConvolution, ImageRun, run
+from dpmodule.ops.nn import image_layers
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -227,7 +229,14 @@ def test_plans_pass_gradients_and_vmap():
     np.testing.assert_allclose(x.grad.numpy(), bound.grad_dict["data"].asnumpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_packs_are_made_for_each_image_size_but_not_without_end():
+@pytest.fixture
+def large(monkeypatch):
+    """Let oneDNN run small convolutions like large ones."""
+    monkeypatch.setattr(image_layers, "_TINY_ALONE", 0)
+    monkeypatch.setattr(program, "_cache", OrderedDict())  # programs of other tests have chosen
+
+
+def test_packs_are_made_for_each_image_size_but_not_without_end(large):
     bound = bind(conv_norm_relu())
     for shape in ((2, 3, 6, 6), (1, 3, 6, 6), (5, 3, 9, 4), (2, 3, 6, 6)):
         bound = bound.reshape(data=shape, allow_up_sizing=True)
@@ -322,7 +331,7 @@ def test_the_environment_leaves_convolutions_to_torch(monkeypatch):
 # what is kept of parameters
 
 
-def test_packs_are_made_in_the_second_use_shared_and_go_with_the_parameters_or_by_training():
+def test_packs_are_made_in_the_second_use_shared_and_go_with_the_parameters_or_by_training(large):
     bound = bind(conv_norm_relu())
     for size in (0, 4 * (4 * 3 * 3 * 3 + 4)):
         answer(bound)
