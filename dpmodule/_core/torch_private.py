@@ -195,12 +195,12 @@ def autograd_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
     """Return `function.apply` without torch's inspection of the signature, which costs 15 microseconds per call."""
     inspected: Callable[..., Any] = function.apply
     direct: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
-    is_transformed: Callable[[], bool] | None = getattr(torch._C, "_are_functorch_transforms_active", None)
-    if is_transformed is None:
+    has_transforms: Callable[[], bool] | None = getattr(torch._C, "_are_functorch_transforms_active", None)
+    if has_transforms is None:
         return inspected
 
     def apply(*args: Any) -> Any:
-        is_traced = torch.compiler.is_compiling() or is_transformed()
+        is_traced = torch.compiler.is_compiling() or has_transforms()
         return inspected(*args) if is_traced else direct(*args)
 
     return apply
@@ -518,7 +518,10 @@ def _try_backward(engine: Callable[..., Any]) -> None:
         raise ValueError("computes something else")
 
 
-_no: Callable[..., bool] = lambda *_: False  # noqa: E731  for functions that the installed torch lacks
+def _no(*tensors: torch.Tensor) -> bool:
+    return False  # the installed torch lacks the function
+
+
 _has_transforms: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", _no)
 _is_batched: Callable[[torch.Tensor], bool] = getattr(
     getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", _no
