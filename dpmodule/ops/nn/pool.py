@@ -359,7 +359,32 @@ def _native_pool(
         full: allow a partial window at the end, if it starts inside the image or the padding before it.
         with_padding: averages count the padding.
     """
-    images, channels, *sizes = data.shape
+    is_usual = data.is_contiguous() or not data.is_contiguous(memory_format=torch.channels_last)
+    found = _pooling_row(kind, data.shape, kernel, stride, pad, full, with_padding, is_usual)
+    if found is None:
+        return None
+    row, shape, layout = found
+    data, result = (
+        data.contiguous(memory_format=layout),
+        torch.empty(shape, dtype=torch.float32, memory_format=layout),
+    )
+    kernels().run_layers(row, torch.get_num_threads(), 0, data.data_ptr(), result.data_ptr())
+    return result
+
+
+@lru_cache(maxsize=256)
+def _pooling_row(
+    kind: str,
+    shape: Pair,
+    kernel: Pair,
+    stride: Pair,
+    pad: Pair,
+    full: bool,
+    with_padding: bool,
+    is_usual: bool,
+) -> tuple[bytes, Pair, torch.memory_format] | None:
+    """Return the kernel's arguments, shape and layout of the result for a shape of the data; None as `_native_pool`."""
+    images, channels, *sizes = shape
     axes = []
     for x, k, step, p in zip(sizes, kernel, stride, pad, strict=True):
         count = window_size(x, k, step, p, full)
@@ -367,18 +392,16 @@ def _native_pool(
     rows, columns = axes[0][1], axes[1][1]
     counts, gaps = (images, channels, channels, 1), (channels, 0, channels)
     layout = torch.channels_last
-    if channels < _MIN_CHANNELS or data.is_contiguous() or not data.is_contiguous(memory_format=layout):
+    if channels < _MIN_CHANNELS or is_usual:
         x, _, k, step, _, p = axes[1]
         if columns < _MIN_COLUMNS or max((columns + k // step + 9) * step, x + p + 16) > _MAX_LINE:
             return None
         kind, counts, gaps = f"{kind}_rows", (images * channels, 1, 1, 1), (1, 0, 1)
-        layout, data = torch.contiguous_format, data.contiguous()
+        layout = torch.contiguous_format
     elif kind == "mean":
         return None
-    result = torch.empty((images, channels, rows, columns), dtype=torch.float32, memory_format=layout)
     row = layer_row(kind, counts, axes, int(with_padding), NO_FUNCTION, gaps, (1, 0, 0, 0, 2))
-    kernels().run_layers(row, torch.get_num_threads(), 0, data.data_ptr(), result.data_ptr())
-    return result
+    return row, (images, channels, rows, columns), layout
 
 
 _MIN_AVERAGED = 2**15
