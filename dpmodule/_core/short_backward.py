@@ -111,9 +111,8 @@ def _call(function: Any, grads: Sequence[torch.Tensor | None]) -> Iterable[torch
     found = function.apply(*grads)
     if type(found) is not tuple:
         return (found,)
-    return compress(
-        found, function.needs_input_grad
-    )  # one for each argument, while only tensors have a number
+    # one for each argument, while only tensors have a number
+    return compress(found, function.needs_input_grad)
 
 
 def _functions(

@@ -153,7 +153,7 @@ def are_float32_cpu(left: torch.Tensor, right: torch.Tensor) -> bool:
     return (
         is_float32_cpu(left)
         and is_float32_cpu(right)
-        and not (torch_private.is_transformed(left) or torch_private.is_transformed(right) or is_tracing())
+        and not (torch_private.is_transformed(left, right) or is_tracing())
     )
 
 
