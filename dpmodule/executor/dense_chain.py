@@ -71,7 +71,7 @@ class _DenseChain:
         self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
                 fastest_kernel(rows, layer.units, layer.features),
-                fastest_kernel(layer.units, layer.features, rows),
+                fastest_kernel(layer.units, layer.features, rows, turned=True),
                 fastest_kernel(rows, layer.features, layer.units),
             )
             for layer in self._layers

@@ -3,6 +3,7 @@
 #include "product.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -21,7 +22,7 @@ constexpr std::ptrdiff_t kRowBlock = 192;            // rows of a block of the l
 constexpr std::ptrdiff_t kCopyGap = kDepth + kLine;  // between rows of its copy
 constexpr std::ptrdiff_t kCollision = 512;    // rows whose distance is a multiple of it share lines of the L1 cache
 constexpr std::ptrdiff_t kMinCollided = 64;   // columns for which copying the left matrix pays
-constexpr std::ptrdiff_t kMinWork = 1 << 20;  // minimal multiplications per thread, to outweigh its wake-up
+constexpr std::ptrdiff_t kMinWork = 1 << 19;  // minimal multiplications per thread, to outweigh its wake-up
 constexpr std::ptrdiff_t kMinRows =
     16;  // minimal rows per thread of a chain of layers, whose weights each thread reads
 
@@ -214,6 +215,30 @@ void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, flo
 
 std::ptrdiff_t block_width() { return 2 * best_width(); }
 
+// Returns how many threads have enough to do.
+std::ptrdiff_t useful_threads(const Product &p) {
+    return std::min<std::ptrdiff_t>(p.threads, p.rows * p.columns * p.depth / kMinWork);
+}
+
+// Packs the right matrix, and multiplies it with blocks of rows that stay in the cache.
+bool multiply_many_rows(const Product &product) {
+    const std::unique_ptr<float[]> packed(new (std::nothrow) float[packed_size(product.columns, product.depth)]);
+    if (!packed) return false;
+    pack(product.right, product.columns, product.depth, packed.get());
+    std::atomic<bool> done{true};
+    const std::ptrdiff_t parts = std::min(product.rows / kMinRows, useful_threads(product));
+    parallel_ranges(product.rows, parts, [&](std::ptrdiff_t first, std::ptrdiff_t end) {
+        Product part = product;
+        part.rows = end - first;
+        part.left.at += first * product.left.row_gap;
+        part.result += first * product.columns;
+        part.packed = packed.get();
+        part.threads = 1;
+        if (!multiply(part)) done = false;
+    });
+    return done;
+}
+
 }  // namespace
 
 void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t columns, float *to, std::ptrdiff_t width) {
@@ -241,14 +266,13 @@ void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t column
 int vector_width() { return best_width(); }
 
 bool multiply(const Product &product) {
+    if (!product.packed && product.rows > kRowBlock) return multiply_many_rows(product);
     const std::ptrdiff_t width = block_width();
     const std::ptrdiff_t copied = !product.packed         ? std::min(kDepth, product.depth) * width
                                   : rows_collide(product) ? std::min(kRowBlock, product.rows) * kCopyGap
                                                           : 0;
     const std::ptrdiff_t blocks = (product.columns + width - 1) / width;
-    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(
-        1,
-        std::min({std::ptrdiff_t{product.threads}, blocks, product.rows * product.columns * product.depth / kMinWork}));
+    const std::ptrdiff_t parts = std::max<std::ptrdiff_t>(1, std::min(blocks, useful_threads(product)));
     const std::unique_ptr<float[]> copies(new (std::nothrow) float[parts * copied]);  // one block for each part
     if (!copies) return false;
     parallel_for(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) {

@@ -33,7 +33,7 @@ On processors that MKL favours, MKL takes 0.6 to 0.9 of the kernel's time.
 """
 _MAX_PACKED, _MAX_DEPTH = 2**28, 512
 """Maximum number of multiplications with a packed weight by the extension's kernel; features up to which there is none
-on processors on which `_kernel_beats_mkl`."""
+on processors on which `kernel_beats_mkl`."""
 _MIN_MKL, _WIDE_UNITS = 2**17, 192
 """Size of a weight, and units, from which MKL is the fastest with a packed weight, on processors that it favours."""
 _MANY_ROWS = 1024
@@ -56,6 +56,11 @@ _MIN_WEIGHT, _MIN_DEPTH = 2**16, 128
 """Sizes of a weight and of its rows below which the overhead of calls dominates for these."""
 _MIN_ROWS = 8
 """Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
+_MIN_WORK_OVER_MKL, _SHORT, _DEEP = 2**17, 24, 512
+"""Minimum number of multiplications, and depths between which the kernel beats MKL, on processors on which
+`kernel_beats_mkl`."""
+_NARROW, _WIDE, _MANY = 64, 256, 1024
+"""Columns up to which it does so for any other depth, and up to which it does so with few rows; number of many rows."""
 _MIN_WIDTH = 8
 """Minimum vector width; the libraries are faster on narrower vectors."""
 
@@ -72,19 +77,29 @@ def kernels() -> Any:
     return _native
 
 
-def use_kernel(rows: int, columns: int, depth: int) -> bool:
-    """Return True if the kernel exists and is the fastest for this size."""
+def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> bool:
+    """Return True if the kernel exists and is the fastest for this size.
+
+    Args:
+        turned: True if the left matrix is transposed in memory.
+    """
+    least = _MIN_WIDTH <= getattr(kernels(), "vector_width", 0)
     if 0 < rows <= FEW_ROWS:
-        fits = depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
-        return fits and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
+        return least and depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
     work = rows * columns * depth
-    return (
-        _MIN_WORK <= work <= _MAX_WORK
-        and rows >= _MIN_ROWS
-        and (columns >= _MIN_UNITS or work <= 2**17)
-        and not _by_mkl()
-        and getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
-    )
+    if rows < _MIN_ROWS or not least:
+        return False
+    if _by_mkl():
+        is_fast = kernel_beats_mkl() and _beats_mkl(rows, columns, depth)
+        return is_fast and work >= _MIN_WORK_OVER_MKL and not turned
+    return _MIN_WORK <= work <= _MAX_WORK and (columns >= _MIN_UNITS or work <= 2**17)
+
+
+def _beats_mkl(rows: int, columns: int, depth: int) -> bool:
+    """Return True for sizes with which MKL is slow on processors on which `kernel_beats_mkl`."""
+    if columns <= _NARROW:
+        return depth >= _SHORT or rows < _MANY
+    return _SHORT <= depth <= _DEEP and (columns <= _WIDE or rows >= _MANY)
 
 
 def packed_kernel(rows: int, units: int, features: int) -> str:
@@ -96,7 +111,7 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     weight = units * features
     work = rows * weight
     is_large = units >= _WIDE_UNITS and weight >= _MIN_MKL
-    if _by_mkl() and is_large and rows > 2 * FEW_ROWS and not _kernel_beats_mkl():
+    if _by_mkl() and is_large and rows > 2 * FEW_ROWS and not kernel_beats_mkl():
         return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
     if packs_well(rows, units, features):
         return "native"
@@ -113,7 +128,7 @@ def packs_well(rows: int, units: int, features: int) -> bool:
     if features < _MIN_FEATURES and rows * units > _MIN_WORK:
         return False
     fits = rows * weight <= _MAX_PACKED
-    if _kernel_beats_mkl():
+    if kernel_beats_mkl():
         return fits or features <= _MAX_DEPTH
     is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
     is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
@@ -126,8 +141,8 @@ def _by_mkl() -> bool:
 
 
 @cache
-def _kernel_beats_mkl() -> bool:
-    """Return True if the extension's kernel is the fastest with packed weights of any width: on AMD without AVX-512."""
+def kernel_beats_mkl() -> bool:
+    """Return True if the extension's kernel beats MKL for most sizes: on AMD without AVX-512."""
     return _is_amd() and not _has_avx512()
 
 
@@ -162,7 +177,7 @@ def fits_kernel(left: torch.Tensor, right: torch.Tensor) -> bool:
     return (
         left.dim() == 2
         and right.dim() == 2
-        and use_kernel(left.size(0), right.size(0), right.size(1))
+        and use_kernel(left.size(0), right.size(0), right.size(1), left.stride(1) != 1)
         and are_float32_cpu(left, right)
     )
 
@@ -275,8 +290,9 @@ ONEDNN_MIN_WORK = 2**22
 """Multiplications below which oneDNN gains too little for loading its code of about 8 MB."""
 CHOICE_MIN_WORK = 2**16
 """Multiplications below which choosing a kernel costs more than it gains, without gradient."""
-_WORTH_RECORDING = 2**20
-"""Multiplications below which our own kernel does not make up for an autograd function in Python."""
+_WORTH_RECORDING, _WORTH_RECORDING_OVER_MKL = 2**20, 2**22
+"""Multiplications below which our own kernel does not make up for an autograd function in Python, where oneDNN is the
+faster library and where MKL is."""
 _MIN_SAMPLES = 8
 """Samples below which oneDNN's gradients are slower."""
 _AMD = ("AuthenticAMD", "HygonGenuine")
@@ -345,9 +361,15 @@ def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None =
     return torch_private.onednn_linear(left, right, bias, "none", [], "")
 
 
-def fastest_kernel(rows: int, columns: int, depth: int) -> Callable[..., torch.Tensor]:
-    """Return the fastest function for ``left @ right.T + bias`` with `torch.no_grad`, float32 on the CPU."""
-    if use_kernel(rows, columns, depth):
+def fastest_kernel(
+    rows: int, columns: int, depth: int, turned: bool = False
+) -> Callable[..., torch.Tensor]:
+    """Return the fastest function for ``left @ right.T + bias`` with `torch.no_grad`, float32 on the CPU.
+
+    Args:
+        turned: True if the left matrix is transposed in memory.
+    """
+    if use_kernel(rows, columns, depth, turned):
         return multiply
     return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
 
@@ -361,7 +383,7 @@ def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def gradient_product(samples: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return the fastest function for ``left @ right.T`` in the backward of a dense layer, float32 on the CPU."""
-    return fastest_product if samples >= _MIN_SAMPLES and onednn_is_faster() else F.linear
+    return fastest_product if samples >= _MIN_SAMPLES else F.linear
 
 
 class _Linear(torch.autograd.Function):
@@ -408,12 +430,9 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
 
 
 def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Return True if our own kernel, twice as fast as a slow MKL, should compute a product with gradients."""
-    return (
-        data.shape[0] * weight.numel() >= _WORTH_RECORDING
-        and onednn_is_faster()
-        and fits_kernel(data, weight)
-    )
+    """Return True if our own kernel should compute a product with gradients."""
+    least = _WORTH_RECORDING if onednn_is_faster() else _WORTH_RECORDING_OVER_MKL
+    return data.shape[0] * weight.numel() >= least and fits_kernel(data, weight)
 
 
 def fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

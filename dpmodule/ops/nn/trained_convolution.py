@@ -22,7 +22,7 @@ from .conv import FEW_CHANNELS
 from .image_layers import ConvolutionSizes, TiledConvolution
 from .linear import is_float32_cpu, kernels
 from .relayout import in_channels_last
-from .unfold import Pair, WindowGrid, uses_onednn
+from .unfold import Pair, WindowGrid, is_fast_product, uses_onednn
 
 MaybeTensor = torch.Tensor | None
 
@@ -113,13 +113,13 @@ def may_train(grid: WindowGrid | None = None) -> bool:
 def _uses_tiles(sizes: _Sizes) -> bool:
     """Return True if tiles compute the weight's gradient the fastest.
 
-    They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data and for windows of
-    one pixel.
+    They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data, and products are
+    faster for windows of one pixel.
     """
     weight = sizes.channels * sizes.filters * prod(sizes.grid.kernel)
     windows = sizes.images * prod(sizes.counts)
     data = sizes.images, sizes.channels, *sizes.sides
-    if not _has_tiles():
+    if not _has_tiles() or is_fast_product(data, sizes.filters, sizes.grid):
         return False
     if uses_onednn(data, sizes.grid, torch.get_num_threads()):
         return weight <= _MAX_WEIGHT * windows

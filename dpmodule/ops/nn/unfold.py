@@ -22,7 +22,7 @@ from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from ..tracing import is_tracing
 from .layer_shapes import layer, per_axis, unify_input, window_size
-from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels, onednn_is_faster
+from .linear import fastest_linear, gradient_product, is_float32_cpu, kernel_beats_mkl, kernels
 
 Pair = tuple[int, int]
 
@@ -76,6 +76,8 @@ _MIN_WEIGHT, _MIN_PLAIN_WEIGHT = 2**16, 2**17
 convolution."""
 _MIN_POINTS = 2**18
 """Elements of data from which a 1x1 convolution is a faster product than torch's own convolution."""
+_MIN_WORK = 2**20
+"""Multiplications from which it is a faster product than oneDNN's, too, where the extension beats MKL."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -87,6 +89,11 @@ def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
     is_small = grid.kernel == grid.stride == grid.dilate == (1, 1) and images < _FEW_IMAGES and threads == 1
     has_many = images > 1 or channels * height * width > _SMALL_IMAGE
     return not is_small and (has_many or min(grid.kernel) >= _LARGE_WINDOW)
+
+
+def is_fast_product(data: Sequence[int], filters: int, grid: WindowGrid) -> bool:
+    """Return True if windows of one pixel are the fastest to train as products with the data in channels_last."""
+    return grid == _POINTS and kernel_beats_mkl() and prod(data) * filters >= _MIN_WORK
 
 
 def is_fast_as_rows(
@@ -103,6 +110,8 @@ def is_fast_as_rows(
     by_onednn = uses_onednn(data, grid, threads)
     if positions <= filters and filters * depth >= (_MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT):
         return positions > 0
+    if is_last and is_fast_product(data, filters, grid):
+        return True
     if grid == _POINTS and is_last and not by_onednn:
         return positions * depth >= _MIN_POINTS
     return by_onednn and 0 < positions <= _MAX_POSITIONS and positions * depth <= _MAX_NUMBERS
@@ -158,8 +167,7 @@ class _RowsConvolution(torch.autograd.Function):
             kernels().unfold(*_arguments(x, grid, rows))
         ctx.save_for_backward(x, weight, rows)
         ctx.grid, ctx.bias_sizes = grid, None if bias is None else [filters]
-        product = fastest_linear if onednn_is_faster() else F.linear
-        return _images(product(rows, weight.reshape(filters, -1), bias), (images, filters, *counts))
+        return _images(fastest_linear(rows, weight.reshape(filters, -1), bias), (images, filters, *counts))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:

@@ -63,6 +63,7 @@ def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
 
 def test_fast_sizes(monkeypatch):
     monkeypatch.undo()
+    monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: False)
     grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
     points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
     few, many = (2, 16, 6, 6), (8, 64, 28, 28)
@@ -80,6 +81,9 @@ def test_fast_sizes(monkeypatch):
     large = (8, 64, 28, 28), 16, points
     cases = [(1, True), (1, False), (2, True)]
     assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, False]
+    monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: True)
+    assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, True]
+    assert not UNFOLD.is_fast_as_rows((8, 64, 11, 11), 16, points, 1)
 
 
 def test_other_convolutions_are_left_alone():

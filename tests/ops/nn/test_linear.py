@@ -22,7 +22,7 @@ needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneD
 
 def forget_the_processor():
     module.onednn_is_faster.cache_clear()
-    module._kernel_beats_mkl.cache_clear()
+    module.kernel_beats_mkl.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -210,6 +210,19 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
     assert not module.packed_kernel(3, 2, 5)
+
+
+@needs_kernels
+@pytest.mark.skipif(not module.has_packed_mkl(), reason="this torch has no MKL")
+@pytest.mark.parametrize(("vendor", "wins"), VENDORS.items())
+def test_narrow_products_by_the_kernel_on_amd_without_avx512(vendor, wins, monkeypatch):
+    monkeypatch.setenv("DPMODULE_ONEDNN", "0")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(module, "_vendor", lambda: vendor)
+    fast = [(64, 128, 512), (8, 24, 700), (8192, 700, 500), (8192, 64, 2000), (200, 256, 25)]
+    slow = [(64, 64, 784, True), (1024, 64, 23), (512, 257, 300), (8192, 128, 513), (16, 64, 127), (7, 128, 784)]
+    assert [module.use_kernel(*each) for each in fast] == [wins] * len(fast)
+    assert not any(module.use_kernel(*each) for each in slow)
 
 
 @needs_kernels

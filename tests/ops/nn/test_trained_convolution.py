@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dpmodule.ops.nn import linear
+from dpmodule.ops.nn import linear, unfold
 from dpmodule.ops.nn import trained_convolution as module
 from dpmodule.ops.nn.image_layers import TiledConvolution
 from dpmodule.ops.nn.trained_convolution import (
@@ -245,8 +245,11 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
     )
     monkeypatch.setattr(linear, "_native", core)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    pads = kernel[0] // 2, kernel[1] // 2
-    assert training_kernels(data, filters, WindowGrid(kernel, (step, step), pads, (1, 1))) == wanted
+    grid = WindowGrid(kernel, (step, step), (kernel[0] // 2, kernel[1] // 2), (1, 1))
+    for beats_mkl in (False, True):
+        monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda beats_mkl=beats_mkl: beats_mkl)
+        is_product = beats_mkl and kernel == (1, 1)
+        assert training_kernels(data, filters, grid) == (NONE if is_product else wanted)
 
 
 # tiles, for prediction
