@@ -654,13 +654,15 @@ void norm(const Core &core) {
     const ptrdiff_t channels = pixels > 1 ? between(1, 6) : between(4, 140);
     const ptrdiff_t rows = images * pixels, size = rows * channels;
     const auto place = [&](ptrdiff_t r, ptrdiff_t c) { return (r / pixels * channels + c) * pixels + r % pixels; };
-    const bool relu = maybe(), nan_stays = maybe();
+    const bool nan_stays = maybe(), keeps = maybe();
     const double eps = 1e-5, momentum = 0.9;
     const Buffer &x = round.filled(size), *other = round.optional(size), *gamma = round.optional(channels),
                  &beta = round.filled(channels);
     const Buffer &mean = round.filled(channels), &var = round.filled(channels), &grad = round.filled(size);
+    const ptrdiff_t end = between(0, other ? 1 : 2);  // none, ReLU, SiLU
+    const bool relu = end == 1;
     const double limit = relu && !other && maybe() ? 0.5 : kInfinity;
-    describe(rows, channels, pixels, relu, limit);
+    describe(rows, channels, pixels, end, limit);
     const bool spoiled = relu && other && maybe();
     if (spoiled) (*other)[5] = kNan;
     const auto count = [&](ptrdiff_t parts) { return static_cast<std::size_t>(parts * channels); };
@@ -674,10 +676,12 @@ void norm(const Core &core) {
         for (ptrdiff_t r = 0; r < rows; ++r) {
             const ptrdiff_t i = place(r, c);
             const double normal = (x[i] - means[at_c]) * scale, sum = normal * factor + beta[c] + at(other, i);
-            out[static_cast<std::size_t>(i)] = relu && sum < 0 ? 0 : sum > limit ? limit : sum;
-            const double head = !relu || (sum > 0 && sum <= limit) ? grad[i]
-                                : std::isnan(sum)                  ? (nan_stays ? kNan : grad[i])
-                                                                   : 0.0;
+            const double gate = 1 / (1 + std::exp(-sum));
+            out[static_cast<std::size_t>(i)] = end == 2 ? sum * gate : relu && sum < 0 ? 0 : sum > limit ? limit : sum;
+            const double head = end == 2                             ? grad[i] * gate * (1 + sum * (1 - gate))
+                                : !relu || (sum > 0 && sum <= limit) ? grad[i]
+                                : std::isnan(sum)                    ? (nan_stays ? kNan : grad[i])
+                                                                     : 0.0;
             for_other[static_cast<std::size_t>(i)] = head;
             for_beta[at_c] += head;
             for_gamma[at_c] += head * normal;
@@ -697,11 +701,11 @@ void norm(const Core &core) {
         const ptrdiff_t threads = &made == results ? 1 : between(2, 4);
         const Buffer &result = round.empty(size), &statistics = round.empty(4 * channels),
                      &mean_after = round.empty(channels), &var_after = round.empty(channels);
-        const Buffer &x_grad = round.empty(size), *other_grad = other ? &round.empty(size) : nullptr,
+        const Buffer &x_grad = round.empty(size), *other_grad = keeps ? &round.empty(size) : nullptr,
                      &gamma_grad = round.empty(channels), &beta_grad = round.empty(channels);
-        core("norm_forward", {rows, channels, pixels, threads, relu, limit, eps, momentum, x, other, gamma, beta, mean,
+        core("norm_forward", {rows, channels, pixels, threads, end, limit, eps, momentum, x, other, gamma, beta, mean,
                               var, result, statistics, mean_after, var_after});
-        core("norm_backward", {rows, channels, pixels, threads, relu, limit, nan_stays, grad, x,
+        core("norm_backward", {rows, channels, pixels, threads, end, limit, nan_stays, grad, x,
                                other ? &result : nullptr, statistics, other_grad, x_grad, gamma_grad, beta_grad});
         made = {&result, &mean_after, &var_after, &x_grad, &gamma_grad, &beta_grad};
         if (other_grad) made.push_back(other_grad);

@@ -1,11 +1,12 @@
-"""Train BatchNorm together with the following sum and relu, or a clip to [0, limit], as one call of the extension.
+"""Train BatchNorm with the following sum and relu, a clip to [0, limit], or SiLU in one call of the extension.
 
 Between two convolutions, torch reads the data a dozen times in forward and backward, and memory limits its speed. The
 extension's kernels read the data five times, or seven times with a sum, on as many threads as torch uses, with equal
 results. The graph determines which steps can be fused; whether the kernels support the data is checked when the step
 runs.
 
-The result of a fused BatchNorm is not computed separately. It must have no other reader than the sum, relu or clip.
+The result of a fused BatchNorm is not computed separately. It must have no other reader than the sum, relu, clip
+or SiLU.
 
 Needs:
     storage: dense
@@ -24,13 +25,14 @@ from typing import Any
 
 import torch
 
-from ...ops.nn.batchnorm import Rectifier, is_native, native_norm
+from ...ops.nn.batchnorm import NormEnd, is_native, native_norm
 from ...ops.spec import Env
 from ..lowering import Lowered, Step
+from .gated_activations import GatedActivation
 
 
 class FusedNorm:
-    """A BatchNorm with an optional sum with another tensor and an optional relu.
+    """A BatchNorm with an optional sum with another tensor and an optional activation.
 
     Called with data, gamma, beta, both moving statistics and the other summand; returns the result, then the states
     that the normalisation writes back.
@@ -42,7 +44,7 @@ class FusedNorm:
     Args:
         norm: the normalisation's step in the graph.
         adds: the sum's function; None without a sum.
-        activation: relu's function; None without relu.
+        activation: the activation's function, or None.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class FusedNorm:
         adds: Callable[..., torch.Tensor] | None,
         position: int,
         activation: Callable[..., torch.Tensor] | None,
-        end: Rectifier,
+        end: NormEnd,
     ) -> None:
         self._norm, self._a = norm.function, norm.fixed
         self._adds, self._position = adds, position
@@ -79,16 +81,18 @@ class FusedNorm:
         return out, *states
 
 
-def _rectifier(low: Lowered, step: Step) -> Rectifier | None:
-    """Return the kernel's rectifier for a step that is relu, or a clip from 0; else None."""
+def _end(low: Lowered, step: Step) -> NormEnd | None:
+    """Return the kernel's final step for one that is relu, a clip from 0, or SiLU; else None."""
+    if isinstance(step.function, GatedActivation):
+        return NormEnd("silu") if step.name == "silu" else None
     op, a = low.operator(step)
     if op is None or step.covers or step.takes_env:
         return None
     if op.name == "relu":
-        return Rectifier(relu=True, nan_stays=True)
+        return NormEnd("relu", nan_stays=True)
     if op.name == "clip" and a.a_min == 0 < a.a_max < inf:
-        return Rectifier(relu=True, limit=a.a_max)
-    return Rectifier(relu=True) if op.name == "Activation" and a.act_type == "relu" else None
+        return NormEnd("relu", limit=a.a_max)
+    return NormEnd("relu") if op.name == "Activation" and a.act_type == "relu" else None
 
 
 def _is_norm(low: Lowered, step: Step) -> bool:
@@ -117,15 +121,15 @@ def _fused(low: Lowered, norm: Step, only_reader: Callable[[int], Step | None]) 
         steps.append(step)
         step = only_reader(step.outputs[0])
     if step is not None:
-        end = _rectifier(low, step)
-        if end is not None and adds is not None and end.limit < inf:
+        end = _end(low, step)
+        if end is not None and adds is not None and (end.limit < inf or end.kind == "silu"):
             end = None
         if end is not None:
             steps.append(step)
     activation = steps[-1].function if end is not None else None
-    call = FusedNorm(norm, adds, position, activation, end or Rectifier())
+    call = FusedNorm(norm, adds, position, activation, end or NormEnd())
     outputs = [steps[-1].outputs[0], *norm.outputs[1:]]
-    covers = tuple(step.node for step in steps[1:])
+    covers = tuple(node for step in steps[1:] for node in (*step.covers, step.node))
     name = "_".join(["norm", *(step.name.rstrip("_") for step in steps[1:])])
     return steps, Step(call, name, None, inputs, outputs, norm.node, covers=covers)
 

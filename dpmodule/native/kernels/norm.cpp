@@ -158,23 +158,26 @@ struct Collect {
     }
 };
 
-// What follows the normalisation: a sum, and the ReLU.
-template <bool WithSum, bool WithRelu>
+// What follows the normalisation.
+template <bool WithSum, NormEnd end>
 struct Finish {
     template <class L>
     DPMODULE_INLINE static typename L::Floats of(const NormForward &run, std::ptrdiff_t i,
                                                  const typename L::Floats &normalised) {
         typename L::Floats value = normalised;
         if (WithSum) value += L::load(run.other + i);
-        return WithRelu ? rectified(value, run.limit) : value;
+        if (end == NormEnd::Silu) return value * L::sigmoid(value);
+        return end == NormEnd::Relu ? rectified(value, run.limit) : value;
     }
 };
 
 // Calls body(a `Finish`).
 template <class Body>
 void with_finish(const NormForward &run, const Body &body) {
-    if (run.relu) return run.other ? body(Finish<true, true>{}) : body(Finish<false, true>{});
-    return run.other ? body(Finish<true, false>{}) : body(Finish<false, false>{});
+    if (run.end == NormEnd::Silu) return body(Finish<false, NormEnd::Silu>{});
+    if (run.end == NormEnd::None)
+        return run.other ? body(Finish<true, NormEnd::None>{}) : body(Finish<false, NormEnd::None>{});
+    return run.other ? body(Finish<true, NormEnd::Relu>{}) : body(Finish<false, NormEnd::Relu>{});
 }
 
 // A chunk of the result.
@@ -206,10 +209,10 @@ struct Apply {
     }
 };
 
-// Where gradients pass: everywhere, by the sign before the ReLU, by its limits, or by its result.
-enum class Mask { None, Sign, Limits, Result };
+// Where gradients pass: everywhere, by the sign before the ReLU, by its limits, or by its result; or by SiLU's slope.
+enum class Mask { None, Sign, Limits, Result, Slope };
 
-// The gradient before the ReLU, for one register at index `i`.
+// The gradient before the ReLU or SiLU, for one register at index `i`.
 template <Mask mask, class L>
 DPMODULE_INLINE typename L::Floats unrectified(const NormBackward &run, std::ptrdiff_t i,
                                                const typename L::Floats &distance, const typename L::Floats &scale,
@@ -218,6 +221,10 @@ DPMODULE_INLINE typename L::Floats unrectified(const NormBackward &run, std::ptr
     const Floats grad = L::load(run.grad + i);
     if (mask == Mask::None) return grad;
     const Floats end = mask == Mask::Result ? L::load(run.out + i) : distance * scale + shift;
+    if (mask == Mask::Slope) {
+        const Floats gate = L::sigmoid(end);
+        return grad * (gate + gate * (end - end * gate));
+    }
     if (mask == Mask::Limits) {
         const Floats above = end >= 0 ? grad : Floats{};
         return end <= run.limit ? above : Floats{};
@@ -229,17 +236,18 @@ DPMODULE_INLINE typename L::Floats unrectified(const NormBackward &run, std::ptr
 // Calls body(a constant `Mask`).
 template <class Body>
 void with_mask(const NormBackward &run, const Body &body) {
-    if (!run.relu) return body(std::integral_constant<Mask, Mask::None>{});
+    if (run.end == NormEnd::None) return body(std::integral_constant<Mask, Mask::None>{});
+    if (run.end == NormEnd::Silu) return body(std::integral_constant<Mask, Mask::Slope>{});
     if (run.limit < std::numeric_limits<float>::infinity()) return body(std::integral_constant<Mask, Mask::Limits>{});
     return run.out ? body(std::integral_constant<Mask, Mask::Result>{})
                    : body(std::integral_constant<Mask, Mask::Sign>{});
 }
 
-// The same gradients where those before the ReLU are written already.
-NormBackward after_relu(NormBackward run) {
+// The same gradients where those before the end are written already.
+NormBackward before_end(NormBackward run) {
     if (run.for_other) {
         run.grad = run.for_other;
-        run.relu = false;
+        run.end = NormEnd::None;
     }
     return run;
 }
@@ -550,7 +558,7 @@ bool norm_backward(const NormBackward &run) {
     with_mask(run, [&](auto mask) { reduce_chunks<Reduce<mask.value>>(run, found.get()); });
     float *const factors = found.get() + Chunks(run.size).count * Sums::size(run.size);
     settle(run, found.get(), factors);
-    const NormBackward rest = after_relu(run);
+    const NormBackward rest = before_end(run);
     if (run.for_x) with_mask(rest, [&](auto mask) { write_chunks<Differentiate<mask.value>>(rest, factors); });
     return true;
 }

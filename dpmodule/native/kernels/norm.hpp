@@ -1,4 +1,4 @@
-// Batch normalisation with an optional sum and ReLU, forward and backward. Tensors are rows of `channels` elements, one
+// Batch normalisation with an optional sum, and ReLU or SiLU, forward and backward. Tensors are rows of `channels` elements, one
 // row for each position, or planes of adjacent positions, one for each channel of each image.
 //
 // Rows are split into chunks, whose size depends only on the number of channels; each tensor is read at most twice and
@@ -19,6 +19,9 @@ struct NormRows {
     int threads;                    // maximal number of threads
 };
 
+// What follows the normalisation and the sum: nothing, max(x, 0) up to a limit, or x sigmoid(x) without a sum.
+enum class NormEnd : std::ptrdiff_t { None, Relu, Silu };
+
 struct NormForward {
     NormRows size;
     const float *x;
@@ -31,7 +34,7 @@ struct NormForward {
     float *statistics;  // (4, channels), written: mean, 1 / deviation, factor and summand for x - mean
     float *new_mean;
     float *new_var;
-    bool relu;    // replace negative numbers by 0
+    NormEnd end;
     float limit;  // the largest number after the ReLU, or infinity
     double eps, momentum;
 };
@@ -42,11 +45,11 @@ struct NormBackward {
     const float *x;
     const float *out;  // the result; null without a summand
     const float *statistics;
-    float *for_other;  // written with the gradient before the ReLU; or null
+    float *for_other;  // written with the gradient before `end`, which is then computed once; or null
     float *for_x;      // written; or null
     float *for_gamma;
     float *for_beta;
-    bool relu;
+    NormEnd end;
     float limit;     // not infinity: the gradient at both ends is 1, and 0 at NaN; requires no summand
     bool nan_stays;  // the ReLU's gradient at NaN is NaN; else that of the result
 };

@@ -161,12 +161,12 @@ auto fields(LstmBackward &l) {
 auto fields(NormRows &s) { return std::tie(s.rows, s.channels, s.pixels, s.threads); }
 
 auto fields(NormForward &n) {
-    return std::tie(n.size, n.relu, n.limit, n.eps, n.momentum, n.x, n.other, n.gamma, n.beta, n.moving_mean,
+    return std::tie(n.size, n.end, n.limit, n.eps, n.momentum, n.x, n.other, n.gamma, n.beta, n.moving_mean,
                     n.moving_var, n.out, n.statistics, n.new_mean, n.new_var);
 }
 
 auto fields(NormBackward &n) {
-    return std::tie(n.size, n.relu, n.limit, n.nan_stays, n.grad, n.x, n.out, n.statistics, n.for_other, n.for_x,
+    return std::tie(n.size, n.end, n.limit, n.nan_stays, n.grad, n.x, n.out, n.statistics, n.for_other, n.for_x,
                     n.for_gamma, n.for_beta);
 }
 
@@ -486,7 +486,7 @@ PyMethodDef functions[] = {
     method("pack_cell", call<pack_cell>, "Lay out the weights of one layer and direction for `recurrent`."),
     method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
     method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
-    method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand and apply ReLU."),
+    method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand, and apply ReLU or SiLU."),
     method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
     method("depthwise", call<depthwise>, "Convolve each channel with one filter."),
     method("depthwise_gradients", call<depthwise_gradients>, "Compute the gradients of data and weight."),

@@ -20,7 +20,7 @@ from ..tracing import is_tracing
 from .layer_shapes import unify_input
 from .linear import is_float32_cpu, kernels
 
-# Batch normalisation in training, with a following sum and relu, as one call of the native extension.
+# Batch normalisation in training, with a following sum and relu, or SiLU, as one call of the native extension.
 #
 # torch reads the data three times for statistics and result, and passes over the result again for the sum and relu;
 # backward writes relu's gradient and reads it twice. Here both forward and backward read the data twice and write once;
@@ -33,21 +33,24 @@ _MIN_PIXELS = 16
 _MIN_CONTIGUOUS = 2**14
 """Size of contiguous data below which torch is faster, since its gradient needs no Python."""
 
+_KINDS = ("", "relu", "silu")
+"""Final steps by their numbers in the extension."""
+
 MaybeTensor = torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
-class Rectifier:
+class NormEnd:
     """Final step after the normalisation.
 
     Attributes:
-        relu: apply relu.
+        kind: "" for none, "relu", or "silu". SiLU only without a summand.
         nan_stays: relu's gradient at NaN is NaN; else it is the result's gradient.
         limit: maximum of the result; if there is one, the gradient is 1 at both ends and 0 at NaN. Only without a
             summand.
     """
 
-    relu: bool = False
+    kind: str = ""
     nan_stays: bool = False
     limit: float = inf
 
@@ -107,7 +110,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        done: tuple[torch.Tensor, torch.Tensor, Rectifier, torch.memory_format],
+        done: tuple[torch.Tensor, torch.Tensor, NormEnd, torch.memory_format],
         x: torch.Tensor,
         other: MaybeTensor,
         gamma: MaybeTensor,
@@ -115,7 +118,7 @@ class _Norm(torch.autograd.Function):
     ) -> torch.Tensor:
         out, ctx.statistics, ctx.end, ctx.layout = done
         # without a sum, relu's mask follows from the data
-        ctx.save_for_backward(x, out if ctx.end.relu and other is not None else None)
+        ctx.save_for_backward(x, out if ctx.end.kind and other is not None else None)
         return out
 
     @staticmethod
@@ -128,17 +131,21 @@ class _Norm(torch.autograd.Function):
 def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[MaybeTensor, ...]:
     (x, out), statistics = ctx.saved_tensors, ctx.statistics
     _, for_data, for_sum, for_factors, for_summands = ctx.needs_input_grad
-    relu, channels = ctx.end.relu, x.shape[1]
+    end, channels = ctx.end, x.shape[1]
     grad = grad.contiguous(memory_format=ctx.layout)
     for_x = torch.empty_like(grad) if for_data else None
-    for_other = torch.empty_like(grad) if for_sum and relu else None
+    # SiLU's gradient is worth keeping until the data's is computed
+    keeps = (for_sum and end.kind) or (for_data and end.kind == "silu")
+    for_other = torch.empty_like(grad) if keeps else None
     for_gamma, for_beta = statistics.new_empty(channels), statistics.new_empty(channels)
     addresses = _addresses(grad, x, out, statistics, for_other, for_x, for_gamma, for_beta)
-    kernels().norm_backward(*_sizes(x, ctx.layout), relu, ctx.end.limit, ctx.end.nan_stays, *addresses)
+    kernels().norm_backward(
+        *_sizes(x, ctx.layout), _KINDS.index(end.kind), end.limit, end.nan_stays, *addresses
+    )
     return (
         None,
         for_x,
-        (for_other if relu else grad) if for_sum else None,
+        (for_other if end.kind else grad) if for_sum else None,
         for_gamma if for_factors else None,
         for_beta if for_summands else None,
     )
@@ -154,7 +161,7 @@ def native_norm(
     vectors: Sequence[MaybeTensor],
     eps: float,
     momentum: float,
-    end: Rectifier,
+    end: NormEnd,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Normalise over the batch; requires `is_native`, and float32 tensors on the CPU.
 
@@ -173,7 +180,7 @@ def native_norm(
     out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, channels)
     new_mean, new_var = statistics.new_empty(channels), statistics.new_empty(channels)
     addresses = _addresses(x, other, gamma, beta, *moving, out, statistics, new_mean, new_var)
-    kernels().norm_forward(*_sizes(x, layout), end.relu, end.limit, eps, momentum, *addresses)
+    kernels().norm_forward(*_sizes(x, layout), _KINDS.index(end.kind), end.limit, eps, momentum, *addresses)
     if torch.is_grad_enabled():
         out = _apply((out, statistics, end, layout), x, other, gamma, beta)
     return out, new_mean, new_var

@@ -83,11 +83,11 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
     Args:
         turned: True if the left matrix is transposed in memory.
     """
-    least = _MIN_WIDTH <= getattr(kernels(), "vector_width", 0)
+    is_wide = getattr(kernels(), "vector_width", 0) >= _MIN_WIDTH
     if 0 < rows <= FEW_ROWS:
-        return least and depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
+        return is_wide and depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
     work = rows * columns * depth
-    if rows < _MIN_ROWS or not least:
+    if rows < _MIN_ROWS or not is_wide:
         return False
     if _by_mkl():
         is_fast = kernel_beats_mkl() and _beats_mkl(rows, columns, depth)
@@ -361,9 +361,7 @@ def product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None =
     return torch_private.onednn_linear(left, right, bias, "none", [], "")
 
 
-def fastest_kernel(
-    rows: int, columns: int, depth: int, turned: bool = False
-) -> Callable[..., torch.Tensor]:
+def fastest_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> Callable[..., torch.Tensor]:
     """Return the fastest function for ``left @ right.T + bias`` with `torch.no_grad`, float32 on the CPU.
 
     Args:

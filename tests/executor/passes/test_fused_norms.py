@@ -16,6 +16,10 @@ def relu6(x, least=0):
     return S.clip(x, a_min=least, a_max=6)
 
 
+def silu(x):
+    return x * S.sigmoid(x)
+
+
 def conv(net, name, size=3):
     options = {"pad": (size // 2,) * 2, "num_filter": 4, "no_bias": True, "name": name}
     return S.Convolution(net, kernel=(size, size), **options)
@@ -44,6 +48,10 @@ NETS = {  # and the steps of the program with how many other nodes each works fo
     "clip": (
         residual(relu6),
         [("norm_clip", 1), ("norm_clip", 1), ("norm_add", 1), ("norm", 0), ("norm_add", 1)],
+    ),
+    "silu": (
+        residual(silu),
+        [("norm_silu", 2), ("norm_silu", 2), ("norm_add", 1), ("norm", 0), ("norm_add", 1)],
     ),
     "clip from -1": (S.MakeLoss(relu6(INNER, -1)), [("norm", 0)]),
     "tanh": (residual(S.tanh), [("norm", 0), ("norm", 0), ("norm_add", 1), ("norm", 0), ("norm_add", 1)]),

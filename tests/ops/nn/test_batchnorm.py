@@ -4,10 +4,11 @@ from math import prod
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 import dpmodule as mx
 from dpmodule import native
-from dpmodule.ops.nn.batchnorm import Rectifier, is_native, native_norm
+from dpmodule.ops.nn.batchnorm import NormEnd, is_native, native_norm
 from helpers.arrays import numbers, randn
 from helpers.op_case import environment, outputs, rules_test, types
 from helpers.walk import walks
@@ -75,7 +76,7 @@ def run(x, other, gamma, beta, mean, var, grad, end, by_torch=False):
         axes, channels = [n for n in range(x.dim()) if n != 1], (-1, *[1] * (x.dim() - 2))
         out = torch.batch_norm(x.double(), None, None, None, None, True, 0.1, 1e-5, False)
         out = out * gamma.view(channels) + beta.view(channels) + (0 if other is None else other)
-        out = out.relu() if end.relu else out
+        out = {"": lambda x: x, "relu": F.relu, "silu": F.silu}[end.kind](out)
         moved = x.detach().double().mean(axes), x.detach().double().var(axes, unbiased=False)
         states = [0.9 * old + 0.1 * new for old, new in zip(states, moved)]
     else:
@@ -91,12 +92,12 @@ def run(x, other, gamma, beta, mean, var, grad, end, by_torch=False):
             *((3, 12, 5, 7), (2, 5, 9, 17), (2, 27, 9, 17), (40, 16, 32, 32)),
             *((800, 21), (2048, 64), (6, 70, 41), (2, 1, 9, 17, 70), (40, 900)),
         ],
-        [False, True],
-        [False, True],
+        [("", False), ("", True), ("relu", False), ("relu", True), ("silu", False)],
     )
 )
-def test_native_results_and_gradients(shape, relu, summed):
-    tensors, end = given(shape, summed), Rectifier(relu=relu)
+def test_native_results_and_gradients(shape, kind_and_sum):
+    kind, summed = kind_and_sum
+    tensors, end = given(shape, summed), NormEnd(kind)
     check_native(tensors, end)
     if len(shape) == 4 and prod(shape) >= 2**14:  # also with each channel's numbers side by side
         contiguous = [t if t is None else t.contiguous() for t in tensors]
@@ -120,9 +121,9 @@ def check_native(tensors, end):
 def test_numbers_far_from_zero_stay_more_exact_than_in_torch():
     x, other, gamma, beta, mean, var, grad = given((16, 16, 24, 24))
     x = x + 300
-    wanted = run(x, other, gamma, beta, mean, var, grad, Rectifier(), by_torch=True)[0]
+    wanted = run(x, other, gamma, beta, mean, var, grad, NormEnd(), by_torch=True)[0]
     theirs = torch.native_batch_norm(x, gamma, beta, mean.clone(), var.clone(), True, 0.1, 1e-5)[0] + other
-    found = native_norm(x, other, (gamma, beta, mean, var), 1e-5, 0.9, Rectifier())[0]
+    found = native_norm(x, other, (gamma, beta, mean, var), 1e-5, 0.9, NormEnd())[0]
     assert (found - wanted).abs().max() <= min(3e-4, (theirs - wanted).abs().max())
 
 

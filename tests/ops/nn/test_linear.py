@@ -220,7 +220,14 @@ def test_narrow_products_by_the_kernel_on_amd_without_avx512(vendor, wins, monke
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(module, "_vendor", lambda: vendor)
     fast = [(64, 128, 512), (8, 24, 700), (8192, 700, 500), (8192, 64, 2000), (200, 256, 25)]
-    slow = [(64, 64, 784, True), (1024, 64, 23), (512, 257, 300), (8192, 128, 513), (16, 64, 127), (7, 128, 784)]
+    slow = [
+        (64, 64, 784, True),
+        (1024, 64, 23),
+        (512, 257, 300),
+        (8192, 128, 513),
+        (16, 64, 127),
+        (7, 128, 784),
+    ]
     assert [module.use_kernel(*each) for each in fast] == [wins] * len(fast)
     assert not any(module.use_kernel(*each) for each in slow)
 
