@@ -30,6 +30,7 @@ from ...ops.nn.trained_convolution import (
     train_convolution,
     train_deconvolution,
     training_kernels,
+    transposed_kernels,
 )
 from ...ops.nn.unfold import WindowGrid, window_grid
 from ..lowering import Lowered, Step
@@ -122,7 +123,7 @@ class NativeDeconvolution:
             a, shape = self._a, deconvolved(self._a, tuple(data))
             height, width = pads_and_adds(a, tuple(data[2:]))[0]
             grid = replace(window_grid(a), pad=(height, width))
-            self._known[key] = shape, grid, training_kernels(shape, data[1], grid)
+            self._known[key] = shape, grid, transposed_kernels(shape, data[1], grid)
         return self._known[key]
 
     def __call__(

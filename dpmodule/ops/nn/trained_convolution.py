@@ -3,9 +3,9 @@
 oneDNN's kernels read each number once per position in the window, and are memory-bound with few channels. The kernels
 for 3x3 windows reuse numbers for all columns of the windows. With AVX2, oneDNN computes the gradient of a weight at
 half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. Transposed
-convolutions exchange the result and the gradient of the data. The result
-and the gradients of data and weight are each computed by the fastest of these. The choice depends only on processor,
-sizes and threads, never on a measurement.
+convolutions exchange the result and the gradient of the data; those with a large weight and few windows are products
+with the windows as rows. The result and the gradients of data and weight are each computed by the fastest of these. The
+choice depends only on processor, sizes and threads, never on a measurement.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
 from .image_layers import ConvolutionSizes, TiledConvolution
-from .linear import is_float32_cpu, kernels
+from .linear import fastest_linear, fastest_product, is_float32_cpu, kernels
 from .relayout import in_channels_last
-from .unfold import Pair, WindowGrid, is_fast_product, uses_onednn
+from .unfold import (
+    Pair,
+    WindowGrid,
+    images_of_pixels,
+    images_of_windows,
+    is_fast_as_rows,
+    is_fast_product,
+    pixel_rows,
+    uses_onednn,
+    window_rows,
+)
 
 MaybeTensor = torch.Tensor | None
 
@@ -183,7 +193,7 @@ def _weight3x3(sizes: _Sizes) -> bool:
 
 
 class TrainingKernels(NamedTuple):
-    """Kernels that are the fastest for a convolution and its gradients: "3x3", "tiles", or "" for torch's."""
+    """Kernels that are the fastest for a convolution and its gradients: "3x3", "tiles", "rows", or "" for torch's."""
 
     result: str
     for_data: str
@@ -195,7 +205,7 @@ class TrainingKernels(NamedTuple):
         return any(self)
 
 
-_TORCH = TrainingKernels("", "", "")
+_TORCH, _ROWS = TrainingKernels("", "", ""), TrainingKernels("rows", "rows", "rows")
 
 
 def _is_unsafe(sizes: _Sizes) -> bool:
@@ -237,6 +247,18 @@ def training_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> Tra
     return TrainingKernels(result, for_data, for_weight)
 
 
+def transposed_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> TrainingKernels:
+    """Return the fastest kernels for a transposed convolution.
+
+    Args:
+        data: shape (N, C, H, W) of the result, over which the windows are.
+        filters: channels of the data.
+    """
+    chosen = training_kernels(data, filters, grid)
+    is_matrix = not chosen.is_ours and is_fast_as_rows(data, filters, grid, torch.get_num_threads())
+    return _ROWS if is_matrix else chosen
+
+
 def can_train(
     x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid, is_transposed: bool = False
 ) -> bool:
@@ -275,6 +297,9 @@ def _result(
         grid = sizes.grid
         return torch.conv2d(x, in_channels_last(weight), bias, grid.stride, grid.pad, grid.dilate)
     shape = sizes.images, sizes.filters, *sizes.counts
+    if kernel == "rows":
+        rows = window_rows(x, sizes.grid)
+        return images_of_pixels(fastest_linear(rows, weight.reshape(sizes.filters, -1), bias), shape)
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     addresses = weight.data_ptr(), *weight.stride(), x.data_ptr(), address(bias), out.data_ptr()
     if kernel == "tiles":
@@ -287,6 +312,9 @@ def _result(
 def _for_data(grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str) -> torch.Tensor:
     """Return the gradient of the data."""
     shape = sizes.images, sizes.channels, *sizes.sides
+    if kernel == "rows":
+        rows = fastest_linear(pixel_rows(grad), weight.reshape(sizes.filters, -1).t(), None)
+        return images_of_windows(rows, shape, sizes.grid)
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     filter_, channel, row, column = weight.stride()
     if kernel == "tiles":
@@ -316,6 +344,9 @@ def _for_weight(
     x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str, with_bias: bool
 ) -> tuple[torch.Tensor, MaybeTensor]:
     """Return the gradients of weight and bias."""
+    if kernel == "rows":
+        pixels, rows = pixel_rows(grad), window_rows(x, sizes.grid)
+        return fastest_product(pixels.t(), rows.t()).view(weight.shape), pixels.sum(0) if with_bias else None
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
     addresses = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), address(bias)
     if kernel == "tiles":
@@ -436,7 +467,7 @@ def train_deconvolution(
         bias: summand of each channel, or None.
         shape: that of the result.
         grid: windows over the result.
-        chosen: those of `training_kernels` for data of the result's shape and F filters.
+        chosen: those of `transposed_kernels` for data of the result's shape and F filters.
     """
     sizes = _sizes(shape, weight.shape[0], grid)
     if torch.is_grad_enabled():

@@ -141,14 +141,33 @@ def fold(rows: torch.Tensor, images: torch.Tensor, grid: WindowGrid) -> None:
     kernels().fold(*_arguments(images, grid, rows))
 
 
-def _pixels(images: torch.Tensor) -> torch.Tensor:
+def pixel_rows(images: torch.Tensor) -> torch.Tensor:
     """Return images (N, C, H, W) as a matrix (N * H * W, C), which shares their memory in channels_last."""
     return images.permute(0, 2, 3, 1).reshape(-1, images.shape[1])
 
 
-def _images(pixels: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+def images_of_pixels(pixels: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return images of a shape (N, C, H, W) whose pixels are the rows of a matrix, in channels_last."""
     return pixels.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2)
+
+
+def window_rows(images: torch.Tensor, grid: WindowGrid) -> torch.Tensor:
+    """Return the windows of images as a matrix (N * windows, C * kernel height * kernel width)."""
+    if grid == _POINTS:
+        return pixel_rows(images)
+    windows = images.shape[0] * prod(grid.counts(images.shape[2:]))
+    rows = images.new_empty(windows, images.shape[1] * prod(grid.kernel))
+    kernels().unfold(*_arguments(images, grid, rows))
+    return rows
+
+
+def images_of_windows(rows: torch.Tensor, shape: Sequence[int], grid: WindowGrid) -> torch.Tensor:
+    """Return images of a shape (N, C, H, W) that are the sums of windows, in channels_last."""
+    if grid == _POINTS:
+        return images_of_pixels(rows, shape)
+    images = images_of_pixels(rows.new_zeros(shape[0] * shape[2] * shape[3], shape[1]), shape)
+    fold(rows, images, grid)
+    return images
 
 
 class _RowsConvolution(torch.autograd.Function):
@@ -158,16 +177,11 @@ class _RowsConvolution(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, grid: WindowGrid
     ) -> torch.Tensor:
-        images, filters = x.shape[0], weight.shape[0]
-        counts = grid.counts(x.shape[2:])
-        if grid == _POINTS:
-            rows = _pixels(x)
-        else:
-            rows = x.new_empty(images * counts[0] * counts[1], x.shape[1] * prod(grid.kernel))
-            kernels().unfold(*_arguments(x, grid, rows))
+        filters, rows = weight.shape[0], window_rows(x, grid)
         ctx.save_for_backward(x, weight, rows)
         ctx.grid, ctx.bias_sizes = grid, None if bias is None else [filters]
-        return _images(fastest_linear(rows, weight.reshape(filters, -1), bias), (images, filters, *counts))
+        shape = x.shape[0], filters, *grid.counts(x.shape[2:])
+        return images_of_pixels(fastest_linear(rows, weight.reshape(filters, -1), bias), shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -177,15 +191,10 @@ class _RowsConvolution(torch.autograd.Function):
             geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), 1
             sizes = ctx.bias_sizes
             return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None
-        pixels, for_x, for_weight = _pixels(grad), None, None
+        pixels, for_x, for_weight = pixel_rows(grad), None, None
         product = gradient_product(len(pixels))
         if wanted[0]:
-            for_rows = product(pixels, weight.reshape(len(weight), -1).t())
-            if grid == _POINTS:
-                for_x = _images(for_rows, x.shape)
-            else:
-                for_x = torch.zeros_like(x, memory_format=torch.channels_last)
-                fold(for_rows, for_x, grid)
+            for_x = images_of_windows(product(pixels, weight.reshape(len(weight), -1).t()), x.shape, grid)
         if wanted[1]:
             for_weight = product(pixels.t(), rows.t()).view(weight.shape)
         return for_x, for_weight, pixels.sum(0) if wanted[2] else None, None

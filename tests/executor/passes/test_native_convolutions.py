@@ -148,6 +148,22 @@ def test_transposed_convolutions_are_those_without(attrs, monkeypatch):
     assert counts[NAME] == len({*shapes}) > 0
 
 
+@needs_kernels
+@pytest.mark.usefixtures("with_tiles")
+@pytest.mark.parametrize("attrs", [{}, {"stride": (2, 2), "pad": (1, 1), "adj": (1, 0)}])
+def test_transposed_convolutions_of_few_pixels_are_products(attrs, monkeypatch):
+    module = importlib.import_module("dpmodule.executor.passes.native_convolutions")
+    chosen, train = [], module.train_deconvolution
+    monkeypatch.setattr(module, "train_deconvolution", lambda *args: chosen.append(args[5]) or train(*args))
+    layer = S.Deconvolution(
+        S.Variable("data"), name="one", kernel=(4, 4), num_filter=96, no_bias=False, **attrs
+    )
+    net = S.MakeLoss(S.square(S.BatchNorm(layer, fix_gamma=False, name="norm")))
+    counts = same_with_and_without(net, {"data": (3, 128, 2, 3)}, NAME, rtol=2e-4, grad_req="add")
+    assert counts[NAME] == 1
+    assert chosen[0] == ("rows", "rows", "rows")
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_types_have_the_same_bits(dtype, convolved):
     one = S.MakeLoss(layer(S.Variable("data"), "c"))

@@ -15,6 +15,7 @@ from dpmodule.ops.nn.trained_convolution import (
     can_train,
     train_convolution,
     training_kernels,
+    transposed_kernels,
 )
 from dpmodule.ops.nn.unfold import WindowGrid
 from helpers.arrays import numbers
@@ -89,6 +90,7 @@ def test_results_and_gradients_of_small_windows(sizes, step, bias):
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in found[:2])
 
 
+ROWS = TrainingKernels("rows", "rows", "rows")
 GRIDS = [((3, 3), (1, 1), (1, 1), (1, 1)), ((1, 1), (2, 2), (0, 0), (1, 1)), ((5, 4), (1, 2), (2, 0), (2, 1))]
 GRIDS += [((4, 6), (2, 3), (3, 1), (1, 1)), ((7, 2), (3, 1), (3, 1), (1, 1))]
 
@@ -143,6 +145,7 @@ def test_results_and_gradients_of_transposed_convolutions(geometry, sizes, bias,
     for chosen in (
         TrainingKernels("tiles", "tiles" if has_data else "", "tiles"),
         TrainingKernels("", "", "tiles"),
+        ROWS,
     ):
         assert can_train(*tensors, grid, is_transposed=True)
         found = results(
@@ -250,6 +253,15 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
         monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda beats_mkl=beats_mkl: beats_mkl)
         is_product = beats_mkl and kernel == (1, 1)
         assert training_kernels(data, filters, grid) == (NONE if is_product else wanted)
+
+
+@needs_kernels
+def test_transposed_convolutions_with_a_large_weight_and_few_windows_are_products():
+    grid = WindowGrid((4, 4), (2, 2), (1, 1), (1, 1))
+    few = [((8, 128, 8, 8), 256), ((1, 256, 4, 4), 512), ((16, 64, 4, 4), 128)]
+    assert [transposed_kernels(*each, grid) for each in few] == [ROWS] * 3
+    for data, filters in (((8, 64, 16, 16), 128), ((1, 8, 8, 8), 16)):
+        assert transposed_kernels(data, filters, grid) == training_kernels(data, filters, grid) != ROWS
 
 
 # tiles, for prediction
