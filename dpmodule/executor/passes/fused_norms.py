@@ -1,9 +1,8 @@
 """Train BatchNorm with the following sum and relu, a clip to [0, limit], or SiLU in one call of the extension.
 
 Between two convolutions, torch reads the data a dozen times in forward and backward, and memory limits its speed. The
-extension's kernels read the data five times, or seven times with a sum, on as many threads as torch uses, with equal
-results. The graph determines which steps can be fused; whether the kernels support the data is checked when the step
-runs.
+extension's kernels read the data five times, or seven times with a sum, on as many threads as torch uses. The
+graph determines which steps can be fused; whether the kernels support the data is checked when the step runs.
 
 The result of a fused BatchNorm is not computed separately. It must have no other reader than the sum, relu, clip
 or SiLU.

@@ -69,8 +69,8 @@ DPMODULE_INLINE Floats rectified(const Floats &x, float limit) {
     return positive > limit ? Floats{} + limit : positive;
 }
 
-// Calls body.at<Width, Registers, Rows>(first row, first channel, place of the sums) for blocks of rows, a cache line of
-// channels after the other: tensors are read in the order of their memory.
+// Calls body.at<Width, Registers, Rows>(first row, first channel, place of the sums) for blocks of rows, a cache line
+// of channels after the other: tensors are read in the order of their memory.
 struct EachBlock {
     template <int Width, class Body>
     DPMODULE_INLINE static void run(const Body &body) {
@@ -416,8 +416,8 @@ DPMODULE_INLINE void each_part(const NormRows &size, std::ptrdiff_t channel, con
     }
 }
 
-// Calls body(index, number of an accumulator, elements to skip) for all vectors of at least `Width` elements. The last one
-// may overlap the one before, whose elements are then to be skipped in sums.
+// Calls body(index, number of an accumulator, elements to skip) for all vectors of at least `Width` elements. The last
+// one may overlap the one before, whose elements are then to be skipped in sums.
 template <int Width, class Body>
 DPMODULE_INLINE void each_vector(std::ptrdiff_t begin, std::ptrdiff_t count, const Body &body) {
     const std::ptrdiff_t end = begin + count;

@@ -1,5 +1,5 @@
-// Batch normalisation with an optional sum, and ReLU or SiLU, forward and backward. Tensors are rows of `channels` elements, one
-// row for each position, or planes of adjacent positions, one for each channel of each image.
+// Batch normalisation with an optional sum, and ReLU or SiLU, forward and backward. Tensors are rows of `channels`
+// elements, one row for each position, or planes of adjacent positions, one for each channel of each image.
 //
 // Rows are split into chunks, whose size depends only on the number of channels; each tensor is read at most twice and
 // written once. Sums are float32 within a chunk and float64 over chunks, in order, so that results do not depend on the
