@@ -136,11 +136,6 @@ def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tu
     return images.data_ptr(), *images.stride(), *shape, *where, rows.data_ptr()
 
 
-def fold(rows: torch.Tensor, images: torch.Tensor, grid: WindowGrid) -> None:
-    """Add windows, (N * windows, C * kernel height * kernel width), to images by the extension."""
-    kernels().fold(*_arguments(images, grid, rows))
-
-
 def pixel_rows(images: torch.Tensor) -> torch.Tensor:
     """Return images (N, C, H, W) as a matrix (N * H * W, C), which shares their memory in channels_last."""
     return images.permute(0, 2, 3, 1).reshape(-1, images.shape[1])
@@ -166,7 +161,7 @@ def images_of_windows(rows: torch.Tensor, shape: Sequence[int], grid: WindowGrid
     if grid == _POINTS:
         return images_of_pixels(rows, shape)
     images = images_of_pixels(rows.new_zeros(shape[0] * shape[2] * shape[3], shape[1]), shape)
-    fold(rows, images, grid)
+    kernels().fold(*_arguments(images, grid, rows))
     return images
 
 
