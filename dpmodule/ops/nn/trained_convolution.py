@@ -19,7 +19,6 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
-from .image_layers import ConvolutionSizes, TiledConvolution
 from .linear import fastest_linear, fastest_product, is_float32_cpu, kernels
 from .relayout import in_channels_last
 from .unfold import (
@@ -50,13 +49,19 @@ _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
-_MAX_WEIGHT = 256
-"""Elements of a weight, for each window, up to which packing it takes little time."""
-_MIN_WORK = 2**22
-"""Multiplications from which the kernels are faster where torch has no oneDNN, if a weight has an element for each
-window at most."""
-_MIN_RUN = 16
-"""Numbers in a row of a window below which addressing them takes longer than computing with them."""
+_MAX_WEIGHT, _MAX_PLAIN_WEIGHT = 256, 4
+"""Elements of a weight, for each window, up to which packing it takes little time, and the same where torch convolves
+without oneDNN."""
+_MIN_PLAIN_WORK = 2**19
+"""Multiplications from which the tiles are faster where torch convolves without oneDNN."""
+_BLOCK, _MAX_WORK, _MAX_PARTIAL_WORK = 16, 2**27, 2**24
+"""Channels that a tile computes, and multiplications up to which the tiles are faster than oneDNN, with nearly all of
+them used and with fewer."""
+_MIN_FILTERS = 8
+"""Filters below which most of a tile of the result is unused."""
+_MIN_RUN, _MIN_WORK = 16, 2**22
+"""Numbers in a row of a window below which addressing them takes longer than computing with them, for a large result,
+and multiplications of one."""
 _NARROW = 8
 """Vector width with which the tiles are faster than oneDNN."""
 
@@ -133,22 +138,27 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         return False
     if uses_onednn(data, sizes.grid, torch.get_num_threads()):
         return weight <= _MAX_WEIGHT * windows
-    return weight <= windows and weight * windows >= _MIN_WORK
+    return weight <= _MAX_PLAIN_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
 
 
-def _has_short_runs(sizes: _Sizes, run_length: int) -> bool:
-    """Return True if oneDNN is faster, since tiles read few numbers from each row of a window of a large result."""
+def _are_fast_tiles(sizes: _Sizes, outputs: int, run_length: int) -> bool:
+    """Return True if tiles are faster than oneDNN, which reorders the weight in each call.
+
+    Args:
+        outputs: channels that they compute.
+        run_length: numbers that they read from each row of a window.
+    """
     work = sizes.images * prod(sizes.counts) * sizes.channels * sizes.filters * prod(sizes.grid.kernel)
-    return run_length < _MIN_RUN and work >= _MIN_WORK
+    are_filled = 5 * outputs >= 4 * _BLOCK * -(-outputs // _BLOCK)
+    if work >= (_MAX_WORK if are_filled else _MAX_PARTIAL_WORK):
+        return False
+    return run_length >= _MIN_RUN or work < _MIN_WORK
 
 
 def _result_by_tiles(sizes: _Sizes) -> bool:
-    """Return True if the tiles of a result are the fastest, as between other layers of a prediction."""
-    grid = sizes.grid
-    if _has_short_runs(sizes, sizes.channels * grid.kernel[1]):
-        return False
-    convolution = TiledConvolution(sizes.filters, grid.kernel, grid.stride, grid.dilate, grid.pad)
-    return convolution.is_faster(convolution.sizes((sizes.images, sizes.channels, *sizes.sides)), in_run=True)
+    """Return True if the tiles of a result are the fastest."""
+    run_length = sizes.channels * sizes.grid.kernel[1]
+    return sizes.filters >= _MIN_FILTERS and _are_fast_tiles(sizes, sizes.filters, run_length)
 
 
 def _data_by_tiles(sizes: _Sizes) -> bool:
@@ -159,14 +169,7 @@ def _data_by_tiles(sizes: _Sizes) -> bool:
     grid = sizes.grid
     if any(min(pair) > 1 for pair in zip(grid.stride, grid.dilate, strict=True)):
         return False
-    kernel = [-(-k // s) for k, s in zip(grid.kernel, grid.stride, strict=True)]
-    if _has_short_runs(sizes, sizes.filters * kernel[1]):
-        return False
-    result = [-(-n // s) for n, s in zip(sizes.sides, grid.stride, strict=True)]
-    convolution = TiledConvolution(sizes.channels, kernel, (1, 1), grid.dilate, (0, 0))
-    data = sizes.images, sizes.filters, *sizes.counts
-    shapes = ConvolutionSizes(data, (sizes.images, sizes.channels, *result), ())
-    return convolution.is_faster(shapes, in_run=True)
+    return _are_fast_tiles(sizes, sizes.channels, sizes.filters * -(-grid.kernel[1] // grid.stride[1]))
 
 
 def _result3x3(sizes: _Sizes, computed: int) -> bool:

@@ -71,13 +71,16 @@ def window_grid(a: Any) -> WindowGrid:
 
 _MAX_NUMBERS, _MAX_POSITIONS = 2**16, 512
 """Elements of all windows, and their number, up to which oneDNN prepares a call for longer than it computes."""
-_MIN_WEIGHT, _MIN_PLAIN_WEIGHT = 2**16, 2**17
-"""Elements of a weight from which oneDNN is slow if it has more filters than positions, and the same for torch's own
-convolution."""
+_MIN_WEIGHT, _MIN_PLAIN_WEIGHT, _MIN_LONE_WEIGHT = 2**16, 2**17, 2**18
+"""Elements of a weight from which oneDNN is slow if it has more filters than positions, the same for torch's own
+convolution, and for that of a single image."""
 _MIN_POINTS = 2**18
 """Elements of data from which a 1x1 convolution is a faster product than torch's own convolution."""
-_MIN_WORK = 2**20
-"""Multiplications from which it is a faster product than oneDNN's, too, where the extension beats MKL."""
+_MIN_WORK, _MIN_CHANNELS = 2**23, 24
+"""Multiplications, channels and filters from which it is the fastest where the extension beats MKL."""
+_LARGE_WORK, _MAX_WEIGHT = 2**26, 16
+"""Multiplications from which that holds for any weight, and elements of a weight, for each position, up to which it
+does with fewer."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -93,7 +96,9 @@ def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
 
 def is_fast_product(data: Sequence[int], filters: int, grid: WindowGrid) -> bool:
     """Return True if windows of one pixel are the fastest to train as products with the data in channels_last."""
-    return grid == _POINTS and kernel_beats_mkl() and prod(data) * filters >= _MIN_WORK
+    channels, work = data[1], prod(data) * filters
+    is_large = work >= _LARGE_WORK or (work >= _MIN_WORK and (channels * filters) ** 2 <= _MAX_WEIGHT * work)
+    return grid == _POINTS and kernel_beats_mkl() and is_large and min(channels, filters) >= _MIN_CHANNELS
 
 
 def is_fast_as_rows(
@@ -107,13 +112,14 @@ def is_fast_as_rows(
     """
     height, width = grid.counts(data[2:])
     positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
-    by_onednn = uses_onednn(data, grid, threads)
-    if positions <= filters and filters * depth >= (_MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT):
+    by_onednn, are_points = uses_onednn(data, grid, threads), is_last and grid == _POINTS
+    least = _MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT if data[0] > 1 else _MIN_LONE_WEIGHT
+    if positions <= filters and filters * depth >= least and (by_onednn or data[0] > 1 or not are_points):
         return positions > 0
-    if is_last and is_fast_product(data, filters, grid):
+    if are_points and is_fast_product(data, filters, grid):
         return True
-    if grid == _POINTS and is_last and not by_onednn:
-        return positions * depth >= _MIN_POINTS
+    if are_points and not by_onednn:
+        return positions * depth >= _MIN_POINTS and not kernel_beats_mkl()
     return by_onednn and 0 < positions <= _MAX_POSITIONS and positions * depth <= _MAX_NUMBERS
 
 

@@ -82,8 +82,13 @@ def test_fast_sizes(monkeypatch):
     cases = [(1, True), (1, False), (2, True)]
     assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, False]
     monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: True)
+    large = (8, 64, 28, 28), 32, points
     assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, True]
-    assert not UNFOLD.is_fast_as_rows((8, 64, 11, 11), 16, points, 1)
+    # fewer multiplications, few filters, much weight; the same with as many multiplications as any weight needs
+    others = [((8, 64, 11, 11), 32), ((8, 64, 56, 56), 16), ((8, 256, 8, 8), 320), ((32, 512, 9, 9), 512)]
+    assert [UNFOLD.is_fast_as_rows(*each, points, 1) for each in others] == [False, False, False, True]
+    # torch multiplies few positions of several images slowly, and those of one at once
+    assert [UNFOLD.is_fast_as_rows((n, 256, 4, 4), 512, points, 1) for n in (1, 8)] == [False, True]
 
 
 def test_other_convolutions_are_left_alone():

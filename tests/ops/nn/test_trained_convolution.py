@@ -229,10 +229,14 @@ ALL, NONE = TrainingKernels("tiles", "tiles", "tiles"), TrainingKernels("", "", 
         # few numbers in a row of a window, and the same with less work
         ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("", "", "tiles")),
         ((8, 3, 20, 20), 16, (3, 3), 1, ALL),
-        # torch has no oneDNN for these: much data, little data, and more weight than windows
-        ((8, 32, 60, 60), 48, (1, 1), 1, ALL),
-        ((8, 24, 20, 20), 40, (1, 1), 1, NONE),
-        ((8, 64, 20, 20), 64, (1, 1), 1, NONE),
+        # half of the last tile is unused: only with less work
+        ((8, 48, 20, 20), 24, (3, 3), 1, TrainingKernels("", "tiles", "3x3")),
+        ((2, 48, 10, 10), 24, (3, 3), 1, ALL),
+        ((8, 48, 20, 20), 6, (3, 3), 1, TrainingKernels("", "tiles", "tiles")),
+        # torch has no oneDNN for these: much work, little work, and far more weight than windows
+        ((8, 24, 20, 20), 40, (1, 1), 1, ALL),
+        ((1, 24, 20, 20), 40, (1, 1), 1, NONE),
+        ((8, 256, 6, 6), 64, (1, 1), 1, NONE),
         # far more weight than windows; memory outside of which torch would write; no data
         ((2, 512, 3, 3), 512, (3, 3), 1, NONE),
         ((32, 3, 20, 20), 40, (1, 1), 2, NONE),
@@ -247,12 +251,21 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
         conv3x3_lanes=lambda: 8,
     )
     monkeypatch.setattr(linear, "_native", core)
+    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     grid = WindowGrid(kernel, (step, step), (kernel[0] // 2, kernel[1] // 2), (1, 1))
+    assert training_kernels(data, filters, grid) == wanted
+
+
+@needs_kernels
+def test_large_products_are_left_to_them(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(module, "_has_tiles", lambda: True)
+    grid, found = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1)), []
     for beats_mkl in (False, True):
         monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda beats_mkl=beats_mkl: beats_mkl)
-        is_product = beats_mkl and kernel == (1, 1)
-        assert training_kernels(data, filters, grid) == (NONE if is_product else wanted)
+        found += [training_kernels(*each, grid) for each in (((8, 32, 60, 60), 48), ((8, 32, 20, 20), 48))]
+    assert found == [ALL, ALL, NONE, ALL]
 
 
 @needs_kernels
