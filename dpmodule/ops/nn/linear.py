@@ -59,8 +59,8 @@ _MIN_ROWS = 8
 _MIN_WORK_OVER_MKL, _SHORT, _DEEP = 2**17, 24, 512
 """Minimum number of multiplications, and depths between which the kernel beats MKL, on processors on which
 `kernel_beats_mkl`."""
-_NARROW, _WIDE, _MANY = 64, 256, 1024
-"""Columns up to which it does so for any other depth, and up to which it does so with few rows; number of many rows."""
+_NARROW, _SOME, _MANY = 64, 64, 1024
+"""Columns up to which it does so with some rows, whose number follows, or else with many."""
 _MIN_WIDTH = 8
 """Minimum vector width; the libraries are faster on narrower vectors."""
 
@@ -98,8 +98,8 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
 def _beats_mkl(rows: int, columns: int, depth: int) -> bool:
     """Return True for sizes with which MKL is slow on processors on which `kernel_beats_mkl`."""
     if columns <= _NARROW:
-        return depth >= _SHORT or rows < _MANY
-    return _SHORT <= depth <= _DEEP and (columns <= _WIDE or rows >= _MANY)
+        return _SOME <= rows < _MANY or (rows >= _MANY and depth >= _SHORT)
+    return rows >= _MANY and _SHORT <= depth <= _DEEP
 
 
 def packed_kernel(rows: int, units: int, features: int) -> str:
@@ -290,7 +290,7 @@ ONEDNN_MIN_WORK = 2**22
 """Multiplications below which oneDNN gains too little for loading its code of about 8 MB."""
 CHOICE_MIN_WORK = 2**16
 """Multiplications below which choosing a kernel costs more than it gains, without gradient."""
-_WORTH_RECORDING, _WORTH_RECORDING_OVER_MKL = 2**20, 2**22
+_WORTH_RECORDING, _WORTH_RECORDING_OVER_MKL = 2**20, 2**26
 """Multiplications below which our own kernel does not make up for an autograd function in Python, where oneDNN is the
 faster library and where MKL is."""
 _MIN_SAMPLES = 8

@@ -219,11 +219,12 @@ def test_narrow_products_by_the_kernel_on_amd_without_avx512(vendor, wins, monke
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(module, "_vendor", lambda: vendor)
-    fast = [(64, 128, 512), (8, 24, 700), (8192, 700, 500), (8192, 64, 2000), (200, 256, 25)]
+    fast = [(64, 64, 512), (64, 24, 700), (8192, 700, 500), (8192, 64, 2000), (1024, 256, 25)]
     slow = [
         (64, 64, 784, True),
         (1024, 64, 23),
-        (512, 257, 300),
+        (1023, 65, 300),
+        (63, 64, 784),
         (8192, 128, 513),
         (16, 64, 127),
         (7, 128, 784),
