@@ -24,7 +24,7 @@ _BLOCK_BYTES = 31 * 2**20
 """Bytes of the block that raises glibc's threshold, which never exceeds 32 MB."""
 
 _MIN_RESULT_BYTES = 2**19
-"""Networks with smaller results leave the threshold alone."""
+"""Networks with smaller results and gradients leave the threshold alone."""
 
 _keeps = _threshold_raised = False
 
@@ -50,7 +50,7 @@ def raise_mmap_threshold(size: int) -> None:
     threshold.
 
     Args:
-        size: bytes of all results of a network; a small size changes nothing.
+        size: bytes of all results and gradients of a network; a small size changes nothing.
     """
     global _threshold_raised
     if not _threshold_raised and size >= _MIN_RESULT_BYTES and _function("malloc_trim") is not None:

@@ -66,3 +66,27 @@ def test_giving_back_calls_the_library(monkeypatch):
     monkeypatch.setattr(malloc, "_keeps", False)
     malloc.trim_heap()
     assert calls == [("malloc_trim", 0)]
+
+
+STEPS = """
+import resource
+import dpmodule as mx
+mean = mx.sym.mean(mx.sym.Variable("data"), axis=(2, 3), name="mean")
+executor = mean.simple_bind(mx.cpu(), data=(8, 64, 56, 56))
+out_grad = mx.nd.ones((8, 64))
+def step():
+    executor.forward(is_train=True)
+    executor.backward([out_grad])
+for _ in range(5):
+    step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    step()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize() // 10)
+"""
+
+
+@only_glibc
+def test_large_gradients_of_small_results_stay_in_the_heap():
+    done = run_program(STEPS, fresh=True)
+    assert int(done.stdout) < 2**20, done.stderr  # the gradient of each step takes 6 MB

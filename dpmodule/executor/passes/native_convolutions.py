@@ -49,10 +49,12 @@ class NativeConvolution:
 
     Args:
         plain: the convolution; takes data, weight and optionally bias.
+        converts: following layers gain from a result in channels_last, which data of one channel says nothing about.
     """
 
-    def __init__(self, plain: Callable[..., torch.Tensor], a: Any) -> None:
+    def __init__(self, plain: Callable[..., torch.Tensor], a: Any, converts: bool) -> None:
         self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
+        self._converts = converts
         self._filters = a.num_filter
         self._known: dict[tuple[Sequence[int], int], TrainingKernels] = {}
 
@@ -88,7 +90,7 @@ class NativeConvolution:
     ) -> torch.Tensor | None:
         are_sequences = x.dim() == 3
         chosen = self._kernels((*x.shape[:2], 1, x.shape[2]) if are_sequences else x.shape)
-        if not chosen.is_ours:
+        if not chosen.is_ours or (x.shape[1] == 1 and not self._converts):
             return None
         if are_sequences:
             x, weight = x.unsqueeze(2), weight.unsqueeze(2)
@@ -144,12 +146,13 @@ def _native(low: Lowered, step: Step) -> Callable[..., torch.Tensor] | None:
         return None
     if len(a.kernel) > 2 or a.layout not in (None, "NCHW", "NCW"):
         return None
+    converts = converts_layout(low.graph)
     if op.name == "Deconvolution":
         fits = a.num_group == 1 and len(a.kernel) == 2 and may_train()
-        return NativeDeconvolution(step.function, a, converts_layout(low.graph)) if fits else None
+        return NativeDeconvolution(step.function, a, converts) if fits else None
     is_depthwise = 1 < a.num_group == a.num_filter and len(a.kernel) == 2
     fits = is_depthwise or (a.num_group == 1 and may_train(window_grid(a)))
-    return NativeConvolution(step.function, a) if fits else None
+    return NativeConvolution(step.function, a, converts) if fits else None
 
 
 def native_convolutions(low: Lowered) -> int:

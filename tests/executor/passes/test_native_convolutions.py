@@ -55,6 +55,19 @@ def test_results_are_those_without(attrs, off, convolved):
     assert set(convolved) == {1, attrs.get("stride", (1,))[0]}
 
 
+@needs_kernels
+def test_one_channel_alone_keeps_the_usual_layout(convolved, with_tiles):
+    data, first = (
+        {"data": (2, 1, 56, 56)},
+        layer(S.Variable("data"), "first", kernel=(1, 1), pad=(), num_filter=128),
+    )
+    assert same_with_and_without(S.MakeLoss(first, name="loss"), data, NAME, rtol=1e-4)[NAME] == 1
+    assert not convolved
+    loss = S.MakeLoss(layer(first, "second", kernel=(5, 5)), name="loss")
+    same_with_and_without(loss, data, NAME, rtol=1e-4, grad_req="add")
+    assert len(convolved) >= 2
+
+
 def sequence_net(axes, **attrs):
     value = S.transpose(S.Variable("data"), axes=axes) if axes else S.Variable("data")
     value = S.relu(S.Convolution(value, name="first", num_filter=24, **attrs))
