@@ -94,7 +94,7 @@ class NativeConvolution:
             return None
         if are_sequences:
             x, weight = x.unsqueeze(2), weight.unsqueeze(2)
-        if not can_train(x, weight, bias, self._grid):
+        if not can_train(x, weight, bias, self._grid, chosen):
             return None
         out = train_convolution(x, weight, bias, self._grid, chosen)
         return out.squeeze(2) if are_sequences else out
@@ -134,7 +134,7 @@ class NativeDeconvolution:
         """Return the transposed convolution of data (N, C, H, W) with a weight (C, filters, *kernel)."""
         shape, grid, chosen = self._choice(x.shape)
         fits = self._converts or x.is_contiguous(memory_format=torch.channels_last)
-        if fits and chosen.is_ours and can_train(x, weight, bias, grid, is_transposed=True):
+        if fits and chosen.is_ours and can_train(x, weight, bias, grid, chosen, is_transposed=True):
             return train_deconvolution(x, weight, bias, shape, grid, chosen)
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 

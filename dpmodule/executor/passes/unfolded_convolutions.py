@@ -23,7 +23,8 @@ from typing import Any
 
 import torch
 
-from ...ops.nn.unfold import can_convolve_rows, convolve_rows, is_fast_as_rows, window_grid
+from ...ops.nn.trained_convolution import ROWS, can_train, train_convolution
+from ...ops.nn.unfold import is_fast_as_rows, window_grid
 from ..lowering import Lowered, Step
 from .channels_last import restride
 
@@ -54,8 +55,8 @@ class UnfoldedConvolution:
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, *kernel)."""
-        if self._is_fast(x.shape) and can_convolve_rows(x, weight, bias):
-            return convolve_rows(x, weight, bias, self._grid)
+        if self._is_fast(x.shape) and can_train(x, weight, bias, self._grid, ROWS):
+            return train_convolution(x, weight, bias, self._grid, ROWS)
         weight = restride(weight) if self._restrides else weight
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 

@@ -2,10 +2,10 @@
 
 oneDNN's kernels read each number once per position in the window, and are memory-bound with few channels. The kernels
 for 3x3 windows reuse numbers for all columns of the windows. With AVX2, oneDNN computes the gradient of a weight at
-half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. Transposed
-convolutions exchange the result and the gradient of the data; those with a large weight and few windows are products
-with the windows as rows. The result and the gradients of data and weight are each computed by the fastest of these. The
-choice depends only on processor, sizes and threads, never on a measurement.
+half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. Small
+convolutions, and those of a large weight and few windows, are products with the windows as rows. Transposed
+convolutions exchange the result and the gradient of the data. The result and the gradients of data and weight are each
+computed by the fastest of these. The choice depends only on processor, sizes and threads, never on a measurement.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
-from .linear import fastest_linear, fastest_product, is_float32_cpu, kernels
+from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels
 from .relayout import in_channels_last
 from .unfold import (
     Pair,
@@ -208,7 +208,8 @@ class TrainingKernels(NamedTuple):
         return any(self)
 
 
-_TORCH, _ROWS = TrainingKernels("", "", ""), TrainingKernels("rows", "rows", "rows")
+_TORCH, ROWS = TrainingKernels("", "", ""), TrainingKernels("rows", "rows", "rows")
+"""All by torch, and all as products with windows as rows."""
 
 
 def _is_unsafe(sizes: _Sizes) -> bool:
@@ -259,11 +260,16 @@ def transposed_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> T
     """
     chosen = training_kernels(data, filters, grid)
     is_matrix = not chosen.is_ours and is_fast_as_rows(data, filters, grid, torch.get_num_threads())
-    return _ROWS if is_matrix else chosen
+    return ROWS if is_matrix else chosen
 
 
 def can_train(
-    x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, grid: WindowGrid, is_transposed: bool = False
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: MaybeTensor,
+    grid: WindowGrid,
+    chosen: TrainingKernels,
+    is_transposed: bool = False,
 ) -> bool:
     """Return True if `train_convolution`, or `train_deconvolution`, supports these arguments.
 
@@ -279,7 +285,8 @@ def can_train(
         and (bias is None or (bias.shape == (own,) and bias.is_contiguous()))
         and all(map(is_float32_cpu, tensors))
         and not torch_private.is_transformed(*tensors)
-        and (is_transposed or x.is_contiguous(memory_format=torch.channels_last))
+        and (chosen != ROWS or hasattr(kernels(), "unfold"))
+        and (is_transposed or chosen == ROWS or x.is_contiguous(memory_format=torch.channels_last))
     )
 
 
@@ -316,7 +323,8 @@ def _for_data(grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: s
     """Return the gradient of the data."""
     shape = sizes.images, sizes.channels, *sizes.sides
     if kernel == "rows":
-        rows = fastest_linear(pixel_rows(grad), weight.reshape(sizes.filters, -1).t(), None)
+        pixels = pixel_rows(grad)
+        rows = gradient_product(len(pixels))(pixels, weight.reshape(sizes.filters, -1).t())
         return images_of_windows(rows, shape, sizes.grid)
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     filter_, channel, row, column = weight.stride()
@@ -349,7 +357,8 @@ def _for_weight(
     """Return the gradients of weight and bias."""
     if kernel == "rows":
         pixels, rows = pixel_rows(grad), window_rows(x, sizes.grid)
-        return fastest_product(pixels.t(), rows.t()).view(weight.shape), pixels.sum(0) if with_bias else None
+        out = gradient_product(len(pixels))(pixels.t(), rows.t()).view(weight.shape)
+        return out, pixels.sum(0) if with_bias else None
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
     addresses = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), address(bias)
     if kernel == "tiles":
@@ -372,7 +381,7 @@ class _Convolution(torch.autograd.Function):
         chosen: TrainingKernels,
         is_transposed: bool,
     ) -> torch.Tensor:
-        x = in_channels_last(x)
+        x = x if chosen == ROWS else in_channels_last(x)
         ctx.save_for_backward(x, weight)
         ctx.has_bias, ctx.sizes, ctx.chosen, ctx.is_transposed = (
             bias is not None,
@@ -435,14 +444,14 @@ def train_convolution(
     """Convolve images; requires `can_train`.
 
     Shape:
-        x: (N, C, H, W), in channels_last.
+        x: (N, C, H, W), in channels_last, or any strides for `ROWS`.
         weight: (F, C, kernel height, kernel width), any strides.
         bias: (F,).
         returns: (N, F, H', W'), in channels_last.
 
     Args:
         bias: summand of each filter, or None.
-        chosen: those of `training_kernels`.
+        chosen: those of `training_kernels`, or `ROWS`.
     """
     sizes = _sizes(x.shape, weight.shape[0], grid)
     if torch.is_grad_enabled():

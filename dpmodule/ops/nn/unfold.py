@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, shape
 from ..registry import bound, pure
@@ -22,7 +21,7 @@ from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from ..tracing import is_tracing
 from .layer_shapes import layer, per_axis, unify_input, window_size
-from .linear import fastest_linear, gradient_product, is_float32_cpu, kernel_beats_mkl, kernels
+from .linear import kernel_beats_mkl, kernels
 
 Pair = tuple[int, int]
 
@@ -104,7 +103,7 @@ def is_fast_product(data: Sequence[int], filters: int, grid: WindowGrid) -> bool
 def is_fast_as_rows(
     data: Sequence[int], filters: int, grid: WindowGrid, threads: int, is_last: bool = True
 ) -> bool:
-    """Return True if `convolve_rows` is the fastest way to train a convolution without groups.
+    """Return True if products with windows as rows are the fastest to train a convolution without groups.
 
     Args:
         data: shape of the images.
@@ -121,18 +120,6 @@ def is_fast_as_rows(
     if are_points and not by_onednn:
         return positions * depth >= _MIN_POINTS and not kernel_beats_mkl()
     return by_onednn and 0 < positions <= _MAX_POSITIONS and positions * depth <= _MAX_NUMBERS
-
-
-def can_convolve_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Return True if `convolve_rows` supports these arguments."""
-    return (
-        all(map(is_float32_cpu, (x, weight)))
-        and not torch_private.is_transformed(x, weight)
-        and (bias is None or bias.dtype is torch.float32)
-        and weight.shape[1] == x.shape[1]
-        and hasattr(kernels(), "unfold")
-        and not is_tracing()
-    )
 
 
 def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tuple[int, ...]:
@@ -169,47 +156,6 @@ def images_of_windows(rows: torch.Tensor, shape: Sequence[int], grid: WindowGrid
     images = images_of_pixels(rows.new_zeros(shape[0] * shape[2] * shape[3], shape[1]), shape)
     kernels().fold(*_arguments(images, grid, rows))
     return images
-
-
-class _RowsConvolution(torch.autograd.Function):
-    """Autograd function of `convolve_rows`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, grid: WindowGrid
-    ) -> torch.Tensor:
-        filters, rows = weight.shape[0], window_rows(x, grid)
-        ctx.save_for_backward(x, weight, rows)
-        ctx.grid, ctx.bias_sizes = grid, None if bias is None else [filters]
-        shape = x.shape[0], filters, *grid.counts(x.shape[2:])
-        return images_of_pixels(fastest_linear(rows, weight.reshape(filters, -1), bias), shape)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (grad,), (x, weight, rows), grid = grads, ctx.saved_tensors, ctx.grid
-        wanted = ctx.needs_input_grad[:3]
-        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
-            geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), 1
-            sizes = ctx.bias_sizes
-            return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None
-        pixels, for_x, for_weight = pixel_rows(grad), None, None
-        product = gradient_product(len(pixels))
-        if wanted[0]:
-            for_x = images_of_windows(product(pixels, weight.reshape(len(weight), -1).t()), x.shape, grid)
-        if wanted[1]:
-            for_weight = product(pixels.t(), rows.t()).view(weight.shape)
-        return for_x, for_weight, pixels.sum(0) if wanted[2] else None, None
-
-
-convolve_rows: Callable[..., torch.Tensor] = torch_private.autograd_apply(_RowsConvolution)
-"""Convolve images by a matrix product of their windows, as rows, and the weight; requires `can_convolve_rows`.
-
-Shape:
-    x: (N, C, H, W), any strides.
-    weight: (F, C, *kernel).
-    bias: (F,), or None.
-    returns: (N, F, H', W'), in channels_last.
-"""
 
 
 _WINDOW = {

@@ -18,8 +18,10 @@ SHAPE = (2, 3, 4, 4)
 @pytest.fixture(autouse=True)
 def products(monkeypatch):
     """Note how often a convolution is a product; torch computes none without oneDNN."""
-    calls, convolve = [], MODULE.convolve_rows
-    monkeypatch.setattr(MODULE, "convolve_rows", lambda *args: calls.append(args[0].shape) or convolve(*args))
+    calls, train = [], MODULE.train_convolution
+    monkeypatch.setattr(
+        MODULE, "train_convolution", lambda *args: calls.append(args[0].shape) or train(*args)
+    )
     monkeypatch.setattr(UNFOLD, "uses_onednn", lambda *args: True)
     return calls
 

@@ -3,14 +3,17 @@
 from itertools import product
 from types import SimpleNamespace
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from dpmodule.ops.nn import linear, unfold
 from dpmodule.ops.nn import trained_convolution as module
 from dpmodule.ops.nn.image_layers import TiledConvolution
 from dpmodule.ops.nn.trained_convolution import (
+    ROWS,
     TrainingKernels,
     can_train,
     train_convolution,
@@ -29,6 +32,7 @@ needs_kernels = pytest.mark.skipif(
 
 
 SMALL = TrainingKernels("3x3", "3x3", "3x3")
+ALL, NONE = TrainingKernels("tiles", "tiles", "tiles"), TrainingKernels("", "", "")
 
 
 def grid_of(step):
@@ -43,7 +47,7 @@ def given(images, channels, filters, height, width, step, bias=True):
 
 
 def is_ours(x, weight, bias, grid):
-    return training_kernels(x.shape, weight.shape[0], grid).is_ours and can_train(x, weight, bias, grid)
+    return training_kernels(x.shape, weight.shape[0], grid).is_ours and can_train(x, weight, bias, grid, NONE)
 
 
 def results(tensors, grad, function):
@@ -90,7 +94,6 @@ def test_results_and_gradients_of_small_windows(sizes, step, bias):
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in found[:2])
 
 
-ROWS = TrainingKernels("rows", "rows", "rows")
 GRIDS = [((3, 3), (1, 1), (1, 1), (1, 1)), ((1, 1), (2, 2), (0, 0), (1, 1)), ((5, 4), (1, 2), (2, 0), (2, 1))]
 GRIDS += [((4, 6), (2, 3), (3, 1), (1, 1)), ((7, 2), (3, 1), (3, 1), (1, 1))]
 
@@ -147,7 +150,7 @@ def test_results_and_gradients_of_transposed_convolutions(geometry, sizes, bias,
         TrainingKernels("", "", "tiles"),
         ROWS,
     ):
-        assert can_train(*tensors, grid, is_transposed=True)
+        assert can_train(*tensors, grid, chosen, is_transposed=True)
         found = results(
             tensors,
             head,
@@ -158,8 +161,53 @@ def test_results_and_gradients_of_transposed_convolutions(geometry, sizes, bias,
         agree(found, wanted)
 
 
+LAYOUTS = {
+    "NCHW": lambda x: x.contiguous(),
+    "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "turned": lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
+    "apart": lambda x: torch.stack([x, x], -1)[..., 0],
+}
+
+
+def pairs(least, most):
+    return st.tuples(st.integers(least, most), st.integers(least, most))
+
+
 @needs_kernels
-@pytest.mark.parametrize("kernel", ["3x3", "tiles"])
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(
+    st.tuples(*[st.integers(1, 5), st.integers(1, 20)], *[st.integers(1, 9)] * 2),
+    st.integers(1, 9),
+    st.booleans(),
+    st.builds(WindowGrid, kernel=pairs(1, 4), stride=pairs(1, 3), pad=pairs(0, 3), dilate=pairs(1, 3)),
+    st.sampled_from(sorted(LAYOUTS)),
+)
+def test_products_of_windows_are_convolutions(shape, filters, has_bias, grid, layout):
+    hypothesis.assume(min(grid.counts(shape[2:])) > 0)
+    x, weight = (
+        LAYOUTS[layout](numbers(*shape)),
+        numbers(filters, shape[1], *grid.kernel, seed=1).contiguous(),
+    )
+    tensors = x, weight, numbers(filters, seed=2) if has_bias else None
+    assert can_train(*tensors, grid, ROWS)
+    grad = numbers(shape[0], filters, *grid.counts(shape[2:]), seed=3)
+    found = results(tensors, grad, by(ROWS, grid))
+    agree(found, results(in_doubles(tensors), grad, by_torch(grid)))
+    assert found[2].is_contiguous()
+
+
+@needs_kernels
+def test_gradients_of_the_gradients_of_products():
+    grid, found = WindowGrid((3, 3), (1, 2), (1, 1), (1, 1)), []
+    for way in (by(ROWS, grid), by_torch(grid)):
+        leaves = [numbers(1, 2, 4, 5).requires_grad_(), numbers(3, 2, 3, 3, seed=1).requires_grad_()]
+        first = torch.autograd.grad((way(*leaves, None) ** 3).sum(), leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum((each**2).sum() for each in first), leaves))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.parametrize("kernel", ["3x3", "tiles", "rows"])
 def test_only_the_gradients_that_are_wanted(kernel):
     tensors, grad = given(2, 16, 16, 8, 16, 1), numbers(2, 16, 8, 16, seed=3)
     function = by(TrainingKernels(kernel, kernel, kernel), grid_of(1))
@@ -210,11 +258,8 @@ def test_others_are_left_to_torch():
     assert [is_ours(*odd, grid_of(step)) for step in (1, 2)] == [True, False]
     assert not module.may_train(WindowGrid((5, 5), (1, 1), (2, 2), (1, 1)))
     seen = []
-    torch.vmap(lambda each: seen.append(can_train(each, w, None, grid)) or each)(torch.stack([x, x]))
+    torch.vmap(lambda each: seen.append(can_train(each, w, None, grid, NONE)) or each)(torch.stack([x, x]))
     assert seen == [False]
-
-
-ALL, NONE = TrainingKernels("tiles", "tiles", "tiles"), TrainingKernels("", "", "")
 
 
 @pytest.mark.parametrize(
