@@ -49,7 +49,7 @@ class NativeConvolution:
 
     Args:
         plain: the convolution; takes data, weight and optionally bias.
-        converts: following layers gain from a result in channels_last, which data of one channel says nothing about.
+        converts: True if the graph runs in channels_last, which the strides of data with one channel do not show.
     """
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, converts: bool) -> None:

@@ -59,8 +59,8 @@ _MIN_ROWS = 8
 _MIN_WORK_OVER_MKL, _SHORT, _DEEP = 2**17, 24, 512
 """Minimum number of multiplications, and depths between which the kernel beats MKL, on processors on which
 `kernel_beats_mkl`."""
-_NARROW, _SOME, _MANY = 64, 64, 1024
-"""Columns up to which it does so with some rows, whose number follows, or else with many."""
+_NARROW, _NARROW_ROWS, _WIDE_ROWS = 64, 64, 1024
+"""Number of few columns, and rows from which it does so with few columns, and with more."""
 _MIN_WIDTH = 8
 """Minimum vector width; the libraries are faster on narrower vectors."""
 
@@ -98,8 +98,8 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
 def _beats_mkl(rows: int, columns: int, depth: int) -> bool:
     """Return True for sizes with which MKL is slow on processors on which `kernel_beats_mkl`."""
     if columns <= _NARROW:
-        return _SOME <= rows < _MANY or (rows >= _MANY and depth >= _SHORT)
-    return rows >= _MANY and _SHORT <= depth <= _DEEP
+        return rows >= _NARROW_ROWS and (rows < _WIDE_ROWS or depth >= _SHORT)
+    return rows >= _WIDE_ROWS and _SHORT <= depth <= _DEEP
 
 
 def packed_kernel(rows: int, units: int, features: int) -> str:

@@ -75,11 +75,11 @@ _MIN_WEIGHT, _MIN_PLAIN_WEIGHT, _MIN_LONE_WEIGHT = 2**16, 2**17, 2**18
 convolution, and for that of a single image."""
 _MIN_POINTS = 2**18
 """Elements of data from which a 1x1 convolution is a faster product than torch's own convolution."""
-_MIN_WORK, _MIN_CHANNELS = 2**23, 24
-"""Multiplications, channels and filters from which it is the fastest where the extension beats MKL."""
-_LARGE_WORK, _MAX_WEIGHT = 2**26, 16
-"""Multiplications from which that holds for any weight, and elements of a weight, for each position, up to which it
-does with fewer."""
+_MIN_CHANNELS, _MAX_WEIGHT = 24, 16
+"""Channels and filters from which it is the fastest where the extension beats MKL, and elements of a weight, for each
+position, up to which `_MIN_WORK` holds."""
+_MIN_WORK, _LARGE_WORK = 2**23, 2**26
+"""Multiplications from which it is the fastest there, and the same for larger weights."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -95,9 +95,11 @@ def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
 
 def is_fast_product(data: Sequence[int], filters: int, grid: WindowGrid) -> bool:
     """Return True if windows of one pixel are the fastest to train as products with the data in channels_last."""
-    channels, work = data[1], prod(data) * filters
-    is_large = work >= _LARGE_WORK or (work >= _MIN_WORK and (channels * filters) ** 2 <= _MAX_WEIGHT * work)
-    return grid == _POINTS and kernel_beats_mkl() and is_large and min(channels, filters) >= _MIN_CHANNELS
+    images, channels, height, width = data
+    positions, weight = images * height * width, channels * filters
+    least = _MIN_WORK if weight <= _MAX_WEIGHT * positions else _LARGE_WORK
+    is_large = positions * weight >= least and min(channels, filters) >= _MIN_CHANNELS
+    return is_large and grid == _POINTS and kernel_beats_mkl()
 
 
 def is_fast_as_rows(
