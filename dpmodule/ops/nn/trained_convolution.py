@@ -76,6 +76,16 @@ class _Sizes(NamedTuple):
     counts: Pair
     grid: WindowGrid
 
+    @property
+    def windows(self) -> int:
+        """Return the number of windows of all images."""
+        return self.images * prod(self.counts)
+
+    @property
+    def weight(self) -> int:
+        """Return the number of elements of the weight."""
+        return self.channels * self.filters * prod(self.grid.kernel)
+
     def fill(self, lanes: int) -> bool:
         """Return True if tiles of the result of 3x3 windows overlap only a little."""
         width = self.counts[1]
@@ -131,8 +141,7 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data, and products are
     faster for windows of one pixel.
     """
-    weight = sizes.channels * sizes.filters * prod(sizes.grid.kernel)
-    windows = sizes.images * prod(sizes.counts)
+    weight, windows = sizes.weight, sizes.windows
     data = sizes.images, sizes.channels, *sizes.sides
     if not _has_tiles() or is_fast_product(data, sizes.filters, sizes.grid):
         return False
@@ -148,7 +157,7 @@ def _are_fast_tiles(sizes: _Sizes, outputs: int, run_length: int) -> bool:
         outputs: channels that they compute.
         run_length: numbers that they read from each row of a window.
     """
-    work = sizes.images * prod(sizes.counts) * sizes.channels * sizes.filters * prod(sizes.grid.kernel)
+    work = sizes.windows * sizes.weight
     are_filled = 5 * outputs >= 4 * _BLOCK * -(-outputs // _BLOCK)
     if work >= (_MAX_WORK if are_filled else _MAX_PARTIAL_WORK):
         return False
@@ -232,7 +241,7 @@ def training_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> Tra
         grid in _SMALL_GRIDS
         and sizes.sides[0] % grid.stride[0] == sizes.sides[1] % grid.stride[0] == 0
         and sizes.images >= torch.get_num_threads()
-        and sizes.images * prod(sizes.counts) >= _MIN_POSITIONS
+        and sizes.windows >= _MIN_POSITIONS
     )
     tiles = _uses_tiles(sizes)
     result = (
@@ -285,8 +294,11 @@ def can_train(
         and (bias is None or (bias.shape == (own,) and bias.is_contiguous()))
         and all(map(is_float32_cpu, tensors))
         and not torch_private.is_transformed(*tensors)
-        and (chosen != ROWS or hasattr(kernels(), "unfold"))
-        and (is_transposed or chosen == ROWS or x.is_contiguous(memory_format=torch.channels_last))
+        and (
+            hasattr(kernels(), "unfold")
+            if chosen == ROWS
+            else is_transposed or x.is_contiguous(memory_format=torch.channels_last)
+        )
     )
 
 
