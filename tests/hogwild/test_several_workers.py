@@ -11,8 +11,9 @@ WORDS = 300
 
 
 def held_out_auc(mode, workers, files, held_out, seed, epochs):
-    """Train, and return the AUC over lines that were not trained on."""
+    """Train on the files in an order of the seed, and return the AUC over lines that were not trained on."""
     mx.random.seed(seed)
+    files = list(np.random.default_rng(seed).permutation(files))
     net, metric, feed = bag_net(WORDS, 8), mx.metric.AUC(), described(16, **BAGS)
     rule = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
     more = {**rule, "initializer": mx.init.Uniform(0.1)}
@@ -51,13 +52,13 @@ def test_dropout_of_workers_differs_and_comes_again_under_the_same_seed(mode, wo
     ("mode", "workers", "seeds", "lines", "epochs"),
     [
         pytest.param("native", (2, 8), 5, 100, 4, marks=in_native),
-        ("process", (2,), 3, 80, 4),
+        ("process", (2,), 5, 80, 4),
         pytest.param("native", range(2, 9), 5, 400, 3, marks=[in_native, pytest.mark.slow]),
         pytest.param("process", range(2, 9), 5, 400, 3, marks=pytest.mark.slow),
     ],
 )
 def test_several_workers_learn_as_well_as_one(mode, workers, seeds, lines, epochs, tmp_path):
-    """The difference of the means over seeds is within the noise of both; labels are of a logistic model."""
+    """Their mean over seeds is no lower, but for the noise of both; labels are of a logistic model."""
     files = write_bags(tmp_path, 12, lines, words=WORDS, noise=1.0)
     held_out = files[8:]
     one = [held_out_auc("serial", 1, files[:8], held_out, seed, epochs) for seed in range(seeds)]
@@ -65,7 +66,7 @@ def test_several_workers_learn_as_well_as_one(mode, workers, seeds, lines, epoch
     for count in workers:
         several = [held_out_auc(mode, count, files[:8], held_out, seed, epochs) for seed in range(seeds)]
         noise = np.sqrt((np.var(one, ddof=1) + np.var(several, ddof=1)) / seeds)
-        assert abs(np.mean(several) - np.mean(one)) < max(4 * noise, 0.01), (count, one, several)
+        assert np.mean(one) - np.mean(several) < max(4 * noise, 0.015), (count, one, several)
 
 
 def dropout_net(width):
