@@ -8,8 +8,8 @@ Needs:
     storage: dense
     rank: data (N, C, H, W), or (N, C, W) without groups
     type: float32 on the CPU for all operands; others run as convolutions
-    layout: data in channels_last, as convolutions leave it, or (N, W, C) with transposed axes; without groups, others
-        run unchanged
+    layout: data in channels_last, as convolutions leave it, or (N, W, C) with transposed axes; without groups, little
+        data in other layouts is converted, and much runs unchanged
     gradients: any
 """
 
@@ -56,18 +56,18 @@ class NativeConvolution:
         self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
         self._converts = converts
         self._filters = a.num_filter
-        self._known: dict[tuple[Sequence[int], int], TrainingKernels] = {}
+        self._known: dict[tuple[Sequence[int], int, bool], TrainingKernels] = {}
 
     def restrides(self, data: Sequence[int]) -> bool:
         """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
         if not isinstance(self._plain, UnfoldedConvolution) or not self._plain.restrides(data):
             return False
-        return self._is_depthwise or not self._kernels(data).is_ours
+        return self._is_depthwise or not self._kernels(data, True).is_ours
 
-    def _kernels(self, data: Sequence[int]) -> TrainingKernels:
-        key = data, torch.get_num_threads()
+    def _kernels(self, data: Sequence[int], is_last: bool) -> TrainingKernels:
+        key = data, torch.get_num_threads(), is_last
         if key not in self._known:
-            self._known[key] = training_kernels(data, self._filters, self._grid)
+            self._known[key] = training_kernels(data, self._filters, self._grid, is_last)
         return self._known[key]
 
     def __call__(
@@ -89,12 +89,12 @@ class NativeConvolution:
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     ) -> torch.Tensor | None:
         are_sequences = x.dim() == 3
-        chosen = self._kernels((*x.shape[:2], 1, x.shape[2]) if are_sequences else x.shape)
-        if not chosen.is_ours or (x.shape[1] == 1 and not self._converts):
-            return None
         if are_sequences:
             x, weight = x.unsqueeze(2), weight.unsqueeze(2)
-        if not can_train(x, weight, bias, self._grid, chosen):
+        is_last = self._converts or x.shape[1] > 1
+        is_last = is_last and x.is_contiguous(memory_format=torch.channels_last)
+        chosen = self._kernels(x.shape, is_last)
+        if not (chosen.is_ours and can_train(x, weight, bias, self._grid, chosen)):
             return None
         out = train_convolution(x, weight, bias, self._grid, chosen)
         return out.squeeze(2) if are_sequences else out

@@ -24,6 +24,7 @@ from .relayout import in_channels_last
 from .unfold import (
     Pair,
     WindowGrid,
+    has_tiles,
     images_of_pixels,
     images_of_windows,
     is_fast_as_rows,
@@ -49,21 +50,22 @@ _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
-_MAX_WEIGHT, _MAX_PLAIN_WEIGHT = 256, 4
-"""Elements of a weight, for each window, up to which packing it takes little time, and the same where torch convolves
-without oneDNN."""
+_MAX_WEIGHT, _MAX_PLAIN_WEIGHT, _SMALL_WEIGHT = 256, 4, 2**16
+"""Elements of a weight, for each window, up to which packing it takes little time, the same where torch convolves
+without oneDNN, and elements of a weight that is always packed faster than oneDNN prepares a call."""
 _MIN_PLAIN_WORK = 2**19
 """Multiplications from which the tiles are faster where torch convolves without oneDNN."""
 _BLOCK, _MAX_WORK, _MAX_PARTIAL_WORK = 16, 2**27, 2**24
 """Channels that a tile computes, and multiplications up to which the tiles are faster than oneDNN, with nearly all of
 them used and with fewer."""
+_MAX_CONVERTED_WORK, _MAX_CONVERTED = 2**23, 2**17
+"""Multiplications, with unused channels of tiles, and elements of data and result, up to which the kernels win if they
+first convert the data to channels_last."""
 _MIN_FILTERS = 8
 """Filters below which most of a tile of the result is unused."""
 _MIN_RUN, _MIN_WORK = 16, 2**22
 """Numbers in a row of a window below which addressing them takes longer than computing with them, for a large result,
 and multiplications of one."""
-_NARROW = 8
-"""Vector width with which the tiles are faster than oneDNN."""
 
 
 class _Sizes(NamedTuple):
@@ -118,11 +120,6 @@ def _lanes() -> int:
     return core.conv3x3_lanes() if hasattr(core, "conv3x3_lanes") else 0
 
 
-def _has_tiles() -> bool:
-    """Return True if there are the kernels of the tiles, and their vectors are those that win."""
-    return hasattr(kernels(), "convolution_gradients") and kernels().vector_width == _NARROW
-
-
 _SMALL_GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
 
 
@@ -132,7 +129,7 @@ def may_train(grid: WindowGrid | None = None) -> bool:
     Args:
         grid: the windows; None for those of a transposed convolution.
     """
-    return grid in _SMALL_GRIDS or _has_tiles()
+    return grid in _SMALL_GRIDS or has_tiles()
 
 
 def _uses_tiles(sizes: _Sizes) -> bool:
@@ -143,10 +140,10 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     """
     weight, windows = sizes.weight, sizes.windows
     data = sizes.images, sizes.channels, *sizes.sides
-    if not _has_tiles() or is_fast_product(data, sizes.filters, sizes.grid):
+    if not has_tiles() or is_fast_product(data, sizes.filters, sizes.grid):
         return False
     if uses_onednn(data, sizes.grid, torch.get_num_threads()):
-        return weight <= _MAX_WEIGHT * windows
+        return weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows)
     return weight <= _MAX_PLAIN_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
 
 
@@ -229,13 +226,26 @@ def _is_unsafe(sizes: _Sizes) -> bool:
     return sizes.channels < FEW_CHANNELS and sizes.grid.kernel == (1, 1) != sizes.grid.stride
 
 
-def training_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> TrainingKernels:
-    """Return the fastest kernels for data of a shape (N, C, H, W), in channels_last.
+def _is_worth_converting(sizes: _Sizes) -> bool:
+    """Return True if a convolution is small enough to convert its data to channels_last."""
+    channels, filters = (_BLOCK * -(-n // _BLOCK) for n in (sizes.channels, sizes.filters))
+    work = sizes.windows * prod(sizes.grid.kernel) * channels * filters
+    numbers = sizes.images * sizes.channels * prod(sizes.sides) + sizes.windows * sizes.filters
+    return has_tiles() and work <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED
+
+
+def training_kernels(
+    data: Sequence[int], filters: int, grid: WindowGrid, is_last: bool = True
+) -> TrainingKernels:
+    """Return the fastest kernels for data of a shape (N, C, H, W).
 
     All are torch's if a function of our own is not worth its overhead.
+
+    Args:
+        is_last: True if the data is in channels_last; else it is converted.
     """
     sizes = _sizes(data, filters, grid)
-    if min(*data, *sizes.counts) < 1 or _is_unsafe(sizes):
+    if min(*data, *sizes.counts) < 1 or _is_unsafe(sizes) or not (is_last or _is_worth_converting(sizes)):
         return _TORCH
     fits3x3 = (
         grid in _SMALL_GRIDS
@@ -294,11 +304,7 @@ def can_train(
         and (bias is None or (bias.shape == (own,) and bias.is_contiguous()))
         and all(map(is_float32_cpu, tensors))
         and not torch_private.is_transformed(*tensors)
-        and (
-            hasattr(kernels(), "unfold")
-            if chosen == ROWS
-            else is_transposed or x.is_contiguous(memory_format=torch.channels_last)
-        )
+        and (chosen != ROWS or hasattr(kernels(), "unfold"))
     )
 
 
@@ -456,7 +462,7 @@ def train_convolution(
     """Convolve images; requires `can_train`.
 
     Shape:
-        x: (N, C, H, W), in channels_last, or any strides for `ROWS`.
+        x: (N, C, H, W), any strides; converted to channels_last unless `chosen` is `ROWS`.
         weight: (F, C, kernel height, kernel width), any strides.
         bias: (F,).
         returns: (N, F, H', W'), in channels_last.

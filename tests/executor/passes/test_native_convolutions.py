@@ -27,13 +27,14 @@ def convolved(monkeypatch):
 @pytest.fixture
 def with_tiles(monkeypatch):
     """Use the tiles with vectors of any width."""
-    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution._has_tiles", lambda: True)
+    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution.has_tiles", lambda: True)
 
 
 @pytest.fixture
 def small_only(monkeypatch):
     """Leave only the kernels for 3x3 windows."""
-    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution._has_tiles", lambda: False)
+    for module in ("trained_convolution", "unfold"):
+        monkeypatch.setattr(f"dpmodule.ops.nn.{module}.has_tiles", lambda: False)
 
 
 def layer(value, name, **attrs):
@@ -91,10 +92,16 @@ def test_results_for_sequences_are_those_without(attrs, convolved, with_tiles):
     assert len(convolved) >= 2
 
 
-def test_sequences_with_the_channels_outside_run_as_before(convolved, with_tiles):
-    counts = same_with_and_without(sequence_net((), kernel=(3,)), {"data": (4, 40, 60)}, NAME, rtol=1e-4)
-    assert counts[NAME] == 2
-    assert not convolved
+@needs_kernels
+def test_only_few_numbers_are_converted_to_channels_last(convolved, with_tiles):
+    image = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
+    cases = [(sequence_net((), kernel=(3,)), (4, 40, 60), (4, 40, 900)), (image, (2, 3, 9, 9), (8, 3, 60, 60))]
+    for symbol, small, large in cases:
+        same_with_and_without(symbol, {"data": large}, NAME, rtol=1e-4, grad_req="add")
+        assert not convolved
+        same_with_and_without(symbol, {"data": small}, NAME, rtol=1e-4, grad_req="add")
+        assert convolved
+        convolved.clear()
 
 
 @pytest.fixture

@@ -17,12 +17,14 @@ SHAPE = (2, 3, 4, 4)
 
 @pytest.fixture(autouse=True)
 def products(monkeypatch):
-    """Note how often a convolution is a product; torch computes none without oneDNN."""
+    """Note how often a convolution is a product; there are no tiles, and torch computes none without oneDNN."""
     calls, train = [], MODULE.train_convolution
     monkeypatch.setattr(
         MODULE, "train_convolution", lambda *args: calls.append(args[0].shape) or train(*args)
     )
     monkeypatch.setattr(UNFOLD, "uses_onednn", lambda *args: True)
+    for module in (UNFOLD, importlib.import_module("dpmodule.ops.nn.trained_convolution")):
+        monkeypatch.setattr(module, "has_tiles", lambda: False)
     return calls
 
 
@@ -65,6 +67,7 @@ def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
 
 def test_fast_sizes(monkeypatch):
     monkeypatch.undo()
+    monkeypatch.setattr(UNFOLD, "has_tiles", lambda: False)
     monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: False)
     grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
     points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
@@ -74,6 +77,9 @@ def test_fast_sizes(monkeypatch):
         False,
         False,
     ]
+    monkeypatch.setattr(UNFOLD, "has_tiles", lambda: True)
+    assert not UNFOLD.is_fast_as_rows(few, 16, grid, 1)
+    monkeypatch.setattr(UNFOLD, "has_tiles", lambda: False)
     # more filters than positions: from another size on where torch does without oneDNN
     sizes = [((2, 64, 4, 4), 128), ((1, 128, 4, 4), 64), ((1, 256, 4, 4), 512), ((0, 64, 4, 4), 128)]
     found = [UNFOLD.is_fast_as_rows(data, filters, grid, 1) for data, filters in sizes]

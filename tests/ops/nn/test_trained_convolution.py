@@ -77,7 +77,7 @@ def agree(found, wanted, tolerance=1e-4):
 @pytest.fixture
 def small_only(monkeypatch):
     """Leave only the kernels for 3x3 windows."""
-    monkeypatch.setattr(module, "_has_tiles", lambda: False)
+    monkeypatch.setattr(module, "has_tiles", lambda: False)
 
 
 @needs_kernels
@@ -251,7 +251,7 @@ def test_others_are_left_to_torch():
     grid = grid_of(1)
     x, w, b = tensors = given(2, 16, 16, 8, 16, 1)
     assert is_ours(*tensors, grid)
-    others = [[each.double() for each in tensors], (x.contiguous(), w, b), (x, w[:, :, :2], b)]
+    others = [[each.double() for each in tensors], (x, w[:, :, :2], b)]
     others += [(x, w[:, :8], b), (x, w, b[:8]), (x, w, b[:1].expand(16)), (x, torch.nn.Parameter(w), b)]
     assert [i for i, each in enumerate(others) if is_ours(*each, grid)] == []
     odd = numbers(2, 16, 17, 32), w, None
@@ -282,6 +282,8 @@ def test_others_are_left_to_torch():
         ((8, 24, 20, 20), 40, (1, 1), 1, ALL),
         ((1, 24, 20, 20), 40, (1, 1), 1, NONE),
         ((8, 256, 6, 6), 64, (1, 1), 1, NONE),
+        # more weight than windows pay for, but little of it
+        ((2, 64, 5, 5), 64, (3, 3), 2, ALL),
         # far more weight than windows; memory outside of which torch would write; no data
         ((2, 512, 3, 3), 512, (3, 3), 1, NONE),
         ((32, 3, 20, 20), 40, (1, 1), 2, NONE),
@@ -305,7 +307,7 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
 @needs_kernels
 def test_large_products_are_left_to_them(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    monkeypatch.setattr(module, "_has_tiles", lambda: True)
+    monkeypatch.setattr(module, "has_tiles", lambda: True)
     grid, found = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1)), []
     for beats_mkl in (False, True):
         monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda beats_mkl=beats_mkl: beats_mkl)
