@@ -128,6 +128,8 @@ def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
 _MEMORY, _WRITTEN = "memory_for_gradient", "written_rows"
 MIN_TABLE = 2**21
 """Bytes of a table from which filling its gradient with zeros takes longer than keeping a list of rows."""
+_MANY = 1024
+"""Indices from which the gradient of selected rows, which torch adds up row by row, is the faster one."""
 _ROWS_OF_FILL = 8
 """Rows of a whole table that are filled in the time of one row of a list."""
 
@@ -152,14 +154,14 @@ class _Lookup(torch.autograd.Function):
             return torch.ops.aten.embedding_dense_backward(grad, indices, weight.shape[0], -1, False), None
         rows = indices.flatten().to(torch.int64, copy=True)  # the batch may change before the next gradient
         if table is None:
-            table = torch.ops.aten.embedding_dense_backward(grad, indices, weight.shape[0], -1, False)
+            table = grad.new_zeros(weight.shape)
         else:
             old, version = vars(table).get(_WRITTEN, (rows, None))
             if table._version == version and _ROWS_OF_FILL * old.numel() < table.shape[0]:
                 table.index_fill_(0, old, 0.0)
             else:
                 table.zero_()
-            table.index_add_(0, rows, grad.reshape(-1, table.shape[1]))
+        table.index_add_(0, rows, grad.reshape(-1, table.shape[1]))
         vars(table)[_WRITTEN] = rows, table._version
         return table, None
 
@@ -227,9 +229,11 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
     if data.is_cpu and not is_tracing():
         indices = data if data.dtype in _INDICES else data.long()
         try:
-            keeps_rows = weight.requires_grad and weight.nbytes >= MIN_TABLE and torch.is_grad_enabled()
-            if keeps_rows and weight.is_leaf and weight.dtype in _SUMMED and weight.is_contiguous():
+            is_trained = weight.requires_grad and torch.is_grad_enabled() and weight.dtype in _SUMMED
+            if is_trained and weight.nbytes >= MIN_TABLE and weight.is_leaf and weight.is_contiguous():
                 return _look_up(weight, indices)
+            if is_trained and indices.numel() >= _MANY:
+                return weight.index_select(0, indices.flatten()).view(*indices.shape, -1)
             return torch.embedding(weight, indices)
         except IndexError:  # torch checks indices on the CPU
             pass

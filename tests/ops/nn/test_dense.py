@@ -99,6 +99,24 @@ def test_every_gradient_of_a_large_table_has_only_the_rows_of_its_batch(kind, us
         use(found)
 
 
+@pytest.mark.parametrize("req", ["write", "add"])
+@pytest.mark.parametrize("kind", ["float32", "int32", "int64"])
+def test_gradients_of_many_indices(kind, req):
+    symbol = mx.sym.Embedding(mx.sym.Variable("data"), mx.sym.Variable("weight"), input_dim=7, output_dim=5)
+    executor = symbol.simple_bind(
+        mx.cpu(), grad_req={"data": "null", "weight": req}, data=(40, 30), type_dict={"data": kind}
+    )
+    rng, expected = np.random.default_rng(9), np.zeros((7, 5))
+    for low in (0, -3):  # out of range: clipped
+        rows, grad = rng.integers(low, 7 - low, (40, 30)), rng.standard_normal((40, 30, 5))
+        expected *= req == "add"
+        np.add.at(expected, rows.clip(0, 6), grad)
+        out = executor.forward(is_train=True, data=mx.nd.array(rows, dtype=kind))[0]
+        np.testing.assert_array_equal(out.asnumpy(), executor.arg_dict["weight"].asnumpy()[rows.clip(0, 6)])
+        executor.backward([mx.nd.array(grad)])
+        np.testing.assert_allclose(executor.grad_dict["weight"].asnumpy(), expected, atol=1e-4)
+
+
 def test_a_batch_that_is_overwritten_between_two_gradients():
     symbol = mx.sym.MakeLoss(lookup_in(mx.sym.Variable("weight"), mx.sym.Variable("data")))
     module = mx.mod.Module(symbol, ["data"], None)
