@@ -1,12 +1,11 @@
 """Train small convolutions, and some of single pixels, as matrix products.
 
-oneDNN prepares each call for longer than a small convolution computes; the tiles of `native_convolutions` take over most
-of these where they exist. In the last stages of a network, where a small
-batch has fewer positions than filters, its gradient of the weight runs at a tenth of its speed, and converting the
-weight to channels_last and its gradient back takes as long as the arithmetic. With the data unfolded to rows, one for
-each position, the weight and its gradient keep their layout. Images in channels_last are such rows for windows of 1x1,
-and torch's own convolution of large ones is slower than their product. The choice is made when the step runs, from the
-sizes alone.
+oneDNN prepares each call for longer than a small convolution computes; the tiles of `native_convolutions` take over
+most of these where they exist. In the last stages of a network, where a small batch has fewer positions than filters,
+oneDNN's gradient of the weight runs at a tenth of its speed, and converting the weight to channels_last and its
+gradient back takes as long as the arithmetic. With the data unfolded to rows, one for each position, the weight and its
+gradient keep their layout. Images in channels_last are such rows for windows of 1x1, and torch's own convolution of
+large ones is slower than their product. The choice is made when the step runs, from the sizes alone.
 
 Needs:
     storage: dense

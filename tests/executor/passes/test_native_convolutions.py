@@ -95,7 +95,10 @@ def test_results_for_sequences_are_those_without(attrs, convolved, with_tiles):
 @needs_kernels
 def test_only_few_numbers_are_converted_to_channels_last(convolved, with_tiles):
     image = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
-    cases = [(sequence_net((), kernel=(3,)), (4, 40, 60), (4, 40, 900)), (image, (2, 3, 9, 9), (8, 3, 60, 60))]
+    cases = [
+        (sequence_net((), kernel=(3,)), (4, 40, 60), (4, 40, 900)),
+        (image, (2, 3, 9, 9), (8, 3, 60, 60)),
+    ]
     for symbol, small, large in cases:
         same_with_and_without(symbol, {"data": large}, NAME, rtol=1e-4, grad_req="add")
         assert not convolved
