@@ -229,10 +229,10 @@ def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> tor
     if data.is_cpu and not is_tracing():
         indices = data if data.dtype in _INDICES else data.long()
         try:
-            is_trained = weight.requires_grad and torch.is_grad_enabled() and weight.dtype in _SUMMED
-            if is_trained and weight.nbytes >= MIN_TABLE and weight.is_leaf and weight.is_contiguous():
+            records = weight.requires_grad and torch.is_grad_enabled() and weight.dtype in _SUMMED
+            if records and weight.nbytes >= MIN_TABLE and weight.is_leaf and weight.is_contiguous():
                 return _look_up(weight, indices)
-            if is_trained and indices.numel() >= _MANY:
+            if records and indices.numel() >= _MANY:
                 return weight.index_select(0, indices.flatten()).view(*indices.shape, -1)
             return torch.embedding(weight, indices)
         except IndexError:  # torch checks indices on the CPU
