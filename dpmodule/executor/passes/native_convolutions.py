@@ -91,9 +91,8 @@ class NativeConvolution:
         are_sequences = x.dim() == 3
         if are_sequences:
             x, weight = x.unsqueeze(2), weight.unsqueeze(2)
-        is_last = self._converts or x.shape[1] > 1
-        is_last = is_last and x.is_contiguous(memory_format=torch.channels_last)
-        chosen = self._kernels(x.shape, is_last)
+        shows_layout = self._converts or x.shape[1] > 1
+        chosen = self._kernels(x.shape, shows_layout and x.is_contiguous(memory_format=torch.channels_last))
         if not (chosen.is_ours and can_train(x, weight, bias, self._grid, chosen)):
             return None
         out = train_convolution(x, weight, bias, self._grid, chosen)

@@ -147,6 +147,11 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     return weight <= _MAX_PLAIN_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
 
 
+def _computed(channels: int) -> int:
+    """Return how many channels the tiles compute for a number of them."""
+    return _BLOCK * -(-channels // _BLOCK)
+
+
 def _are_fast_tiles(sizes: _Sizes, outputs: int, run_length: int) -> bool:
     """Return True if tiles are faster than oneDNN, which reorders the weight in each call.
 
@@ -155,7 +160,7 @@ def _are_fast_tiles(sizes: _Sizes, outputs: int, run_length: int) -> bool:
         run_length: numbers that they read from each row of a window.
     """
     work = sizes.windows * sizes.weight
-    are_filled = 5 * outputs >= 4 * _BLOCK * -(-outputs // _BLOCK)
+    are_filled = 5 * outputs >= 4 * _computed(outputs)
     if work >= (_MAX_WORK if are_filled else _MAX_PARTIAL_WORK):
         return False
     return run_length >= _MIN_RUN or work < _MIN_WORK
@@ -228,8 +233,7 @@ def _is_unsafe(sizes: _Sizes) -> bool:
 
 def _is_worth_converting(sizes: _Sizes) -> bool:
     """Return True if a convolution is small enough to convert its data to channels_last."""
-    channels, filters = (_BLOCK * -(-n // _BLOCK) for n in (sizes.channels, sizes.filters))
-    work = sizes.windows * prod(sizes.grid.kernel) * channels * filters
+    work = sizes.windows * prod(sizes.grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
     numbers = sizes.images * sizes.channels * prod(sizes.sides) + sizes.windows * sizes.filters
     return has_tiles() and work <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED
 
