@@ -305,7 +305,8 @@ struct Tiles {
         }
         if (!ends || relu || clamp || c.function == LayerFunction::None) return;
         const std::ptrdiff_t rows = Rows;
-        run_best<InPlace>(c, to, rows, gap, std::min(columns, kBlock));  // still in the cache
+        run_best<InPlace>(Applied{c.function, c.low, c.high}, to, rows, gap,
+                          std::min(columns, kBlock));  // still in the cache
     }
 
     // Reads the results of some pixels, or writes them.

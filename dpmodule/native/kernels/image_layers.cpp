@@ -319,7 +319,8 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
         Pixels next = first;
         const std::ptrdiff_t inside = (l.x.size + l.x.pad - Kernel) / Stride + 1 - first.x;
         const std::ptrdiff_t done = whole_windows<Width, Kernel, Stride, Groups>(next, std::min(count, inside));
-        if (done && l.function > LayerFunction::Clamp) run_best<InPlace>(l, first.result, done, l.result_gap, filters);
+        if (done && l.function > LayerFunction::Clamp)
+            run_best<InPlace>(Applied{l.function, l.low, l.high}, first.result, done, l.result_gap, filters);
         if (done) return done;
     }
     run_best<OneWindow<Groups>>(first);  // not inlined, or each size would compile it

@@ -29,17 +29,29 @@ DPMODULE_INLINE typename Vector<Width>::Floats applied(const Layer &layer, const
     }
 }
 
-// Applies the function of a layer to rows of numbers in place, for `run_best`: kernels of many sizes share it.
+struct Applied {
+    LayerFunction function;
+    float low = 0.0f, high = 0.0f;
+};
+
+// Applies a function to rows of numbers in place, for `run_best`: kernels of many sizes share it. Each function from
+// `First` on has loops of its own, so that its constants stay in registers.
 struct InPlace {
-    template <int Width, class Layer>
-    DPMODULE_INLINE static void run(const Layer &layer, float *values, std::ptrdiff_t rows, std::ptrdiff_t gap,
+    template <int Width, LayerFunction First = LayerFunction::HardSwish>
+    DPMODULE_INLINE static void run(const Applied &given, float *values, std::ptrdiff_t rows, std::ptrdiff_t gap,
                                     std::ptrdiff_t count) {
         using V = Vector<Width>;
+        if (given.function != First) {
+            constexpr auto next = static_cast<LayerFunction>(static_cast<std::ptrdiff_t>(First) + 1);
+            if constexpr (First < LayerFunction::Gelu) run<Width, next>(given, values, rows, gap, count);
+            return;
+        }
+        const Applied known{First, given.low, given.high};
         for (std::ptrdiff_t row = 0; row < rows; ++row, values += gap) {
             std::ptrdiff_t i = 0;
-            for (; i + Width <= count; i += Width) V::store(values + i, applied<Width>(layer, V::load(values + i)));
+            for (; i + Width <= count; i += Width) V::store(values + i, applied<Width>(known, V::load(values + i)));
             if (i < count) {
-                const typename V::Floats value = applied<Width>(layer, V::load(values + i, count - i));
+                const typename V::Floats value = applied<Width>(known, V::load(values + i, count - i));
                 V::store(values + i, value, count - i);
             }
         }

@@ -127,12 +127,6 @@ bool rows_collide(const Product &p) {
     return p.packed && p.left.column_gap == 1 && p.left.row_gap % kCollision == 0 && p.columns >= kMinCollided;
 }
 
-// A function without parameters.
-struct Applied {
-    LayerFunction function;
-    float low = 0.0f, high = 0.0f;
-};
-
 // Applies a function that products have not applied yet to rows of results, which are still in the cache.
 void apply(LayerFunction function, float *results, std::ptrdiff_t rows, std::ptrdiff_t gap, std::ptrdiff_t columns) {
     if (function > LayerFunction::Clamp) run_best<InPlace>(Applied{function}, results, rows, gap, columns);
