@@ -353,22 +353,21 @@ struct Tiles {
         if (is_apart) exchange<Rows, true>(windows, apart);
     }
 
-    // Computes tiles of consecutive windows from `pixel` on, before `end`, and returns the first other pixel. Between
+    // Computes tiles of consecutive windows from `pixel` on, before `last`, and returns the first other pixel. Between
     // tiles of few products, finding the places of windows takes as long as the products.
     template <int Rows>
-    DPMODULE_INLINE std::ptrdiff_t run_of_tiles(std::ptrdiff_t pixel, std::ptrdiff_t end, const float *weight) const {
+    DPMODULE_INLINE std::ptrdiff_t run_of_tiles(std::ptrdiff_t pixel, std::ptrdiff_t last, const float *weight) const {
         const std::ptrdiff_t pitch = c.x.stride * c.data_gap, down = c.y.dilate * c.x.size * c.data_gap;
         const std::ptrdiff_t right = c.x.dilate * c.data_gap, gap = c.result_gap;
         const std::ptrdiff_t together = rows_are_dense() ? c.x.kernel : 1, count = together * c.channels;
-        const bool relu = c.function == LayerFunction::Relu, clamp = c.function == LayerFunction::Clamp;
         const float *first = data + start(pixel);
         float *to = result + (first_pixel + pixel) * gap;
         if (share.windows) {
             const Window &window = share.windows[pixel];
-            end = std::min({end, pixel + window.run, pixel + window.results});
+            last = std::min({last, pixel + window.run, pixel + window.results});
             to = result + window.to;
         }
-        for (; pixel + Rows <= end; pixel += Rows, first += Rows * pitch, to += Rows * gap) {
+        for (; pixel + Rows <= last; pixel += Rows, first += Rows * pitch, to += Rows * gap) {
             Floats sums[Rows][Vectors];
             begin<Rows>(nullptr, 0, sums);
             const float *factors = weight, *ahead = nullptr, *row = first;
@@ -377,16 +376,13 @@ struct Tiles {
                 for (std::ptrdiff_t j = 0; j < c.x.kernel; j += together, line += right)
                     add_run<Rows>(line, pitch, count, factors, ahead, 0, sums);
             }
-            if (relu || clamp) rectify<Rows>(clamp, sums);
-            put<Rows>(to, gap, sums);
+            end<Rows>(to, gap, sums);
         }
         return pixel;
     }
 
     // True if every tile of consecutive windows begins and ends with this part of the weight.
-    DPMODULE_INLINE bool is_whole() const {
-        return begins && ends && !other && columns >= Vectors * Width && c.function <= LayerFunction::Clamp;
-    }
+    DPMODULE_INLINE bool is_whole() const { return begins && ends && !other && columns >= Vectors * Width; }
 
     template <int Rows>
     DPMODULE_INLINE void all(std::ptrdiff_t pixel, std::ptrdiff_t end, const Part &part, const float *weight,
