@@ -18,7 +18,7 @@ DPMODULE_INLINE typename Vector<Width>::Floats applied(const Layer &layer, const
         case LayerFunction::Relu: return x > 0.0f ? x : typename V::Floats{};
         case LayerFunction::Clamp: return V::between(x, layer.low, layer.high);
         case LayerFunction::HardSwish: return x * V::between(x + 3.0f, 0.0f, 6.0f) * (1.0f / 6);
-        case LayerFunction::Swish: return x * V::sigmoid(x);
+        case LayerFunction::Swish: return x / V::sigmoid_divisor(x);
         case LayerFunction::Sigmoid: return V::sigmoid(x);
         case LayerFunction::Tanh: return V::tanh(x);
         case LayerFunction::Leaky:  // gcc does not vectorize a choice here

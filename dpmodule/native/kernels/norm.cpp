@@ -166,7 +166,7 @@ struct Finish {
                                                  const typename L::Floats &normalised) {
         typename L::Floats value = normalised;
         if (WithSum) value += L::load(run.other + i);
-        if (end == NormEnd::Silu) return value * L::sigmoid(value);
+        if (end == NormEnd::Silu) return value / L::sigmoid_divisor(value);
         return end == NormEnd::Relu ? rectified(value, run.limit) : value;
     }
 };
