@@ -6,7 +6,7 @@ from helpers.arrays import numbers
 
 COUNTS = {"multiply": 12, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
 COUNTS |= {"conv3x3": 16, "conv3x3_gradients": 15}
-COUNTS |= {"convolve": 24, "convolution_data": 23, "convolution_gradients": 24}
+COUNTS |= {"convolve": 24, "convolution_data": 24, "overlapping_data": 24, "convolution_gradients": 24}
 LAYERS = [
     ((b"",), TypeError, "expected rows, threads and addresses, got 1 argument"),
     ((1, 1, 2), TypeError, "expected bytes"),

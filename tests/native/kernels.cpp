@@ -467,6 +467,7 @@ void convolve(const Core &core) {
     const ptrdiff_t pixels = images * y.size * x.size, windows = images * y.result * x.result;
     const Buffer &data = round.filled(pixels * channels), &head = round.filled(windows * filters);
     const Buffer *bias = round.optional(filters), *for_bias = bias ? &round.empty(filters) : nullptr;
+    const Buffer *data_bias = round.optional(channels);
     const auto call = [&](const char *name, ptrdiff_t threads, const Weight &w, std::vector<Argument> buffers) {
         std::vector<Argument> all = {images, channels, filters};
         for (const Axis &a : {y, x})
@@ -479,19 +480,26 @@ void convolve(const Core &core) {
     };
     const Buffer &result = round.empty(windows * filters), &for_data = round.empty(data.size());
     const Buffer &again = round.empty(result.size()), &data_again = round.empty(data.size());
+    const Buffer &summed = round.empty(data.size()), &summed_again = round.empty(data.size());
     const Weight gradient_again{&round.empty(gradient.buffer->size()), gradient.gaps};
     call("convolve", 1, weight, {data, bias, result});
     call("convolve", between(2, 4), weight, {data, bias, again});
     same_bits("result", result, again);
     if (has_data) {
-        call("convolution_data", 1, weight, {head, for_data});
-        call("convolution_data", between(2, 4), weight, {head, data_again});
+        call("convolution_data", 1, weight, {head, data_bias, for_data});
+        call("convolution_data", between(2, 4), weight, {head, data_bias, data_again});
         same_bits("gradient of the data", for_data, data_again);
+    }
+    if (x.dilate == 1) {
+        call("overlapping_data", 1, weight, {head, data_bias, summed});
+        call("overlapping_data", between(2, 4), weight, {head, data_bias, summed_again});
+        same_bits("gradient of the data by windows", summed, summed_again);
     }
     call("convolution_gradients", between(2, 4), gradient_again, {data, head, for_bias});
     call("convolution_gradients", 1, gradient, {data, head, for_bias});
     same_bits("gradient of the weight", *gradient.buffer, *gradient_again.buffer);
-    Doubles wanted, wanted_data(static_cast<std::size_t>(data.size()));
+    Doubles wanted, wanted_data;
+    for (ptrdiff_t i = 0; i < data.size(); ++i) wanted_data.push_back(at(data_bias, i % channels));
     Doubles wanted_weight(static_cast<std::size_t>(weight.buffer->size())), sums(static_cast<std::size_t>(filters));
     for (ptrdiff_t n = 0; n < images; ++n)
         for (ptrdiff_t i = 0; i < y.result; ++i)
@@ -517,6 +525,7 @@ void convolve(const Core &core) {
     const ptrdiff_t window = y.kernel * x.kernel;
     expect("result", result, wanted, near_sum(window * channels));
     if (has_data) expect("gradient of the data", for_data, wanted_data, near_sum(window * filters));
+    if (x.dilate == 1) expect("gradient of the data by windows", summed, wanted_data, near_sum(window * filters));
     expect("gradient of the weight", *gradient.buffer, wanted_weight, near_sum(windows));
     if (bias) expect("gradient of the bias", *for_bias, sums, near_sum(windows));
     round.check_marks();

@@ -196,17 +196,34 @@ void turn(int rows, int columns, const float *from, std::ptrdiff_t stride, float
 // Columns and rows below which moving single numbers is faster than transposing a tile.
 constexpr int few_columns = 4, few_rows = 2;
 
+// Returns where a tile begins: the last of several overlaps the one before it, since partial stores are slow.
+int begin_of_tile(int at, int size, int few) {
+    const int left = size - at;
+    return left < Lanes::count && left >= few && size >= Lanes::count ? size - Lanes::count : at;
+}
+
+// Copies numbers that are a step apart to others.
+void copy_numbers(const float *from, std::ptrdiff_t step, float *to, std::ptrdiff_t to_step, int count) {
+    if (count == Lanes::count) {
+#pragma GCC unroll 16
+        for (int u = 0; u < Lanes::count; u++) to[u * to_step] = from[u * step];
+        return;
+    }
+    for (int u = 0; u < count; u++) to[u * to_step] = from[u * step];
+}
+
 void interleave(int rows, int columns, const float *const *from, float *to, std::ptrdiff_t stride) {
     using L = Lanes;
-    for (int i = 0; i < rows; i += L::count) {
-        const int high = rows - i < L::count ? rows - i : L::count;
+    for (int next = 0; next < rows; next += L::count) {
+        const int i = begin_of_tile(next, rows, few_rows), high = rows - i < L::count ? rows - i : L::count;
         for (int j = 0; j < columns; j += L::count) {
             const int wide = columns - j < L::count ? columns - j : L::count;
             float *const at = to + j * stride + i;
             if (wide < few_columns || high < few_rows) {
                 for (int v = 0; v < high; v++) {
                     const float *const row = from[i + v];
-                    for (int u = 0; u < wide; u++) at[u * stride + v] = row ? row[j + u] : 0.0f;
+                    if (row) copy_numbers(row + j, 1, at + v, stride, wide);
+                    for (int u = 0; !row && u < wide; u++) at[u * stride + v] = 0.0f;
                 }
                 continue;
             }
@@ -227,14 +244,15 @@ void separate(int rows, int columns, const float *from, std::ptrdiff_t stride, f
     using L = Lanes;
     for (int i = 0; i < rows; i += L::count) {
         const int high = rows - i < L::count ? rows - i : L::count;
-        for (int j = 0; j < columns; j += L::count) {
+        for (int next = 0; next < columns; next += L::count) {
+            const int j = add ? next : begin_of_tile(next, columns, few_columns);
             const int wide = columns - j < L::count ? columns - j : L::count;
             const float *const at = from + j * stride + i;
             if (wide < few_columns || high < few_rows) {
                 for (int v = 0; v < high; v++) {
                     float *const row = to[i + v];
-                    for (int u = 0; row && u < wide; u++)
-                        row[j + u] = add ? row[j + u] + at[u * stride + v] : at[u * stride + v];
+                    if (row && !add) copy_numbers(at + v, stride, row + j, 1, wide);
+                    for (int u = 0; row && add && u < wide; u++) row[j + u] += at[u * stride + v];
                 }
                 continue;
             }

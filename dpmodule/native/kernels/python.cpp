@@ -204,7 +204,7 @@ auto fields(StridedWeight &w) { return std::tie(w.numbers, w.filter, w.channel, 
 
 auto fields(TrainedConvolution &c) { return std::tie(c.size, c.weight, c.data, c.bias, c.result); }
 
-auto fields(ConvolutionData &c) { return std::tie(c.size, c.weight, c.grad, c.data); }
+auto fields(ConvolutionData &c) { return std::tie(c.size, c.weight, c.grad, c.bias, c.data); }
 
 auto fields(ConvolutionGradients &g) { return std::tie(g.size, g.weight, g.data, g.grad, g.bias); }
 
@@ -520,6 +520,7 @@ PyMethodDef functions[] = {
     method("conv3x3_gradients", call<conv3x3_gradients>, "Compute the gradients of weight and bias."),
     method("convolve", call<convolve>, "Convolve images with a weight of any strides."),
     method("convolution_data", call<convolution_data>, "Compute the gradient of the data."),
+    method("overlapping_data", call<overlapping_data>, "Compute the gradient of data with few channels."),
     method("convolution_gradients", call<convolution_gradients>, "Compute the gradients of weight and bias."),
     method("conv3x3_lanes", lanes_of,
            "conv3x3_lanes()\n--\n\nReturn the number of filters per vector; 0 if the processor is not supported.",

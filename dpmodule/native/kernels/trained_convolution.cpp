@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <new>
 
+#include "kernels.hpp"
 #include "parallel.hpp"
 #include "vector.hpp"
 
@@ -63,6 +64,108 @@ Phase phase(const Axis &of, std::ptrdiff_t tap) {
     return {
         {of.result, count, taps, 1, of.dilate, of.dilate * (taps - 1) - window}, first, tap + of.stride * (taps - 1)};
 }
+
+// The gradient of the data, some rows of all images, by one thread. A product with the weight gives the gradient of each
+// window, in the order of the data; the elements in which windows overlap are then summed. With few channels, most of a
+// tile would be unused.
+class OverlapSums {
+  public:
+    // The weight of a window, packed for the product.
+    static std::vector<float> pack(const ConvolutionData &run) {
+        const ConvolutionSizes &size = run.size;
+        const StridedWeight &w = run.weight;
+        const std::ptrdiff_t pitch = pitch_of(size);
+        std::vector<float> rows(size.filters * pitch),
+            packed(vector::packed_size(vector::kernels(), size.filters, pitch));
+        for (std::ptrdiff_t f = 0; f < size.filters; ++f) {
+            float *to = rows.data() + f * pitch;
+            for (std::ptrdiff_t i = 0; i < size.y.kernel; ++i) {
+                for (std::ptrdiff_t j = 0; j < size.x.kernel; ++j) {
+                    const float *from = w.numbers + f * w.filter + i * w.row + j * w.column;
+                    for (std::ptrdiff_t c = 0; c < size.channels; ++c) *to++ = from[c * w.channel];
+                }
+            }
+        }
+        vector::pack(vector::kernels(), size.filters, pitch, rows.data(), pitch, false, packed.data());
+        return packed;
+    }
+
+    OverlapSums(const ConvolutionData &run, const std::vector<float> &packed)
+        : run_(run), y_(run.size.y), x_(run.size.x), packed_(packed), step_(x_.stride * run.size.channels),
+          row_(x_.kernel * run.size.channels), pitch_(pitch_of(run.size)), parts_((x_.kernel - 1) / x_.stride + 1),
+          kept_((y_.kernel - 1) * y_.dilate / y_.stride + 1), windows_(kept_ * x_.result * pitch_ + step_ + kWidth),
+          line_(std::max((x_.result + parts_) * step_, (x_.pad + x_.size) * run.size.channels) + kWidth),
+          used_(step_ + kWidth), bias_(step_ + kWidth) {
+        rows_.reserve(y_.kernel);
+        std::fill_n(used_.begin(), std::min(row_ - (parts_ - 1) * step_, step_), -1);
+        if (!run.bias) return;
+        for (std::vector<float> *numbers : {&line_, &bias_})
+            for (std::size_t i = 0; i < numbers->size(); ++i) (*numbers)[i] = run.bias[i % run.size.channels];
+    }
+
+    void compute(std::ptrdiff_t begin, std::ptrdiff_t end) {
+        const std::ptrdiff_t width = x_.size * run_.size.channels;
+        std::ptrdiff_t next = 0;  // row of windows
+        for (std::ptrdiff_t at = begin; at < end; ++at) {
+            const std::ptrdiff_t image = at / y_.size, row = at % y_.size + y_.pad;
+            const std::ptrdiff_t before = row - (y_.kernel - 1) * y_.dilate + y_.stride - 1;
+            if (at == begin || row == y_.pad) next = std::max<std::ptrdiff_t>(before, 0) / y_.stride;
+            for (; next < y_.result && next * y_.stride <= row; ++next) multiply(image, next);
+            add(row);
+            std::copy_n(line_.data() + x_.pad * run_.size.channels, width, run_.data + at * width);
+        }
+    }
+
+  private:
+    static std::ptrdiff_t pitch_of(const ConvolutionSizes &size) {
+        return (size.y.kernel * size.x.kernel * size.channels + kWidth - 1) / kWidth * kWidth;
+    }
+
+    float *windows(std::ptrdiff_t row) { return windows_.data() + row % kept_ * x_.result * pitch_; }
+
+    void multiply(std::ptrdiff_t image, std::ptrdiff_t row) {
+        const int count = static_cast<int>(x_.result), filters = static_cast<int>(run_.size.filters);
+        const float *grad = run_.grad + (image * y_.result + row) * x_.result * filters;
+        vector::kernels().product({count, static_cast<int>(pitch_), filters, grad, filters, 1, packed_.data(),
+                                   vector::Layout::Packed, 0, windows(row), pitch_, nullptr, false});
+    }
+
+    // Sums a row of the padded data. Steps between windows divide it, and each window, into parts.
+    DPMODULE_AVX2 void add(std::ptrdiff_t row) {
+        rows_.clear();
+        for (std::ptrdiff_t i = 0, at = row; i < y_.kernel && at >= 0; ++i, at -= y_.dilate) {
+            if (at % y_.stride == 0 && at / y_.stride < y_.result) rows_.push_back(windows(at / y_.stride) + i * row_);
+        }
+        const std::ptrdiff_t count = x_.result + parts_ - 1, last = parts_ - 1;
+        for (std::ptrdiff_t at = 0; at < count; ++at) {
+            const std::ptrdiff_t first = std::max<std::ptrdiff_t>(at - x_.result + 1, 0), end = std::min(at + 1, last);
+            for (std::ptrdiff_t v = 0; v < step_; v += kWidth) {
+                typename V::Floats sum = V::load(bias_.data() + v);
+                typename V::Ints used;
+                std::memcpy(&used, used_.data() + v, sizeof used);
+                for (const float *windows : rows_) {
+                    const float *from = windows + (at - first) * pitch_ + first * step_ + v;
+                    for (std::ptrdiff_t part = first; part < end; ++part, from += step_ - pitch_) sum += V::load(from);
+                    if (at < last) continue;
+                    const auto bits = reinterpret_cast<typename V::Ints>(V::load(from));
+                    sum += reinterpret_cast<typename V::Floats>(bits & used);
+                }
+                V::store(line_.data() + at * step_ + v, sum);  // the next part overwrites what is too much
+            }
+        }
+        std::copy_n(bias_.data(), kWidth, line_.data() + count * step_);
+    }
+
+    const ConvolutionData &run_;
+    const Axis &y_, &x_;
+    const std::vector<float> &packed_;
+    std::ptrdiff_t step_, row_, pitch_;  // elements from window to window, of a window's row, and of a window
+    std::ptrdiff_t parts_, kept_;        // of a window's row; rows of windows that overlap
+    std::vector<float> windows_, line_;
+    std::vector<std::int32_t> used_;   // bits of the elements in the last part of a window's row, which may be shorter
+    std::vector<float> bias_;          // of each element of a part
+    std::vector<const float *> rows_;  // that overlap in a row of the data
+};
 
 // Consecutive windows: the start of the first one, and their number.
 struct Line {
@@ -301,14 +404,17 @@ bool convolution_data(const ConvolutionData &run) {
             const Phase down = phase(y, i / x.stride), across = phase(x, i % x.stride);
             if (!down.axis.result || !across.axis.result) continue;
             if (!down.axis.kernel || !across.axis.kernel) {
-                std::fill_n(run.data, run.size.images * y.size * x.size * channels, 0.0f);
+                const std::ptrdiff_t pixels = run.size.images * y.size * x.size;
+                if (!run.bias) std::fill_n(run.data, pixels * channels, 0.0f);
+                for (std::ptrdiff_t at = 0; run.bias && at < pixels; ++at)
+                    std::copy_n(run.bias, channels, run.data + at * channels);
                 continue;
             }
             const StridedWeight &w = run.weight;
             const StridedWeight turned{w.numbers + down.tap * w.row + across.tap * w.column, w.channel, w.filter,
                                        -y.stride * w.row, -x.stride * w.column};
             ImageLayer layer = packed_layer({run.size.images, run.size.filters, channels, down.axis, across.axis, 1},
-                                            turned, nullptr, packed[i]);
+                                            turned, run.bias, packed[i]);
             layer.data = run.grad;
             layer.result = run.data + (down.first * x.size + across.first) * channels;
             layer.result_gap = x.stride * channels, layer.row_gap = y.stride * x.size * channels;
@@ -316,6 +422,22 @@ bool convolution_data(const ConvolutionData &run) {
             layers.push_back(layer);
         }
         return run_layers(layers, run.size.threads);
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+}
+
+bool overlapping_data(const ConvolutionData &run) {
+    try {
+        const std::vector<float> packed = OverlapSums::pack(run);
+        const std::ptrdiff_t rows = run.size.images * run.size.y.size, parts = std::min(threads_for(run.size), rows);
+        std::vector<OverlapSums> shares;
+        shares.reserve(parts);
+        for (std::ptrdiff_t part = 0; part < parts; ++part) shares.emplace_back(run, packed);
+        parallel_for(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) {
+            shares[part].compute(rows * part / parts, rows * (part + 1) / parts);
+        });
+        return true;
     } catch (const std::bad_alloc &) {
         return false;
     }

@@ -26,11 +26,13 @@ struct TrainedConvolution {
     float *result;      // (images, y.result, x.result, filters): written
 };
 
-// The gradient of the data; the stride or the dilation of an axis is 1.
+// The gradient of the data, plus a bias: the result of a transposed convolution. By `convolution_data`, the stride or the
+// dilation of an axis is 1; by `overlapping_data`, which is for few channels, the dilation along x.
 struct ConvolutionData {
     ConvolutionSizes size;
     StridedWeight weight;
     const float *grad;  // (images, y.result, x.result, filters): of the result
+    const float *bias;  // (channels), or null
     float *data;        // (images, y.size, x.size, channels): written
 };
 
@@ -42,9 +44,10 @@ struct ConvolutionGradients {
     float *bias;           // (filters): written; or null
 };
 
-// All return false if memory cannot be allocated. They need a `convolution_block`; the last one needs AVX2.
+// All return false if memory cannot be allocated. The first two need a `convolution_block`, the others need AVX2.
 bool convolve(const TrainedConvolution &run);
 bool convolution_data(const ConvolutionData &run);
+bool overlapping_data(const ConvolutionData &run);
 bool convolution_gradients(const ConvolutionGradients &run);
 
 }  // namespace dpmodule

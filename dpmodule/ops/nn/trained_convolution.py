@@ -11,6 +11,7 @@ computed by the fastest of these. The choice depends only on processor, sizes an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -63,6 +64,8 @@ _MAX_CONVERTED_WORK, _MAX_CONVERTED = 2**23, 2**17
 first convert the data to channels_last."""
 _MIN_FILTERS = 8
 """Filters below which most of a tile of the result is unused."""
+_MIN_UNUSED = 64
+"""Unused elements of a vector of channels, times filters, from which sums of overlapping windows are faster."""
 _MIN_RUN, _MIN_WORK = 16, 2**22
 """Numbers in a row of a window below which addressing them takes longer than computing with them, for a large result,
 and multiplications of one."""
@@ -183,6 +186,28 @@ def _data_by_tiles(sizes: _Sizes) -> bool:
     return _are_fast_tiles(sizes, sizes.channels, sizes.filters * -(-grid.kernel[1] // grid.stride[1]))
 
 
+def _data_by_windows(sizes: _Sizes) -> bool:
+    """Return True if the gradients of whole windows, which are then summed, are the fastest."""
+    unused = max(kernels().vector_width - sizes.channels, 0)
+    return unused * sizes.filters >= _MIN_UNUSED and sizes.grid.kernel != (1, 1) and sizes.grid.dilate[1] == 1
+
+
+def _turned(sizes: _Sizes) -> _Sizes:
+    """Return the sizes of the convolution without a stride whose data's gradient is the result of one."""
+    grid = sizes.grid
+    top, left = [d * (k - 1) - p for k, p, d in zip(grid.kernel, grid.pad, grid.dilate, strict=True)]
+    swapped = sizes.images, sizes.filters, sizes.channels, sizes.counts, sizes.sides
+    return _Sizes(*swapped, replace(grid, pad=(top, left)))
+
+
+def _result_by_windows(sizes: _Sizes) -> bool:
+    """Return True if the result is the fastest as the gradient of another convolution's data."""
+    if sizes.grid.stride != (1, 1):
+        return False
+    turned = _turned(sizes)
+    return min(turned.grid.pad) >= 0 and _data_by_windows(turned)
+
+
 def _result3x3(sizes: _Sizes, computed: int) -> bool:
     """Return True if the kernel of the result of 3x3 windows is the fastest, for the number of its filters."""
     lanes, most = _lanes(), max(sizes.channels, sizes.filters)
@@ -207,7 +232,10 @@ def _weight3x3(sizes: _Sizes) -> bool:
 
 
 class TrainingKernels(NamedTuple):
-    """Kernels that are the fastest for a convolution and its gradients: "3x3", "tiles", "rows", or "" for torch's."""
+    """Kernels that are the fastest for a convolution and its gradients; "" for torch's.
+
+    Others are "3x3", "tiles", "rows", and "windows" for the data's gradient.
+    """
 
     result: str
     for_data: str
@@ -261,14 +289,23 @@ def training_kernels(
     result = (
         "3x3"
         if fits3x3 and _result3x3(sizes, filters)
+        else "windows"
+        if tiles and _result_by_windows(sizes)
         else "tiles"
         if tiles and _result_by_tiles(sizes)
         else ""
     )
     if not tiles and not result:  # the gradient of the weight alone is not worth a function of our own
         return _TORCH
-    data_by_tiles = tiles and _data_by_tiles(sizes)
-    for_data = "3x3" if fits3x3 and _result3x3(sizes, sizes.channels) else "tiles" if data_by_tiles else ""
+    for_data = (
+        "3x3"
+        if fits3x3 and _result3x3(sizes, sizes.channels)
+        else "windows"
+        if tiles and _data_by_windows(sizes)
+        else "tiles"
+        if tiles and _data_by_tiles(sizes)
+        else ""
+    )
     by_3x3 = fits3x3 and _weight3x3(sizes) and not (tiles and grid.stride[0] > 1)
     for_weight = "3x3" if by_3x3 else "tiles" if tiles else ""
     return TrainingKernels(result, for_data, for_weight)
@@ -333,6 +370,12 @@ def _result(
         rows = window_rows(x, sizes.grid)
         return images_of_pixels(fastest_linear(rows, weight.reshape(sizes.filters, -1), bias), shape)
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
+    if kernel == "windows":
+        filter_, channel, row, column = weight.stride()
+        turned = _end_of_window(weight), channel, filter_, -row, -column
+        addresses = *turned, x.data_ptr(), address(bias), out.data_ptr()
+        kernels().overlapping_data(*_turned(sizes).arguments(), *addresses)
+        return out
     addresses = weight.data_ptr(), *weight.stride(), x.data_ptr(), address(bias), out.data_ptr()
     if kernel == "tiles":
         kernels().convolve(*sizes.arguments(), *addresses)
@@ -341,24 +384,33 @@ def _result(
     return out
 
 
-def _for_data(grad: torch.Tensor, weight: torch.Tensor, sizes: _Sizes, kernel: str) -> torch.Tensor:
-    """Return the gradient of the data."""
+def _end_of_window(weight: torch.Tensor) -> int:
+    """Return the address of the last element of the first window."""
+    _, _, row, column = weight.stride()
+    height, width = weight.shape[2:]
+    return weight.data_ptr() + weight.element_size() * ((height - 1) * row + (width - 1) * column)
+
+
+def _for_data(
+    grad: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, sizes: _Sizes, kernel: str
+) -> torch.Tensor:
+    """Return the gradient of the data, plus a bias or None."""
     shape = sizes.images, sizes.channels, *sizes.sides
     if kernel == "rows":
         pixels = pixel_rows(grad)
         rows = gradient_product(len(pixels))(pixels, weight.reshape(sizes.filters, -1).t())
-        return images_of_windows(rows, shape, sizes.grid)
+        images = images_of_windows(rows, shape, sizes.grid)
+        return images if bias is None else images.add_(bias.view(-1, 1, 1))
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     filter_, channel, row, column = weight.stride()
-    if kernel == "tiles":
-        addresses = weight.data_ptr(), filter_, channel, row, column, grad.data_ptr(), out.data_ptr()
-        kernels().convolution_data(*sizes.arguments(), *addresses)
+    tensors = grad.data_ptr(), address(bias), out.data_ptr()
+    if kernel == "3x3":  # a convolution of the result's gradient with the weight, turned by 180 degrees
+        turned = _end_of_window(weight), channel, filter_, -row, -column
+        arguments = sizes.images, *sizes.counts, sizes.filters, sizes.channels, 1, torch.get_num_threads()
+        kernels().conv3x3(*arguments, sizes.grid.stride[0], *turned, *tensors)
         return out
-    # a convolution of the result's gradient with the weight, turned by 180 degrees
-    last = weight.data_ptr() + 2 * weight.element_size() * (row + column)
-    turned = last, channel, filter_, -row, -column
-    arguments = sizes.images, *sizes.counts, sizes.filters, sizes.channels, 1, torch.get_num_threads()
-    kernels().conv3x3(*arguments, sizes.grid.stride[0], *turned, grad.data_ptr(), 0, out.data_ptr())
+    compute = kernels().overlapping_data if kernel == "windows" else kernels().convolution_data
+    compute(*sizes.arguments(), weight.data_ptr(), filter_, channel, row, column, *tensors)
     return out
 
 
@@ -366,11 +418,10 @@ def _transposed(
     x: torch.Tensor, weight: torch.Tensor, bias: MaybeTensor, sizes: _Sizes, kernel: str
 ) -> torch.Tensor:
     """Return the result of a transposed convolution: the gradient of the data of the one with these sizes."""
-    if not kernel:
-        grid, weight = sizes.grid, in_channels_last(weight)
-        return torch.conv_transpose2d(x, weight, bias, grid.stride, grid.pad, sizes.adds(), 1, grid.dilate)
-    out = _for_data(x, weight, sizes, kernel)
-    return out if bias is None else out.add_(bias.view(-1, 1, 1))
+    if kernel:
+        return _for_data(x, weight, bias, sizes, kernel)
+    grid, weight = sizes.grid, in_channels_last(weight)
+    return torch.conv_transpose2d(x, weight, bias, grid.stride, grid.pad, sizes.adds(), 1, grid.dilate)
 
 
 def _for_weight(
@@ -430,7 +481,7 @@ class _Convolution(torch.autograd.Function):
                     wanted[1] = False
             else:
                 if wanted[0] and chosen.for_data:
-                    gradients[0], wanted[0] = _for_data(grad, weight, sizes, chosen.for_data), False
+                    gradients[0], wanted[0] = _for_data(grad, weight, None, sizes, chosen.for_data), False
                 if wanted[1] and chosen.for_weight:
                     gradients[1:] = _for_weight(x, grad, weight, sizes, chosen.for_weight, wanted[2])
                     wanted[1:] = False, False

@@ -109,7 +109,8 @@ def test_results_and_gradients_of_tiles(geometry, sizes, bias, threads):
     has_data = all(1 in pair for pair in zip(grid.stride, grid.dilate))
     for chosen in (
         TrainingKernels("tiles", "tiles" if has_data else "", "tiles"),
-        TrainingKernels("", "", "tiles"),
+        TrainingKernels("", "windows" if grid.dilate[1] == 1 else "", "tiles"),
+        TrainingKernels("windows" if grid == GRIDS[0] else "", "", "tiles"),
     ):
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
@@ -147,7 +148,7 @@ def test_results_and_gradients_of_transposed_convolutions(geometry, sizes, bias,
     )
     for chosen in (
         TrainingKernels("tiles", "tiles" if has_data else "", "tiles"),
-        TrainingKernels("", "", "tiles"),
+        TrainingKernels("", "windows" if grid.dilate[1] == 1 else "", "tiles"),
         ROWS,
     ):
         assert can_train(*tensors, grid, chosen, is_transposed=True)
@@ -272,12 +273,17 @@ def test_others_are_left_to_torch():
         ((8, 100, 44, 44), 103, (3, 3), 1, TrainingKernels("", "", "tiles")),
         ((8, 100, 44, 44), 104, (3, 3), 2, TrainingKernels("", "", "tiles")),
         # few numbers in a row of a window, and the same with less work
-        ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("", "", "tiles")),
-        ((8, 3, 20, 20), 16, (3, 3), 1, ALL),
+        ((8, 4, 96, 96), 12, (3, 3), 1, TrainingKernels("", "", "tiles")),
+        ((8, 4, 20, 20), 12, (3, 3), 1, ALL),
+        # few channels of the data, or the result, most of whose tiles would be unused
+        ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("", "windows", "tiles")),
+        ((8, 7, 20, 20), 64, (5, 5), 2, TrainingKernels("tiles", "windows", "tiles")),
+        ((8, 16, 20, 20), 3, (3, 3), 1, TrainingKernels("windows", "tiles", "tiles")),
+        ((8, 16, 20, 20), 3, (3, 3), 2, TrainingKernels("", "tiles", "tiles")),
         # half of the last tile is unused: only with less work
         ((8, 48, 20, 20), 24, (3, 3), 1, TrainingKernels("", "tiles", "3x3")),
         ((2, 48, 10, 10), 24, (3, 3), 1, ALL),
-        ((8, 48, 20, 20), 6, (3, 3), 1, TrainingKernels("", "tiles", "tiles")),
+        ((8, 48, 20, 20), 6, (3, 3), 1, TrainingKernels("windows", "tiles", "tiles")),
         # torch has no oneDNN for these: much work, little work, and far more weight than windows
         ((8, 24, 20, 20), 40, (1, 1), 1, ALL),
         ((1, 24, 20, 20), 40, (1, 1), 1, NONE),
