@@ -56,7 +56,7 @@ class NativeConvolution:
         self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
         self._converts = converts
         self._filters = a.num_filter
-        self._known: dict[tuple[Sequence[int], int, bool], TrainingKernels] = {}
+        self._known: dict[tuple[Any, ...], TrainingKernels] = {}
 
     def restrides(self, data: Sequence[int]) -> bool:
         """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
@@ -64,10 +64,14 @@ class NativeConvolution:
             return False
         return self._is_depthwise or not self._kernels(data, True).is_ours
 
-    def _kernels(self, data: Sequence[int], is_last: bool) -> TrainingKernels:
-        key = data, torch.get_num_threads(), is_last
+    def sums_windows(self, data: Sequence[int]) -> bool:
+        """Return True if the result for float32 data of a shape, in channels_last, is a sum of overlapping windows."""
+        return self._kernels(data, True).result == "windows"
+
+    def _kernels(self, data: Sequence[int], is_last: bool, with_data: bool = True) -> TrainingKernels:
+        key = data, torch.get_num_threads(), is_last, with_data
         if key not in self._known:
-            self._known[key] = training_kernels(data, self._filters, self._grid, is_last)
+            self._known[key] = training_kernels(data, self._filters, self._grid, is_last, with_data)
         return self._known[key]
 
     def __call__(
@@ -92,7 +96,8 @@ class NativeConvolution:
         if are_sequences:
             x, weight = x.unsqueeze(2), weight.unsqueeze(2)
         shows_layout = self._converts or x.shape[1] > 1
-        chosen = self._kernels(x.shape, shows_layout and x.is_contiguous(memory_format=torch.channels_last))
+        is_last = shows_layout and x.is_contiguous(memory_format=torch.channels_last)
+        chosen = self._kernels(x.shape, is_last, x.requires_grad)
         if not (chosen.is_ours and can_train(x, weight, bias, self._grid, chosen)):
             return None
         out = train_convolution(x, weight, bias, self._grid, chosen)

@@ -260,14 +260,14 @@ def _is_unsafe(sizes: _Sizes) -> bool:
 
 
 def _is_worth_converting(sizes: _Sizes) -> bool:
-    """Return True if a convolution is small enough to convert its data to channels_last."""
+    """Return True if a convolution is small enough to convert its data to channels_last for any kernel."""
     work = sizes.windows * prod(sizes.grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
     numbers = sizes.images * sizes.channels * prod(sizes.sides) + sizes.windows * sizes.filters
     return has_tiles() and work <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED
 
 
 def training_kernels(
-    data: Sequence[int], filters: int, grid: WindowGrid, is_last: bool = True
+    data: Sequence[int], filters: int, grid: WindowGrid, is_last: bool = True, with_data: bool = True
 ) -> TrainingKernels:
     """Return the fastest kernels for data of a shape (N, C, H, W).
 
@@ -275,9 +275,10 @@ def training_kernels(
 
     Args:
         is_last: True if the data is in channels_last; else it is converted.
+        with_data: True if the gradient of the data is wanted.
     """
     sizes = _sizes(data, filters, grid)
-    if min(*data, *sizes.counts) < 1 or _is_unsafe(sizes) or not (is_last or _is_worth_converting(sizes)):
+    if min(*data, *sizes.counts) < 1 or _is_unsafe(sizes):
         return _TORCH
     fits3x3 = (
         grid in _SMALL_GRIDS
@@ -306,6 +307,9 @@ def training_kernels(
         if tiles and _data_by_tiles(sizes)
         else ""
     )
+    by_windows = result == "windows" or (with_data and for_data == "windows")
+    if not (is_last or by_windows or _is_worth_converting(sizes)):
+        return _TORCH
     by_3x3 = fits3x3 and _weight3x3(sizes) and not (tiles and grid.stride[0] > 1)
     for_weight = "3x3" if by_3x3 else "tiles" if tiles else ""
     return TrainingKernels(result, for_data, for_weight)

@@ -13,8 +13,9 @@ from dpmodule import executor
 from dpmodule._core import torch_private
 from dpmodule.base import MXNetError
 from dpmodule.executor import packed_weights, program
+from dpmodule.executor.passes import native_convolutions
 from dpmodule.executor.passes.fused_convolutions import FusedConvolution, ImageRun, run
-from dpmodule.ops.nn import image_layers
+from dpmodule.ops.nn import image_layers, trained_convolution
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -621,6 +622,20 @@ def test_batches_that_are_computed_in_parts(first, monkeypatch):
             array *= 0.2
         compare(plain, fast)
     assert calls.count(6) > 100
+
+
+@needs_kernel
+@pytest.mark.parametrize("layers", [1, 2])
+def test_few_filters_with_large_windows_are_sums_of_windows(layers, monkeypatch):
+    chosen, train = [], native_convolutions.train_convolution
+    monkeypatch.setattr(trained_convolution, "has_tiles", lambda: True)
+    monkeypatch.setattr(
+        native_convolutions, "train_convolution", lambda *args: chosen.append(args[4].result) or train(*args)
+    )
+    first = DATA if layers == 1 else conv(size=3, count=24, name="a")
+    net = mx.sym.Activation(norm(conv(first, size=5)), act_type="relu")
+    same_with_pass_off(net, (2, 24, 40, 40), layers)
+    assert set(chosen) == {"windows"}
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 5, 17])

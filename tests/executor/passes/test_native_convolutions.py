@@ -97,7 +97,7 @@ def test_only_few_numbers_are_converted_to_channels_last(convolved, with_tiles):
     image = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
     cases = [
         (sequence_net((), kernel=(3,)), (4, 40, 60), (4, 40, 900)),
-        (image, (2, 3, 9, 9), (8, 3, 60, 60)),
+        (image, (2, 3, 9, 9), (8, 8, 60, 60)),
     ]
     for symbol, small, large in cases:
         same_with_and_without(symbol, {"data": large}, NAME, rtol=1e-4, grad_req="add")
@@ -105,6 +105,24 @@ def test_only_few_numbers_are_converted_to_channels_last(convolved, with_tiles):
         same_with_and_without(symbol, {"data": small}, NAME, rtol=1e-4, grad_req="add")
         assert convolved
         convolved.clear()
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("filters", "data", "wanted", "converts"),
+    [
+        (16, (8, 3, 60, 60), "null", False),
+        (16, (8, 3, 60, 60), "add", True),
+        (3, (4, 16, 60, 60), "null", True),
+    ],
+)
+def test_few_channels_with_a_gradient_and_few_filters_are_converted(
+    filters, data, wanted, converts, convolved, with_tiles
+):
+    net = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5), num_filter=filters), name="loss")
+    requests = {"data": wanted, "only_weight": "write", "only_bias": "add"}
+    same_with_and_without(net, {"data": data}, NAME, rtol=1e-4, grad_req=requests)
+    assert bool(convolved) == converts
 
 
 @pytest.fixture

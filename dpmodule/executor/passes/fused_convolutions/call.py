@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ from ....ops.spec import Env
 from ....ops.write_tracking import writes_are_counted
 from ...packed_weights import packed
 from ..channels_last import restride
+from ..native_convolutions import NativeConvolution
 from .layout_choice import keeps_usual_layout
 from .sequence import SequenceConvolution, pays
 
@@ -31,6 +33,8 @@ Source = TypeVar("Source")
 _Parameters = tuple[Tensor, Tensor | None] | tuple[()]
 
 _MAX_SHAPES = 64
+_FEW_FILTERS, _MIN_SUMMED = 8, 2**22
+"""Filters below which the result may be a sum of windows, and multiplications from which that is worth its own call."""
 _RELUS: tuple[Function, ...] = (("relu", 0.0, 0.0), ("clamp", 0.0, torch.inf))
 
 
@@ -144,6 +148,9 @@ class FusedConvolution:
             if activation is not None and activation.native in _RELUS and norm is None and adds is None:
                 self._then, relu = None, activation.function
             self._function = SequenceConvolution(a, function, relu)
+        self._summed: NativeConvolution | None = None
+        if self._axes == 2 and self._groups == 1 and self._filters < _FEW_FILTERS:
+            self._summed = NativeConvolution(function, a, converts=True)
         self._geometry = self._pad, self._stride, self._dilate, self._groups
         self._alone = alone
         is_fused = not all(part is None for part in (norm, adds, activation))
@@ -176,6 +183,8 @@ class FusedConvolution:
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
+        if sizes is not None and self._sums_windows(sizes):
+            return self._one_by_one(env, restride(data), sources, other, True, self._summed)
         if sizes is not None and (
             self._axes == 1 or self.keeps_layout(data) or self.packs_in_vain(data, sources[0])
         ):
@@ -225,8 +234,17 @@ class FusedConvolution:
                 known = self._known[data, other] = sizes
         return known
 
+    def _sums_windows(self, sizes: ConvolutionSizes) -> bool:
+        """Return True if the result is the fastest as a sum of overlapping windows, without other layers."""
+        if self._summed is None:
+            return False
+        products = prod(sizes.result) * sizes.data[1] * prod(self._kernel)
+        return products >= _MIN_SUMMED and self._summed.sums_windows(sizes.data)
+
     def is_faster(self, sizes: ConvolutionSizes, in_run: bool) -> bool:
         """Return True if the extension is the fastest for these sizes."""
+        if self._sums_windows(sizes):
+            return False
         # torch calls its kernels for sequences through those for images, which takes longer
         return self._tiled.is_faster(sizes, in_run or self._axes == 1)
 
@@ -288,9 +306,15 @@ class FusedConvolution:
         return weight, shift, scale
 
     def _one_by_one(
-        self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None, keeps_layout: bool = False
+        self,
+        env: Env,
+        data: Tensor,
+        sources: Tensors,
+        other: Tensor | None,
+        keeps_layout: bool = False,
+        function: Callable[..., Tensor] | None = None,
     ) -> Any:
-        """Run the graph's operators one by one."""
+        """Run the graph's operators one by one, the convolution by a function other than its own if there is one."""
         weight = sources[0]
         if (
             not self._alone
@@ -298,7 +322,7 @@ class FusedConvolution:
             and not torch_private.is_transformed(data, weight)
         ):
             data, weight = restride(data), restride(weight)
-        result = self._function(data, weight, *sources[1 : 1 + self._has_bias])
+        result = (function or self._function)(data, weight, *sources[1 : 1 + self._has_bias])
         states: tuple[Any, ...] = ()
         if self._norm is not None:
             result, *states = self._norm.run(self._norm.a, env, result, *sources[-4:])
