@@ -374,17 +374,17 @@ def _result(
         rows = window_rows(x, sizes.grid)
         return images_of_pixels(fastest_linear(rows, weight.reshape(sizes.filters, -1), bias), shape)
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
+    tensors = x.data_ptr(), address(bias), out.data_ptr()
+    filter_, channel, row, column = weight.stride()
     if kernel == "windows":
-        filter_, channel, row, column = weight.stride()
         turned = _end_of_window(weight), channel, filter_, -row, -column
-        addresses = *turned, x.data_ptr(), address(bias), out.data_ptr()
-        kernels().overlapping_data(*_turned(sizes).arguments(), *addresses)
+        kernels().overlapping_data(*_turned(sizes).arguments(), *turned, *tensors)
         return out
-    addresses = weight.data_ptr(), *weight.stride(), x.data_ptr(), address(bias), out.data_ptr()
+    straight = weight.data_ptr(), filter_, channel, row, column
     if kernel == "tiles":
-        kernels().convolve(*sizes.arguments(), *addresses)
+        kernels().convolve(*sizes.arguments(), *straight, *tensors)
     else:
-        kernels().conv3x3(*_arguments3x3(sizes), 1, *addresses)
+        kernels().conv3x3(*_arguments3x3(sizes), 1, *straight, *tensors)
     return out
 
 
