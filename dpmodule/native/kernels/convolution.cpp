@@ -27,17 +27,21 @@ constexpr std::ptrdiff_t kNear = 65536;      // elements of data and result per 
 constexpr std::ptrdiff_t kMaxNear = 1024;    // pixels per part, whose list of windows fits in the L1 cache
 constexpr std::ptrdiff_t kMinPixels = 12;    // minimal pixels per thread
 constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
-constexpr std::ptrdiff_t kFewChannels = 3;  // most channels for which tiles end where windows begin to cross the border
-constexpr std::ptrdiff_t kShallow = 256;    // products of a window up to which finding its place takes as long
-constexpr int kTurns = 4096;                // spins before yielding the processor
+constexpr std::ptrdiff_t kShallow = 256;     // products of a window up to which finding its place takes as long
+constexpr int kTurns = 4096;                 // spins before yielding the processor
 
 // A window of the data.
 struct Window {
-    std::ptrdiff_t begin;  // element index of its start, which may be outside
+    std::ptrdiff_t begin;  // element index of its start
     std::ptrdiff_t to;     // element index of its result
-    std::int32_t y, x;     // its start
-    std::int32_t run;      // number of consecutive windows inside, one pixel step apart; 0 if it is not inside
+    std::int32_t run;      // number of consecutive windows, one pixel step apart
     std::int32_t results;  // number of consecutive results, one pixel apart
+};
+
+// Rows and columns of an image with the padding that windows read, the start of the first window, and where the image
+// begins.
+struct Frame {
+    std::ptrdiff_t rows, columns, top, left, above, before;
 };
 
 // A part of the windows; parts of several rows or columns contain all channels.
@@ -48,9 +52,9 @@ struct Part {
 // One thread's share of a convolution, with its working memory.
 struct Share {
     const std::vector<Part> &parts;
-    const float *zeros;  // for pixels outside the image
     std::ptrdiff_t pixel, pixel_end, block, block_end;
     Window *windows;      // null if they are the pixels of the data
+    float *padded;        // copy of the data with its padding, for the windows at a time; null if all are inside
     std::ptrdiff_t near;  // pixels at a time, the capacity of the list of windows
     const float *weight;  // of the first block
     const float *next;    // data read next, which is prefetched; or null
@@ -75,41 +79,66 @@ std::vector<Part> cut(const ImageLayer &c) {
     return found;
 }
 
-bool fits(const Axis &axis, std::ptrdiff_t begin) {
-    return begin >= 0 && begin + (axis.kernel - 1) * axis.dilate < axis.size;
+Frame frame_of(const ImageLayer &c) {
+    const auto end = [](const Axis &axis) {
+        const std::ptrdiff_t windows = (axis.result - 1) * axis.stride + (axis.kernel - 1) * axis.dilate + 1;
+        return std::max(axis.size, windows - axis.pad) + std::max<std::ptrdiff_t>(axis.pad, 0);
+    };
+    const std::ptrdiff_t above = std::max<std::ptrdiff_t>(c.y.pad, 0), before = std::max<std::ptrdiff_t>(c.x.pad, 0);
+    return {end(c.y), end(c.x), above - c.y.pad, before - c.x.pad, above, before};
 }
 
-void place(const ImageLayer &c, std::ptrdiff_t pixel, Window *to, std::ptrdiff_t count) {
-    const std::ptrdiff_t pitch = c.x.stride * c.data_gap, reach = (c.x.kernel - 1) * c.x.dilate;
-    const std::ptrdiff_t limit = c.x.size + c.x.pad - reach;
-    // results of a row whose windows are inside along x
-    const std::ptrdiff_t inside_from = (c.x.pad + c.x.stride - 1) / c.x.stride;
-    const std::ptrdiff_t inside_to = limit > 0 ? std::min(c.x.result, (limit - 1) / c.x.stride + 1) : 0;
+// The rows that some windows read, among those of all images.
+struct RowRange {
+    std::ptrdiff_t begin, end;
+};
+
+RowRange rows_of(const ImageLayer &c, const Frame &frame, std::ptrdiff_t pixel, std::ptrdiff_t count) {
+    const auto first = [&](std::ptrdiff_t at) {
+        const std::ptrdiff_t row = at / c.x.result;
+        return row / c.y.result * frame.rows + frame.top + row % c.y.result * c.y.stride;
+    };
+    return {first(pixel), first(pixel + count - 1) + (c.y.kernel - 1) * c.y.dilate + 1};
+}
+
+void copy_padded(const ImageLayer &c, const Frame &frame, const RowRange &rows, float *to) {
+    const std::ptrdiff_t channels = c.groups * c.channels, pitch = frame.columns * channels;
+    for (std::ptrdiff_t at = rows.begin; at < rows.end; ++at, to += pitch) {
+        const std::ptrdiff_t y = at % frame.rows - frame.above;
+        if (y < 0 || y >= c.y.size) {
+            std::fill_n(to, pitch, 0.0f);
+            continue;
+        }
+        const float *from = c.data + (at / frame.rows * c.y.size + y) * c.x.size * c.data_gap;
+        float *const inside = std::fill_n(to, frame.before * channels, 0.0f);
+        float *next = inside;
+        if (c.data_gap == channels) next = std::copy_n(from, c.x.size * channels, next);
+        for (; next < inside + c.x.size * channels; from += c.data_gap) next = std::copy_n(from, channels, next);
+        std::fill(next, to + pitch, 0.0f);
+    }
+}
+
+// Lists windows, whose data begins with the row `first` among those of all images.
+void place(const ImageLayer &c, const Frame &frame, std::ptrdiff_t first, std::ptrdiff_t pixel, Window *to,
+           std::ptrdiff_t count) {
+    const std::ptrdiff_t pitch = c.x.stride * c.data_gap;
     const Window *after = nullptr;
     for (std::ptrdiff_t end = count; end > 0;) {  // from the last row on, since runs go on in the next one
         const std::ptrdiff_t row = (pixel + end - 1) / c.x.result, image = row / c.y.result, y = row % c.y.result;
         const std::ptrdiff_t begin = std::max<std::ptrdiff_t>(0, row * c.x.result - pixel);
-        const std::ptrdiff_t x = pixel + begin - row * c.x.result, x_end = x + end - begin;
-        const std::ptrdiff_t down = y * c.y.stride - c.y.pad, right = x * c.x.stride - c.x.pad;
-        const std::ptrdiff_t line = (image * c.y.size + down) * c.x.size;
-        const std::ptrdiff_t run_from = fits(c.y, down) ? inside_from : x_end, run_to = std::min(x_end, inside_to);
-        Window window{(line + right) * c.data_gap,
-                      image * c.image_gap + y * c.row_gap + x * c.result_gap,
-                      static_cast<std::int32_t>(down),
-                      static_cast<std::int32_t>(right),
-                      0,
-                      0};
-        const std::ptrdiff_t past = end - begin;
-        const bool goes_on = after && run_to == x_end && after->begin - window.begin == past * pitch;
+        const std::ptrdiff_t x = pixel + begin - row * c.x.result, past = end - begin;
+        const std::ptrdiff_t line = image * frame.rows + frame.top + y * c.y.stride - first;
+        Window window{(line * frame.columns + frame.left + x * c.x.stride) * c.data_gap,
+                      image * c.image_gap + y * c.row_gap + x * c.result_gap, 0, 0};
+        const bool goes_on = after && after->begin - window.begin == past * pitch;
         const bool follows = after && after->to - window.to == past * c.result_gap;
-        const std::ptrdiff_t run_end = run_to + (goes_on ? after->run : 0);
+        window.run = static_cast<std::int32_t>(past + (goes_on ? after->run : 0));
         window.results = static_cast<std::int32_t>(past + (follows ? after->results : 0));
-        for (std::ptrdiff_t i = begin, at = x; i < end; ++i, ++at) {
-            window.run = at >= run_from && at < run_to ? static_cast<std::int32_t>(run_end - at) : 0;
+        for (std::ptrdiff_t i = begin; i < end; ++i) {
             to[i] = window;
             window.begin += pitch;
             window.to += c.result_gap;
-            window.x += static_cast<std::int32_t>(c.x.stride);
+            --window.run;
             --window.results;
         }
         after = to + begin;
@@ -139,28 +168,6 @@ struct Tiles {
     // True if the numbers of a row of a window have consecutive addresses.
     DPMODULE_INLINE bool rows_are_dense() const {
         return c.x.dilate == 1 && (c.data_gap == c.channels || c.x.kernel == 1);
-    }
-
-    // Data addresses of some pixels for one kernel column; returns false if all are outside.
-    template <int Rows>
-    DPMODULE_INLINE bool at(const Window *windows, std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t channel,
-                            bool all_inside, const float *(&from)[Rows]) const {
-        const std::ptrdiff_t down = row * c.y.dilate, right = column * c.x.dilate;
-        const std::ptrdiff_t shift = (down * c.x.size + right) * c.data_gap + channel;
-        if (all_inside) {
-#pragma GCC unroll 16
-            for (int r = 0; r < Rows; ++r) from[r] = data + windows[r].begin + shift;
-            return true;
-        }
-        bool any = false;
-#pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) {
-            const std::ptrdiff_t y = windows[r].y + down, x = windows[r].x + right;
-            const bool inside = y >= 0 && y < c.y.size && x >= 0 && x < c.x.size;
-            from[r] = inside ? data + windows[r].begin + shift : share.zeros;
-            any |= inside;
-        }
-        return any;
     }
 
     template <int Rows>
@@ -222,19 +229,20 @@ struct Tiles {
         }
     }
 
+    // The same for windows in several rows.
     template <int Rows>
     DPMODULE_INLINE void sum(const Window *windows, const Part &part, const float *weight, const float *ahead,
                              std::ptrdiff_t pace, Floats (&sums)[Rows][Vectors]) const {
-        bool inside = rows_are_dense();
-#pragma GCC unroll 16
-        for (int r = 0; r < Rows; ++r) inside &= windows[r].run > 0;
-        const std::ptrdiff_t columns = part.column_end - part.column, step = inside ? columns : 1;
+        const std::ptrdiff_t columns = part.column_end - part.column, step = rows_are_dense() ? columns : 1;
         const std::ptrdiff_t count = (step - 1) * c.channels + part.channels;
         for (std::ptrdiff_t row = part.row; row < part.row_end; ++row) {
             for (std::ptrdiff_t column = part.column; column < part.column_end; column += step) {
+                const std::ptrdiff_t shift =
+                    (row * c.y.dilate * c.x.size + column * c.x.dilate) * c.data_gap + part.channel;
                 const float *from[Rows];
-                if (at<Rows>(windows, row, column, part.channel, inside, from))
-                    add<Rows>(from, count, weight, ahead, pace, sums);
+#pragma GCC unroll 16
+                for (int r = 0; r < Rows; ++r) from[r] = data + windows[r].begin + shift;
+                add<Rows>(from, count, weight, ahead, pace, sums);
                 weight += count * kBlock;
                 ahead += count * pace;
             }
@@ -401,25 +409,22 @@ struct Tiles {
     }
 };
 
-// The end of the windows from `pixel` on that are all inside, or all not. With few channels, checking whether each
-// column of a window is inside takes longer than its products.
-std::ptrdiff_t run_end(const Share &share, std::ptrdiff_t pixel, std::ptrdiff_t end) {
-    if (share.windows[pixel].run) return std::min(end, pixel + share.windows[pixel].run);
-    while (pixel < end && !share.windows[pixel].run) ++pixel;
-    return pixel;
-}
-
 template <int Count>
 using Constant = std::integral_constant<int, Count>;
 
 template <int Width, int Vectors, int Rows>
-DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
+DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
     constexpr bool kHasHalves = Width == 8;  // AVX-512 has other blocks for few filters
+    const Frame frame = frame_of(layer);
+    ImageLayer c = layer;
+    if (share.padded) c.data = share.padded, c.data_gap = c.groups * c.channels, c.x.size = frame.columns;
     const std::ptrdiff_t blocks = (c.filters - 1) / kBlock + 1;
     for (std::ptrdiff_t first = share.pixel; first < share.pixel_end; first += share.near) {
         const std::ptrdiff_t count = std::min(share.near, share.pixel_end - first);
-        if (share.windows) place(c, first, share.windows, count);
+        const RowRange rows = share.padded ? rows_of(layer, frame, first, count) : RowRange{0, 0};
+        if (share.padded) copy_padded(layer, frame, rows, share.padded);
+        if (share.windows) place(c, frame, rows.begin, first, share.windows, count);
         const float *weight = share.weight;
         for (std::ptrdiff_t block = share.block; block < share.block_end; ++block) {
             const std::ptrdiff_t group = block / blocks, filter = block % blocks * kBlock;
@@ -433,7 +438,7 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
                 const float *next = !is_last                               ? part_end
                                     : first + share.near < share.pixel_end ? share.weight
                                                                            : share.next;
-                const auto compute = [&](auto vectors, auto rows) __attribute__((always_inline)) {
+                const auto compute = [&](auto vectors, auto together) __attribute__((always_inline)) {
                     const Tiles<Width, vectors, kBlock> tiles{c,
                                                               share,
                                                               c.data + group * c.channels,
@@ -444,13 +449,8 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &c, const Share &share) {
                                                               first,
                                                               begins,
                                                               ends};
-                    const float *ahead = next, *const ahead_end = next + (next ? depth * kBlock : 0);
-                    for (std::ptrdiff_t pixel = 0; pixel < count; ahead = ahead_end) {
-                        const std::ptrdiff_t end =
-                            share.windows && c.channels <= kFewChannels ? run_end(share, pixel, count) : count;
-                        tiles.template all<rows>(pixel, end, part, weight, ahead, ahead_end, depth);
-                        pixel = end;
-                    }
+                    const float *const next_end = next + (next ? depth * kBlock : 0);
+                    tiles.template all<together>(0, count, part, weight, next, next_end, depth);
                 };
                 if (kHasHalves && c.filters - filter <= Width) {
                     compute(Constant<kHasHalves ? 1 : Vectors>{}, Constant<kHasHalves ? 8 : Rows>{});
@@ -480,7 +480,7 @@ Run kernel(std::ptrdiff_t block) {
 struct Step {
     const ImageLayer &c;
     std::vector<Part> parts;
-    std::vector<float> zeros;
+    std::vector<float> padded;
     std::vector<Window> windows;
     std::vector<Share> shares;
     std::vector<std::atomic<bool>> taken;
@@ -499,12 +499,11 @@ struct Step {
         threads = std::clamp<std::ptrdiff_t>(work / kMinWork, 1, threads);
         for (std::ptrdiff_t i = 0; i < threads; ++i)
             shares.push_back(
-                {parts, nullptr, pixels * i / threads, pixels * (i + 1) / threads, 0, 0, nullptr, 0, nullptr, nullptr});
+                {parts, pixels * i / threads, pixels * (i + 1) / threads, 0, 0, nullptr, nullptr, 0, nullptr, nullptr});
     }
 
     void share_convolution(std::ptrdiff_t pixels, std::ptrdiff_t threads) {
         parts = cut(c);
-        zeros.resize(c.channels);
         const std::ptrdiff_t blocks = c.groups * ((c.filters - 1) / c.block + 1);
         const std::ptrdiff_t depth = c.y.kernel * c.x.kernel * c.channels;
         threads = std::clamp<std::ptrdiff_t>(pixels * depth * c.groups * c.filters / kMinWork, 1, threads);
@@ -521,11 +520,22 @@ struct Step {
         const bool is_flat = is_plain(c.y) && is_plain(c.x) && c.row_gap == c.x.result * c.result_gap &&
                              c.image_gap == c.y.result * c.row_gap;
         if (!is_flat) windows.resize(room * across * down);
+        const Frame frame = frame_of(c);
+        std::ptrdiff_t rows = 0;
+        for (std::ptrdiff_t y = 0; y < down && (frame.rows > c.y.size || frame.columns > c.x.size); ++y) {
+            const std::ptrdiff_t end = pixels * (y + 1) / down;
+            for (std::ptrdiff_t at = pixels * y / down; at < end; at += room) {
+                const RowRange range = rows_of(c, frame, at, std::min(room, end - at));
+                rows = std::max(rows, range.end - range.begin);
+            }
+        }
+        const std::ptrdiff_t area = rows * frame.columns * c.groups * c.channels;
+        padded.resize(area * across * down);
         for (std::ptrdiff_t i = 0; i < across * down; ++i) {
             const std::ptrdiff_t x = i / down, y = i % down, block = blocks * x / across;
-            shares.push_back({parts, zeros.data(), pixels * y / down, pixels * (y + 1) / down, block,
-                              blocks * (x + 1) / across, is_flat ? nullptr : windows.data() + i * room, room,
-                              c.weight + block * c.block * depth, nullptr});
+            shares.push_back({parts, pixels * y / down, pixels * (y + 1) / down, block, blocks * (x + 1) / across,
+                              is_flat ? nullptr : windows.data() + i * room, area ? padded.data() + i * area : nullptr,
+                              room, c.weight + block * c.block * depth, nullptr});
         }
     }
 };
