@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <thread>
@@ -49,15 +50,21 @@ struct Part {
     std::ptrdiff_t row, row_end, column, column_end, channel, channels;
 };
 
-// One thread's share of a convolution, with its working memory.
+// One thread's share of a convolution.
 struct Share {
     const std::vector<Part> &parts;
     std::ptrdiff_t pixel, pixel_end, block, block_end;
-    Window *windows;      // null if they are the pixels of the data
-    float *padded;        // copy of the data with its padding, for the windows at a time; null if all are inside
-    std::ptrdiff_t near;  // pixels at a time, the capacity of the list of windows
-    const float *weight;  // of the first block
-    const float *next;    // data read next, which is prefetched; or null
+    std::ptrdiff_t near;        // pixels at a time
+    const float *weight;        // of the first block
+    const float *next;          // data read next, which is prefetched; or null
+    Window *windows = nullptr;  // at a time; null if they are the pixels of the data
+    float *padded = nullptr;    // copy of the data that these windows read; null if all are inside
+};
+
+// Memory of a thread for the windows of any share.
+struct Workspace {
+    std::unique_ptr<Window[]> windows;
+    std::unique_ptr<float[]> padded;
 };
 
 std::vector<Part> cut(const ImageLayer &c) {
@@ -480,8 +487,7 @@ Run kernel(std::ptrdiff_t block) {
 struct Step {
     const ImageLayer &c;
     std::vector<Part> parts;
-    std::vector<float> padded;
-    std::vector<Window> windows;
+    std::ptrdiff_t windows = 0, padded = 0;  // sizes of a thread's memory
     std::vector<Share> shares;
     std::vector<std::atomic<bool>> taken;
     std::atomic<std::size_t> done{0};
@@ -498,8 +504,7 @@ struct Step {
                                                  (c.kind == LayerKind::Grouped ? c.filters : 1);
         threads = std::clamp<std::ptrdiff_t>(work / kMinWork, 1, threads);
         for (std::ptrdiff_t i = 0; i < threads; ++i)
-            shares.push_back(
-                {parts, pixels * i / threads, pixels * (i + 1) / threads, 0, 0, nullptr, nullptr, 0, nullptr, nullptr});
+            shares.push_back({parts, pixels * i / threads, pixels * (i + 1) / threads, 0, 0, 0, nullptr, nullptr});
     }
 
     void share_convolution(std::ptrdiff_t pixels, std::ptrdiff_t threads) {
@@ -519,7 +524,7 @@ struct Step {
         };
         const bool is_flat = is_plain(c.y) && is_plain(c.x) && c.row_gap == c.x.result * c.result_gap &&
                              c.image_gap == c.y.result * c.row_gap;
-        if (!is_flat) windows.resize(room * across * down);
+        if (!is_flat) windows = room;
         const Frame frame = frame_of(c);
         std::ptrdiff_t rows = 0;
         for (std::ptrdiff_t y = 0; y < down && (frame.rows > c.y.size || frame.columns > c.x.size); ++y) {
@@ -529,13 +534,11 @@ struct Step {
                 rows = std::max(rows, range.end - range.begin);
             }
         }
-        const std::ptrdiff_t area = rows * frame.columns * c.groups * c.channels;
-        padded.resize(area * across * down);
+        padded = rows * frame.columns * c.groups * c.channels;
         for (std::ptrdiff_t i = 0; i < across * down; ++i) {
             const std::ptrdiff_t x = i / down, y = i % down, block = blocks * x / across;
-            shares.push_back({parts, pixels * y / down, pixels * (y + 1) / down, block, blocks * (x + 1) / across,
-                              is_flat ? nullptr : windows.data() + i * room, area ? padded.data() + i * area : nullptr,
-                              room, c.weight + block * c.block * depth, nullptr});
+            shares.push_back({parts, pixels * y / down, pixels * (y + 1) / down, block, blocks * (x + 1) / across, room,
+                              c.weight + block * c.block * depth, nullptr});
         }
     }
 };
@@ -552,13 +555,15 @@ void wait_for(const Step &step) {
 
 // The work of a thread: its own share of each convolution first, then unclaimed shares, since sleeping threads start
 // late.
-void of_one_thread(std::deque<Step> &steps, std::ptrdiff_t thread) {
+void of_one_thread(std::deque<Step> &steps, std::ptrdiff_t thread, const Workspace &space) {
     for (Step &step : steps) {
         const std::size_t count = step.shares.size();
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t at = (thread + i) % count;
             if (step.taken[at].exchange(true)) continue;
-            const Share &share = step.shares[at];
+            Share share = step.shares[at];
+            if (step.windows) share.windows = space.windows.get();
+            if (step.padded) share.padded = space.padded.get();
             if (step.c.kind == LayerKind::Convolution) {
                 kernel(step.c.block)(step.c, share);
             } else {
@@ -588,15 +593,22 @@ bool run_layers(const std::vector<ImageLayer> &layers, int threads) {
     try {
         std::deque<Step> steps;
         std::size_t most = 1;
+        std::ptrdiff_t windows = 0, padded = 0;
         for (const ImageLayer &each : layers) {
             Step &step = steps.emplace_back(each, threads);
             most = std::max(most, step.shares.size());
+            windows = std::max(windows, step.windows);
+            padded = std::max(padded, step.padded);
         }
+        std::vector<Workspace> spaces(most);
+        for (Workspace &space : spaces)
+            space = {std::unique_ptr<Window[]>(new Window[windows]), std::unique_ptr<float[]>(new float[padded])};
         for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
             std::vector<Share> &shares = steps[i].shares, &next = steps[i + 1].shares;
             for (std::size_t at = 0; at < shares.size(); ++at) shares[at].next = next[at % next.size()].weight;
         }
-        parallel_for(most, static_cast<int>(most), [&](std::ptrdiff_t thread) { of_one_thread(steps, thread); });
+        parallel_for(most, static_cast<int>(most),
+                     [&](std::ptrdiff_t thread) { of_one_thread(steps, thread, spaces[thread]); });
         return true;
     } catch (const std::bad_alloc &) {
         return false;
