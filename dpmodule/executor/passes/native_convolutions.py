@@ -8,8 +8,8 @@ Needs:
     storage: dense
     rank: data (N, C, H, W), or (N, C, W) without groups
     type: float32 on the CPU for all operands; others run as convolutions
-    layout: data in channels_last, as convolutions leave it, or (N, W, C) with transposed axes; without groups, little
-        data in other layouts is converted, and much runs unchanged
+    layout: data in channels_last, as convolutions leave it, or (N, W, C) with transposed axes; without groups, data in
+        other layouts is converted if it is small or has few channels or filters, and else runs unchanged
     gradients: any
 """
 

@@ -3,7 +3,8 @@
 oneDNN's kernels read each number once per position in the window, and are memory-bound with few channels. The kernels
 for 3x3 windows reuse numbers for all columns of the windows. With AVX2, oneDNN computes the gradient of a weight at
 half of its other kernels' speed; the extension's tiles accumulate it in registers, for windows of any size. Small
-convolutions, and those of a large weight and few windows, are products with the windows as rows. Transposed
+convolutions, and those of a large weight and few windows, are products with the windows as rows. With few channels,
+most of a tile would be unused: products then give the gradients of whole windows, whose overlaps are summed. Transposed
 convolutions exchange the result and the gradient of the data. The result and the gradients of data and weight are each
 computed by the fastest of these. The choice depends only on processor, sizes and threads, never on a measurement.
 """
