@@ -233,9 +233,9 @@ def _weight3x3(sizes: _Sizes) -> bool:
 
 
 class TrainingKernels(NamedTuple):
-    """Kernels that are the fastest for a convolution and its gradients; "" for torch's.
+    """Kernels that are the fastest for a convolution and its gradients: "3x3", "tiles", "rows", or "" for torch's.
 
-    Others are "3x3", "tiles", "rows", and "windows" for the data's gradient.
+    A result and the data's gradient may also be sums of overlapping "windows".
     """
 
     result: str
