@@ -84,7 +84,7 @@ def train(run: mx.AsyncExecutor, net: mx.sym.Symbol, files: list[Path], workers:
     feed = mx.DataFeedDesc(FEED)
     optimizer = {"optimizer": "adagrad", "optimizer_params": {"learning_rate": 0.1}}
     for epoch in range(epochs):
-        first = {"initializer": mx.init.Normal(0.1)}
+        first = {"initializer": mx.init.Normal(0.2)}
         result = run.run_from_files(net, feed, files, workers, eval_metric="auc", **optimizer, **first)
         print(f"epoch {epoch}: {result.metric[0][1]:.3f} in {result.seconds:.2f} s")
 
