@@ -184,7 +184,8 @@ class FusedConvolution:
         other = rest[self._last_vector] if self._adds is not None else None
         sizes = self._sizes(env, data, sources[0], other)
         if sizes is not None and self._sums_windows(sizes):
-            return self._one_by_one(env, restride(data), sources, other, True, self._summed)
+            data = restride(data)
+            return self._one_by_one(env, data, sources, other, keeps_layout=True, function=self._summed)
         if sizes is not None and (
             self._axes == 1 or self.keeps_layout(data) or self.packs_in_vain(data, sources[0])
         ):
