@@ -422,7 +422,7 @@ using Constant = std::integral_constant<int, Count>;
 template <int Width, int Vectors, int Rows>
 DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
-    constexpr bool kHasHalves = Width == 8;  // AVX-512 has other blocks for few filters
+    constexpr bool kHasHalves = Width == 8 && Vectors == 2;  // other blocks depend on the number of filters
     const Frame frame = frame_of(layer);
     ImageLayer c = layer;
     if (share.padded) c.data = share.padded, c.data_gap = c.groups * c.channels, c.x.size = frame.columns;
@@ -471,6 +471,7 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) 
 }
 
 DPMODULE_AVX2 void avx2_16(const ImageLayer &c, const Share &share) { convolve_with<8, 2, 6>(c, share); }
+DPMODULE_AVX2 void avx2_24(const ImageLayer &c, const Share &share) { convolve_with<8, 3, 4>(c, share); }
 DPMODULE_AVX512 void avx512_16(const ImageLayer &c, const Share &share) { convolve_with<16, 1, 12>(c, share); }
 DPMODULE_AVX512 void avx512_32(const ImageLayer &c, const Share &share) { convolve_with<16, 2, 12>(c, share); }
 DPMODULE_AVX512 void avx512_48(const ImageLayer &c, const Share &share) { convolve_with<16, 3, 8>(c, share); }
@@ -479,7 +480,7 @@ DPMODULE_AVX512 void avx512_64(const ImageLayer &c, const Share &share) { convol
 using Run = void (*)(const ImageLayer &, const Share &);
 
 Run kernel(std::ptrdiff_t block) {
-    if (vector::best_instructions() == vector::Instructions::Avx2) return avx2_16;
+    if (vector::best_instructions() == vector::Instructions::Avx2) return block == 24 ? avx2_24 : avx2_16;
     return block == 16 ? avx512_16 : block == 32 ? avx512_32 : block == 48 ? avx512_48 : avx512_64;
 }
 
@@ -584,7 +585,7 @@ std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
             const auto padded = [&](std::ptrdiff_t block) { return (filters + block - 1) / block * block; };
             return padded(48) < padded(64) ? (padded(32) < padded(48) ? 32 : 48) : padded(32) < padded(64) ? 32 : 64;
         }
-        case vector::Instructions::Avx2: return 16;
+        case vector::Instructions::Avx2: return filters > 16 && filters <= 24 ? 24 : 16;
         default: return 0;
     }
 }

@@ -97,8 +97,12 @@ class ConvolutionSizes(NamedTuple):
     axes: Axes
 
 
+_NARROW = 8
+"""Filters up to which narrower vectors leave most of a tile empty."""
+_SHORT_NARROW = 2**24
+"""Multiplications up to which torch's overhead exceeds that."""
 _MIN_FILTERS = 8
-"""Filters below which most of a tile would be empty."""
+"""Filters below which most of a tile of wide vectors would be empty."""
 _MIN_RUN = 16
 """Minimum run of contiguous numbers in a row of a window; shorter runs cost as much for addressing."""
 _MAX_POSITIONS = 2**12
@@ -109,12 +113,8 @@ _SHORT = 2**22
 """Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
 _TINY = 2**20
 """Multiplications up to which torch's overhead exceeds everything else."""
-_TINY_ALONE = 2**21
-"""The same with narrower vectors, for windows of any size; those of a tile's padding count."""
 _SHORT_IN_RUN = 2**25
-"""The same between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
-_SHORT_PART = 2**24
-"""`_SHORT_IN_RUN` for narrower vectors if some of a tile is padding."""
+"""`_SHORT` between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
 _FILLED = 0.5
 """Share of the tiles' filters that is not padding, from which the kernel is nearly as fast."""
 _LONG_RUN = 48
@@ -126,22 +126,18 @@ _LARGE_BLOCK = 32
 _FEW_FILTERS = 16
 """Number of filters that is too small for larger convolutions: tiles of one vector load as much as they compute."""
 _WIDE = 16
-"""Vector width with which the kernel is faster within all other limits, and without them for windows of one pixel."""
+"""Width of wide vectors."""
 _COLOURS = 4
 """Channels of a network's first convolution, which is faster than oneDNN's for any image size if tiles are full, and
 for small images with more than `_FEW_FILTERS`."""
 _FULL_TILE = 64
 """Filters of the largest tile."""
-_MAX_CHANNELS = 64
-"""Channels up to which it is faster with narrower vectors, too, for windows larger than 1x1."""
 _GROUP_FILTERS = frozenset({1, 2, 4, 8})
 """Filters per group with which a vector of filters has whole groups."""
 _ONEDNN_GROUP = 8
 """Channels and filters of a group from which oneDNN has kernels for groups."""
 _MIN_GROUPED = 16
 """Channels of an image that fill every vector."""
-_SHORT_ROW = 16
-"""Windows per row up to which that holds: oneDNN's tiles, parts of a row, are partly empty."""
 
 
 class TiledConvolution:
@@ -186,26 +182,28 @@ class TiledConvolution:
         Args:
             in_run: True among other layers of one call, which another kernel would divide.
         """
-        channels, columns = sizes.data[1] // self._groups, self._axes[1][0]
-        run_length = channels * columns
         if not self._block:
             return False
-        images, _, height, width = sizes.result
-        window = prod(axis[0] for axis in self._axes)
+        channels = sizes.data[1] // self._groups
         has_wide_vectors: bool = kernels().vector_width >= _WIDE
-        products = prod(sizes.result) * channels * window
+        products = prod(sizes.result) * channels * prod(axis[0] for axis in self._axes)
         if self.kind(sizes.data[1]) != "convolution":
             most = _SHORT_IN_RUN if in_run and has_wide_vectors else _SHORT
             return products <= most or not channels == self._filters == _ONEDNN_GROUP
-        reads_pixels = (
-            window == 1 and {axis[1] for axis in self._axes} == {1} and self._filters >= _MIN_FILTERS
-        )
+        if has_wide_vectors:
+            return self._is_faster_in_wide_vectors(sizes, products, in_run)
+        return self._filters > _NARROW or products <= _SHORT_NARROW
+
+    def _is_faster_in_wide_vectors(self, sizes: ConvolutionSizes, products: int, in_run: bool) -> bool:
+        channels, columns = sizes.data[1] // self._groups, self._axes[1][0]
+        run_length = channels * columns
+        images, _, height, width = sizes.result
         is_small = self._filters > _FEW_FILTERS and products <= _SHORT_IN_RUN
-        fits_tiles = is_small or not self._filters % _FULL_TILE
-        first = in_run and channels <= _COLOURS and fits_tiles
-        if reads_pixels or first if has_wide_vectors else products <= _TINY_ALONE * self._filled:
+        if {axis[:2] for axis in self._axes} == {(1, 1)} and self._filters >= _MIN_FILTERS:
             return True
-        if in_run and (products <= self._short_in_run() or (reads_pixels and self._filled >= _FILLED)):
+        if in_run and channels <= _COLOURS and (is_small or not self._filters % _FULL_TILE):
+            return True
+        if in_run and products <= (_SHORT if self._filled >= _FILLED else _TINY):
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False
@@ -216,17 +214,7 @@ class TiledConvolution:
             return True
         if self._filters <= _FEW_FILTERS:
             return in_run and self._groups == 1 and products <= _SHORT_IN_RUN
-        if columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK:
-            return True
-        small_window = window == 1 or (channels <= _MAX_CHANNELS and width <= _SHORT_ROW)
-        return run_length >= _LONG_RUN and (small_window or has_wide_vectors)
-
-    def _short_in_run(self) -> int:
-        """Return the number of multiplications up to which torch's overhead matters between other layers."""
-        filled = self._filled
-        if kernels().vector_width >= _WIDE:
-            return _SHORT if filled >= _FILLED else _TINY
-        return _SHORT_IN_RUN if filled == 1 else _SHORT_PART if filled >= _FILLED else _SHORT
+        return (columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK) or run_length >= _LONG_RUN
 
     def pack(
         self, weight: Tensor, bias: Tensor | None, channels: int, scale: Tensor | None = None

@@ -233,7 +233,7 @@ def test_plans_pass_gradients_and_vmap():
 @pytest.fixture
 def large(monkeypatch):
     """Let oneDNN run small convolutions like large ones."""
-    monkeypatch.setattr(image_layers, "_TINY_ALONE", 0)
+    monkeypatch.setattr(image_layers, "_SHORT_NARROW", 0)
     monkeypatch.setattr(program, "_cache", OrderedDict())  # programs of other tests have chosen
 
 
