@@ -2,6 +2,7 @@
 #include "image_layers.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -88,9 +89,20 @@ struct Channels {
     }
 };
 
-// Windows of a depthwise or grouped convolution that are inside along x: they share the numbers that they read.
+// Consecutive windows of a row of a depthwise or grouped convolution: they share the numbers that they read.
 template <int Kernel, int Stride, bool Groups, int Count>
-struct WholeWindows : Pixels {
+struct SharingWindows : Pixels {
+    static constexpr int kColumns = (Count - 1) * Stride + Kernel;
+    std::uint32_t inside;  // a bit for each column, set unless it is padding
+
+    DPMODULE_INLINE explicit SharingWindows(const Pixels &first) : Pixels(first) {
+        const auto bits = [](std::ptrdiff_t count) {
+            return (1u << std::clamp<std::ptrdiff_t>(count, 0, kColumns)) - 1;
+        };
+        const std::ptrdiff_t left = x * Stride - l.x.pad;
+        inside = bits(l.x.size - left) & ~bits(-left);
+    }
+
     template <int Width>
     DPMODULE_INLINE void at(std::ptrdiff_t c) const {
         if constexpr (Groups && Width == 8) {  // to read a number into all of a vector is faster than to choose places
@@ -115,7 +127,8 @@ struct WholeWindows : Pixels {
 #pragma GCC unroll 8
                 for (int tap = 0; tap < Kernel; ++tap) factors[tap] = V::load(weight + tap * filters);
 #pragma GCC unroll 24
-                for (int j = 0; j < (Count - 1) * Stride + Kernel; ++j) {
+                for (int j = 0; j < kColumns; ++j) {
+                    if (!(inside >> j & 1)) continue;
                     const typename V::Floats now = channels.load(from + j * step);
 #pragma GCC unroll 8
                     for (int n = 0; n < Count; ++n) {
@@ -276,19 +289,18 @@ constexpr int kSharing = 8;
 constexpr int kSharing = 4;
 #endif
 
-// Computes pixels of a row whose windows are inside along x, as many as `count`; returns how many.
+// Computes `count` pixels of a row.
 template <int Width, int Kernel, int Stride, bool Groups, int Count = 8>
-DPMODULE_INLINE std::ptrdiff_t whole_windows(Pixels &next, std::ptrdiff_t count) {
+DPMODULE_INLINE void sharing_windows(Pixels &next, std::ptrdiff_t count) {
     const ImageLayer &l = next.l;
-    std::ptrdiff_t done = 0;
-    for (; done + Count <= count; done += Count) {
-        all_vectors<Width, kSharing>(l.groups * l.filters, WholeWindows<Kernel, Stride, Groups, Count>{next});
+    for (; count >= Count; count -= Count) {
+        all_vectors<Width, kSharing>(l.groups * l.filters, SharingWindows<Kernel, Stride, Groups, Count>(next));
+        next.x += Count;
         next.begin += Count * Stride * l.data_gap;
         next.result += Count * l.result_gap;
         if (next.other) next.other += Count * l.other_gap;
     }
-    if constexpr (Count > 1) done += whole_windows<Width, Kernel, Stride, Groups, Count / 2>(next, count - done);
-    return done;
+    if constexpr (Count > 1) sharing_windows<Width, Kernel, Stride, Groups, Count / 2>(next, count);
 }
 
 template <int Width>
@@ -307,7 +319,7 @@ DPMODULE_INLINE void compute_one(const Pixels &first) {
     }
 }
 
-// Computes the first of `count` pixels of a row, or some more; returns how many.
+// Computes the first of `count` pixels of a row, or all of them; returns how many.
 template <int Width, int Kernel, int Stride, bool Groups>
 DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count) {
     const ImageLayer &l = first.l;
@@ -315,13 +327,12 @@ DPMODULE_INLINE std::ptrdiff_t compute(const Pixels &first, std::ptrdiff_t count
     if constexpr (Kernel == 0) {
         compute_one<Width>(first);
         return 1;
-    } else if (Width >= kSharing && filters >= kSharing && l.x.dilate == 1 && first.x * Stride >= l.x.pad) {
+    } else if (Width >= kSharing && filters >= kSharing && l.x.dilate == 1) {
         Pixels next = first;
-        const std::ptrdiff_t inside = (l.x.size + l.x.pad - Kernel) / Stride + 1 - first.x;
-        const std::ptrdiff_t done = whole_windows<Width, Kernel, Stride, Groups>(next, std::min(count, inside));
-        if (done && l.function > LayerFunction::Clamp)
-            run_best<InPlace>(Applied{l.function, l.low, l.high}, first.result, done, l.result_gap, filters);
-        if (done) return done;
+        sharing_windows<Width, Kernel, Stride, Groups>(next, count);
+        if (l.function > LayerFunction::Clamp)
+            run_best<InPlace>(Applied{l.function, l.low, l.high}, first.result, count, l.result_gap, filters);
+        return count;
     }
     run_best<OneWindow<Groups>>(first);  // not inlined, or each size would compile it
     return 1;
