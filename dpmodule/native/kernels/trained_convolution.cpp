@@ -29,12 +29,16 @@ ImageLayer packed_layer(const ConvolutionSizes &size, const StridedWeight &weigh
     const std::ptrdiff_t block = convolution_block(size.filters), blocks = (size.filters - 1) / block + 1;
     const std::ptrdiff_t depth = size.channels * block, window = size.y.kernel * size.x.kernel;
     packed.assign(blocks * (window * depth + block), 0.0f);
-    for (std::ptrdiff_t filter = 0; filter < size.filters; ++filter) {
+    for (std::ptrdiff_t first = 0; first < size.filters; first += block) {
+        const std::ptrdiff_t count = std::min(block, size.filters - first);
         for (std::ptrdiff_t channel = 0; channel < size.channels; ++channel) {
-            const float *row = weight.numbers + filter * weight.filter + channel * weight.channel;
-            float *to = packed.data() + filter / block * window * depth + channel * block + filter % block;
+            const float *row = weight.numbers + first * weight.filter + channel * weight.channel;
+            float *to = packed.data() + first * window * size.channels + channel * block;
             for (std::ptrdiff_t y = 0; y < size.y.kernel; ++y, row += weight.row) {
-                for (std::ptrdiff_t x = 0; x < size.x.kernel; ++x, to += depth) *to = row[x * weight.column];
+                for (std::ptrdiff_t x = 0; x < size.x.kernel; ++x, to += depth) {
+                    const float *from = row + x * weight.column;
+                    for (std::ptrdiff_t i = 0; i < count; ++i) to[i] = from[i * weight.filter];
+                }
             }
         }
     }

@@ -57,9 +57,10 @@ _MAX_WEIGHT, _MAX_PLAIN_WEIGHT, _SMALL_WEIGHT = 256, 4, 2**16
 without oneDNN, and elements of a weight that is always packed faster than oneDNN prepares a call."""
 _MIN_PLAIN_WORK = 2**19
 """Multiplications from which the tiles are faster where torch convolves without oneDNN."""
-_BLOCK, _MAX_WORK, _MAX_PARTIAL_WORK = 16, 2**27, 2**24
-"""Channels that a tile computes, and multiplications up to which the tiles are faster than oneDNN, with nearly all of
-them used and with fewer."""
+_BLOCK = 16
+"""Channels that a tile computes."""
+_HALF_TILE, _MAX_HALF_WORK = 8, 2**24
+"""Channels that leave half of a tile unused, and multiplications up to which it is faster than oneDNN nevertheless."""
 _MAX_CONVERTED_WORK, _MAX_CONVERTED = 2**23, 2**17
 """Multiplications, with unused channels of tiles, and elements of data and result, up to which the kernels win if they
 first convert the data to channels_last."""
@@ -67,9 +68,6 @@ _MIN_FILTERS = 8
 """Filters below which most of a tile of the result is unused."""
 _MIN_UNUSED = 64
 """Unused elements of a vector of channels, times filters, from which sums of overlapping windows are faster."""
-_MIN_RUN, _MIN_WORK = 16, 2**22
-"""Numbers in a row of a window below which addressing them takes longer than computing with them, for a large result,
-and multiplications of one."""
 
 
 class _Sizes(NamedTuple):
@@ -156,24 +154,14 @@ def _computed(channels: int) -> int:
     return _BLOCK * -(-channels // _BLOCK)
 
 
-def _are_fast_tiles(sizes: _Sizes, outputs: int, run_length: int) -> bool:
-    """Return True if tiles are faster than oneDNN, which reorders the weight in each call.
-
-    Args:
-        outputs: channels that they compute.
-        run_length: numbers that they read from each row of a window.
-    """
-    work = sizes.windows * sizes.weight
-    are_filled = 5 * outputs >= 4 * _computed(outputs)
-    if work >= (_MAX_WORK if are_filled else _MAX_PARTIAL_WORK):
-        return False
-    return run_length >= _MIN_RUN or work < _MIN_WORK
+def _are_fast_tiles(sizes: _Sizes, outputs: int) -> bool:
+    """Return True if tiles of some channels are faster than oneDNN, which reorders the weight in each call."""
+    return outputs > _HALF_TILE or sizes.windows * sizes.weight < _MAX_HALF_WORK
 
 
 def _result_by_tiles(sizes: _Sizes) -> bool:
     """Return True if the tiles of a result are the fastest."""
-    run_length = sizes.channels * sizes.grid.kernel[1]
-    return sizes.filters >= _MIN_FILTERS and _are_fast_tiles(sizes, sizes.filters, run_length)
+    return sizes.filters >= _MIN_FILTERS and _are_fast_tiles(sizes, sizes.filters)
 
 
 def _data_by_tiles(sizes: _Sizes) -> bool:
@@ -184,7 +172,7 @@ def _data_by_tiles(sizes: _Sizes) -> bool:
     grid = sizes.grid
     if any(min(pair) > 1 for pair in zip(grid.stride, grid.dilate, strict=True)):
         return False
-    return _are_fast_tiles(sizes, sizes.channels, sizes.filters * -(-grid.kernel[1] // grid.stride[1]))
+    return _are_fast_tiles(sizes, sizes.channels)
 
 
 def _data_by_windows(sizes: _Sizes) -> bool:
