@@ -160,10 +160,17 @@ def test_memory_of_known_networks(measured):
 
 @pytest.mark.parametrize("is_train", [True, False])
 def test_estimates_come_near_what_is_measured(is_train):
-    executor = bound(shape=(32, 3, 40, 40))
-    estimated, measured = executor.memory(is_train), executor.memory(is_train, measure=True)
+    with passes.disabled("fused_convolutions"):
+        executor = bound(shape=(32, 3, 40, 40))
+        estimated, measured = executor.memory(is_train), executor.memory(is_train, measure=True)
     assert estimated.peak == pytest.approx(measured.peak, rel=0.35)
     assert estimated.forward == pytest.approx(measured.forward, rel=0.6)
+
+
+def test_layers_in_one_call_take_no_more_than_is_estimated():
+    executor = bound(shape=(32, 3, 40, 40))
+    estimated, measured = executor.memory(False), executor.memory(False, measure=True)
+    assert measured.peak <= 1.35 * estimated.peak
 
 
 def held(found):
