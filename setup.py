@@ -21,7 +21,7 @@ UNITS = {
     "depthwise": ("kernels/depthwise.cpp",),
     "conv3x3": ("kernels/conv3x3.cpp",),
     "trained_convolution": ("kernels/trained_convolution.cpp",),
-    "lstm": ("kernels/lstm.cpp",),
+    "recurrence": ("kernels/recurrence.cpp",),
     "kernels_plain": ("kernels/kernels_plain.cpp",),
     "kernels_avx2": ("kernels/kernels_avx2.cpp",),
     "small": ("kernels/small.cpp",),

@@ -4,7 +4,7 @@ from dpmodule import native
 from dpmodule.ops.nn.linear import multiply
 from helpers.arrays import numbers
 
-COUNTS = {"multiply": 12, "lstm": 16, "lstm_forward": 15, "lstm_backward": 14}
+COUNTS = {"multiply": 12, "lstm": 16, "recurrent_forward": 17, "recurrent_backward": 18}
 COUNTS |= {"conv3x3": 16, "conv3x3_gradients": 15}
 COUNTS |= {"convolve": 24, "convolution_data": 24, "overlapping_data": 24, "convolution_gradients": 24}
 LAYERS = [

@@ -804,47 +804,65 @@ void groups(const Core &core) {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-void lstm(const Core &core) {
+// Cells in the order of the kernel's.
+enum { kRelu, kTanh, kLstm, kGru };
+
+void recurrence(const Core &core) {
     Round round;
+    const ptrdiff_t cell_kind = between(0, 3), number = cell_kind == kLstm ? 4 : cell_kind == kGru ? 3 : 1;
     const ptrdiff_t steps = between(1, 6), rows = between(1, 9), units = between(1, 36), features = between(1, 20);
     const bool by_row = maybe();
     const ptrdiff_t step_gap = (by_row ? 1 : rows) * (maybe() ? 1 : -1), row_gap = by_row ? steps : 1,
-                    begin = step_gap < 0 ? (1 - steps) * step_gap : 0, positions = steps * rows, four = 4 * units;
-    describe(steps, rows, units, features);
-    const Buffer &data = round.filled(positions * features), &w_in = round.filled(four * features),
-                 *b_in = round.optional(four);
-    const Buffer &weight = round.filled(four * units), *bias = round.optional(four),
+                    begin = step_gap < 0 ? (1 - steps) * step_gap : 0, positions = steps * rows, all = number * units;
+    describe(cell_kind, steps, rows, units, features);
+    const Buffer &data = round.filled(positions * features), &w_in = round.filled(all * features),
+                 *b_in = round.optional(all);
+    const Buffer &weight = round.filled(all * units), *bias = round.optional(all),
                  &hidden_begin = round.filled(rows * units), &cell_begin = round.filled(rows * units);
-    const Buffer &gates = round.empty(positions * four), *for_hidden = round.optional(positions * units);
-    if (between(0, 9) == 0)
+    const Buffer &gates = round.empty(positions * all), *for_hidden = round.optional(positions * units);
+    if (cell_kind != kRelu && between(0, 9) == 0)
         for (float &each : hidden_begin) each *= 1e30f;
     const auto size = [](ptrdiff_t number) { return static_cast<std::size_t>(number); };
-    Doubles activations(size(positions * four)), hidden(size(positions * units)), cells(hidden), before(hidden),
+    Doubles activations(size(positions * all)), hidden(size(positions * units)), cells(hidden), before(hidden),
         last(hidden_begin.begin(), hidden_begin.end()), cell(cell_begin.begin(), cell_begin.end());
     for (ptrdiff_t t = 0; t < steps; ++t) {
         const Doubles previous = last;
         for (ptrdiff_t n = 0; n < rows; ++n) {
             const ptrdiff_t p = begin + t * step_gap + n * row_gap;
-            for (ptrdiff_t g = 0; g < four; ++g) {
-                double sum = at(b_in, g);
-                for (ptrdiff_t k = 0; k < features; ++k) sum += double(data[p * features + k]) * w_in[g * features + k];
-                gates[p * four + g] = static_cast<float>(sum);
-                sum += at(bias, g);
-                for (ptrdiff_t k = 0; k < units; ++k) sum += previous[size(n * units + k)] * weight[g * units + k];
-                activations[size(p * four + g)] = g / units == 2 ? std::tanh(sum) : sigmoid(sum);
+            Doubles maps(size(all)), of_state(size(all));
+            for (ptrdiff_t g = 0; g < all; ++g) {
+                maps[size(g)] = at(b_in, g);
+                of_state[size(g)] = at(bias, g);
+                for (ptrdiff_t k = 0; k < features; ++k)
+                    maps[size(g)] += double(data[p * features + k]) * w_in[g * features + k];
+                for (ptrdiff_t k = 0; k < units; ++k)
+                    of_state[size(g)] += previous[size(n * units + k)] * weight[g * units + k];
+                gates[p * all + g] = static_cast<float>(maps[size(g)]);
             }
             for (ptrdiff_t u = 0; u < units; ++u) {
-                const double *a = &activations[size(p * four + u)];
-                double &c = cell[size(n * units + u)];
-                c = a[units] * c + a[0] * a[2 * units];
-                before[size(p * units + u)] = previous[size(n * units + u)];
-                last[size(n * units + u)] = hidden[size(p * units + u)] = a[3 * units] * std::tanh(c);
+                double *a = &activations[size(p * all + u)];
+                const auto sum = [&](ptrdiff_t g) { return maps[size(g * units + u)] + of_state[size(g * units + u)]; };
+                double &c = cell[size(n * units + u)], &h = last[size(n * units + u)];
+                before[size(p * units + u)] = h;
+                if (cell_kind == kLstm) {
+                    for (ptrdiff_t g = 0; g < 4; ++g) a[g * units] = g == 2 ? std::tanh(sum(g)) : sigmoid(sum(g));
+                    c = a[units] * c + a[0] * a[2 * units];
+                    h = a[3 * units] * std::tanh(c);
+                } else if (cell_kind == kGru) {
+                    c = of_state[size(2 * units + u)];
+                    for (ptrdiff_t g = 0; g < 2; ++g) a[g * units] = sigmoid(sum(g));
+                    a[2 * units] = std::tanh(maps[size(2 * units + u)] + a[0] * c);
+                    h = a[2 * units] + a[units] * (h - a[2 * units]);
+                } else {
+                    a[0] = h = cell_kind == kTanh ? std::tanh(sum(0)) : std::max(sum(0), 0.0);
+                }
+                hidden[size(p * units + u)] = h;
                 cells[size(p * units + u)] = c;
             }
         }
     }
     const double tolerance = 3e-5;
-    const std::vector<Argument> layout = {steps, rows, units, step_gap, row_gap};
+    const std::vector<Argument> layout = {steps, rows, units, step_gap, row_gap, between(1, 2), cell_kind};
     const auto with = [](std::vector<Argument> first, const std::vector<Argument> &rest) {
         for (const Argument &each : first) Py_INCREF(each.made);
         first.insert(first.end(), rest.begin(), rest.end());
@@ -852,62 +870,78 @@ void lstm(const Core &core) {
     };
     const Buffer &whole = round.empty(positions * units), &whole_last = round.empty(rows * units),
                  &whole_cell = round.empty(rows * units);
-    const Buffer &packed = round.empty(core("packed_cell_size", {4, features, units}));
-    core("pack_cell", {4, features, units, w_in, weight, packed});
-    core("recurrent", with(layout, {4, features, 1, data, hidden_begin, cell_begin, whole, whole_last, whole_cell,
-                                    packed, b_in, bias}));
+    const Buffer &packed = round.empty(core("packed_cell_size", {number, features, units}));
+    core("pack_cell", {number, features, units, w_in, weight, packed});
+    core("recurrent", with(layout, {features, 1, data, hidden_begin, cell_begin, whole, whole_last, whole_cell, packed,
+                                    b_in, bias}));
     expect("hidden states in one call", whole, hidden, tolerance);
     expect("last state in one call", whole_last, last, tolerance);
-    expect("last cell in one call", whole_cell, cell, tolerance);
     const Buffer &states = round.empty(positions * units), &kept = round.empty(positions * units),
                  &old = round.empty(positions * units), &end = round.empty(rows * units),
                  &end_cell = round.empty(rows * units);
-    core("lstm_forward",
+    core("recurrent_forward",
          with(layout, {weight, bias, hidden_begin, cell_begin, gates, states, kept, old, end, end_cell}));
     expect("hidden states", states, hidden, tolerance);
-    expect("cells", kept, cells, tolerance);
     expect("states before", old, before, tolerance);
-    expect("activations", gates, activations, tolerance);
     expect("last state", end, last, tolerance);
-    expect("last cell", end_cell, cell, tolerance);
+    if (number > 1) {
+        expect("cells", kept, cells, tolerance);
+        expect("activations", gates, activations, tolerance);
+    }
+    if (cell_kind == kLstm) {
+        expect("last cell in one call", whole_cell, cell, tolerance);
+        expect("last cell", end_cell, cell, tolerance);
+    }
 
-    const Buffer &for_gates = round.empty(positions * four), &for_bias = round.filled(four),
+    const Buffer &for_gates = round.empty(positions * all), &for_maps = round.empty(positions * all),
                  &for_begin = round.filled(rows * units), &for_cell = round.filled(rows * units);
-    Doubles to_gates(size(positions * four)), to_bias(for_bias.begin(), for_bias.end()),
+    if (cell_kind == kGru)
+        for (float &each : for_cell) each = 0.0f;
+    Doubles to_gates(size(positions * all)), to_maps(size(positions * all)),
         to_hidden(for_begin.begin(), for_begin.end()), to_cell(for_cell.begin(), for_cell.end());
     for (ptrdiff_t t = steps; t--;) {
         Doubles next(to_hidden.size());
         for (ptrdiff_t n = 0; n < rows; ++n) {
             const ptrdiff_t p = begin + t * step_gap + n * row_gap;
             for (ptrdiff_t u = 0; u < units; ++u) {
-                const double *a = &activations[size(p * four + u)],
+                const double *a = &activations[size(p * all + u)],
                              old_cell = t ? cells[size((p - step_gap) * units + u)] : cell_begin[n * units + u];
-                const double i = a[0], f = a[units], g = a[2 * units], o = a[3 * units],
-                             bent = std::tanh(cells[size(p * units + u)]);
                 const double dh = to_hidden[size(n * units + u)] + at(for_hidden, p * units + u);
-                const double dc = to_cell[size(n * units + u)] + dh * o * (1 - bent * bent);
-                double *to = &to_gates[size(p * four + u)];
-                to[0] = dc * g * i * (1 - i);
-                to[units] = dc * old_cell * f * (1 - f);
-                to[2 * units] = dc * i * (1 - g * g);
-                to[3 * units] = dh * bent * o * (1 - o);
-                to_cell[size(n * units + u)] = dc * f;
+                double *to = &to_gates[size(p * all + u)], *to_input = &to_maps[size(p * all + u)];
+                if (cell_kind == kLstm) {
+                    const double i = a[0], f = a[units], g = a[2 * units], o = a[3 * units],
+                                 bent = std::tanh(cells[size(p * units + u)]);
+                    const double dc = to_cell[size(n * units + u)] + dh * o * (1 - bent * bent);
+                    to[0] = dc * g * i * (1 - i);
+                    to[units] = dc * old_cell * f * (1 - f);
+                    to[2 * units] = dc * i * (1 - g * g);
+                    to[3 * units] = dh * bent * o * (1 - o);
+                    to_cell[size(n * units + u)] = dc * f;
+                } else if (cell_kind == kGru) {
+                    const double r = a[0], z = a[units], fresh = a[2 * units], d = dh * (1 - z) * (1 - fresh * fresh);
+                    to[0] = to_input[0] = d * cells[size(p * units + u)] * r * (1 - r);
+                    to[units] = to_input[units] = dh * (before[size(p * units + u)] - fresh) * z * (1 - z);
+                    to[2 * units] = d * r;
+                    to_input[2 * units] = d;
+                    next[size(n * units + u)] += dh * z;
+                } else {
+                    to[0] = cell_kind == kTanh ? dh * (1 - a[0] * a[0]) : a[0] > 0 ? dh : 0;
+                }
             }
-            for (ptrdiff_t g = 0; g < four; ++g) {
-                const double d = to_gates[size(p * four + g)];
-                to_bias[size(g)] += d;
+            for (ptrdiff_t g = 0; g < all; ++g) {
+                const double d = to_gates[size(p * all + g)];
                 for (ptrdiff_t k = 0; k < units; ++k) next[size(n * units + k)] += d * weight[g * units + k];
             }
         }
         to_hidden = next;
     }
-    core("lstm_backward",
-         with(layout, {weight, cell_begin, gates, kept, for_hidden, for_gates, for_bias, for_begin, for_cell}));
+    core("recurrent_backward", with(layout, {weight, cell_begin, number > 1 ? gates : states, kept, states, old,
+                                             for_hidden, for_gates, for_maps, for_begin, for_cell}));
     for (const Argument &each : layout) Py_DECREF(each.made);
-    expect("gradient of the gates", for_gates, to_gates, 1e-4);
-    expect("gradient of the bias", for_bias, to_bias, 1e-4);
+    expect("gradient of the states' map", for_gates, to_gates, 1e-4);
+    if (cell_kind == kGru) expect("gradient of the input's map", for_maps, to_maps, 1e-4);
     expect("gradient of the first state", for_begin, to_hidden, 1e-4);
-    expect("gradient of the first cell", for_cell, to_cell, 1e-4);
+    if (cell_kind == kLstm) expect("gradient of the first cell", for_cell, to_cell, 1e-4);
     round.check_marks();
 }
 
@@ -943,7 +977,7 @@ PyMethodDef functions[] = {
     {"norm_forward", run<norm>, METH_VARARGS, nullptr},
     {"softmax", run<softmax>, METH_VARARGS, nullptr},
     {"group_numbers", run<groups>, METH_VARARGS, nullptr},
-    {"lstm_forward", run<lstm>, METH_VARARGS, nullptr},
+    {"recurrent", run<recurrence>, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -22,7 +22,7 @@ import torch
 
 from ..._core import torch_private
 from ...ops.nn.linear import is_float32_cpu
-from ...ops.nn.lstm import SMALL, is_small, pack_cells, run_cells
+from ...ops.nn.recurrence import is_fastest, pack_cells, run_cells
 from ...ops.nn.rnn import weights_of
 from ...ops.spec import Env
 from ..lowering import Lowered, Step
@@ -53,7 +53,7 @@ class RecurrentLayers:
     def __call__(self, a: Any, env: Env, data: torch.Tensor, *given: torch.Tensor) -> Any:
         """Run the operator."""
         parameters, states = given[: self._parameters], given[self._parameters :]
-        gates, directions = 4 if a.mode == "lstm" else 3, 2 if a.bidirectional else 1
+        directions = 2 if a.bidirectional else 1
         shape = a.num_layers * directions, data.shape[1], a.state_size
         if (
             torch.is_grad_enabled()
@@ -62,13 +62,14 @@ class RecurrentLayers:
             or any(state.shape != shape for state in states)
             or not self._is_fastest(a, data, parameters, shape)
         ):
-            return self._run(a, env, data, *parameters, *(states or (data.new_zeros(shape),) * (gates - 2)))
+            zeros = (data.new_zeros(shape),) * (2 if a.mode == "lstm" else 1)
+            return self._run(a, env, data, *parameters, *(states or zeros))
 
         def make() -> PackedCells:
             return PackedCells(_weights(a, data, parameters))
 
         cells = packed("rnn", parameters, make) or make()
-        outputs = run_cells(data, states, (gates, a.state_size, a.num_layers, directions), cells.numbers)
+        outputs = run_cells(data, states, (a.mode, a.state_size, a.num_layers, directions), cells.numbers)
         return outputs if a.state_outputs else outputs[0]
 
     def _is_fastest(
@@ -79,7 +80,7 @@ class RecurrentLayers:
             if len(self._known) >= _MAX_SHAPES:
                 self._known.clear()
             begin = [data.new_zeros(shape[1:])] * (2 if a.mode == "lstm" else 1)
-            self._known[key] = is_small(data, begin, _weights(a, data, parameters), kept=True)
+            self._known[key] = is_fastest(a.mode, data, begin, _weights(a, data, parameters))
         return self._known[key]
 
 
@@ -115,7 +116,6 @@ def recurrent_layers(low: Lowered) -> int:
         if (
             op is None
             or op.name != "RNN"
-            or a.mode not in SMALL
             or a.projection_size is not None
             or a.use_sequence_length
             or (a.lstm_state_clip_min, a.lstm_state_clip_max) != (None, None)  # which causes a warning

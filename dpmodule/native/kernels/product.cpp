@@ -21,6 +21,7 @@ constexpr std::ptrdiff_t kDepth = 256;               // depth of a block, whose 
 constexpr std::ptrdiff_t kRowBlock = 192;            // rows of a block of the left matrix, which fits in the L2 cache
 constexpr std::ptrdiff_t kCopyGap = kDepth + kLine;  // between rows of its copy
 constexpr std::ptrdiff_t kCollision = 512;    // rows whose distance is a multiple of it share lines of the L1 cache
+constexpr int kFewInTile = 3;                 // rows for which two vectors have too few additions at a time
 constexpr std::ptrdiff_t kMinCollided = 64;   // columns for which copying the left matrix pays
 constexpr std::ptrdiff_t kMinWork = 1 << 19;  // minimal multiplications per thread, to outweigh its wake-up
 constexpr std::ptrdiff_t kMinRows =
@@ -32,16 +33,16 @@ struct Tile {
     using Floats = typename V::Floats;
     static constexpr int kColumns = 2 * Width;
 
-    // Writes some rows of `result`, one or two vectors wide: the initial rows `begin`, with stride `begin_gap`, plus
-    // the products of `left` with a copied block. Padding columns exist only in the copies.
+    // Writes some rows of `result`, up to four vectors wide: the initial rows `begin`, with stride `begin_gap`, plus
+    // the products of `left` with one or two copied blocks. Padding columns exist only in the copies.
     template <int Rows, int Vectors>
-    DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t depth, const float *begin,
-                                      std::ptrdiff_t begin_gap, float *result, std::ptrdiff_t gap,
-                                      std::ptrdiff_t columns, bool rectified) {
+    DPMODULE_INLINE static void write(const Matrix &left, const float *block, std::ptrdiff_t block_gap,
+                                      std::ptrdiff_t depth, const float *begin, std::ptrdiff_t begin_gap, float *result,
+                                      std::ptrdiff_t gap, std::ptrdiff_t columns, bool rectified) {
         Floats sums[Rows][Vectors];
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) {
                 sums[r][v] = V::load(begin + r * begin_gap + v * Width, columns - v * Width);
             }
@@ -53,18 +54,18 @@ struct Tile {
                 for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
             }
             Floats part[Vectors];
-#pragma GCC unroll 2
-            for (int v = 0; v < Vectors; ++v) part[v] = V::load(block + v * Width, Width);
+#pragma GCC unroll 4
+            for (int v = 0; v < Vectors; ++v) part[v] = V::load(block + v / 2 * block_gap + v % 2 * Width);
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r) {
                 const float factor = from[r * left.row_gap];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
                 for (int v = 0; v < Vectors; ++v) sums[r][v] += part[v] * factor;
             }
         }
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < Vectors; ++v) {
                 Floats &sum = sums[r][v];
                 if (rectified) sum = sum < 0.0f ? Floats{} : sum;  // NaN stays
@@ -95,23 +96,24 @@ DPMODULE_INLINE void write_tile(std::ptrdiff_t rows, const Arguments &...argumen
     }
 }
 
-// The contribution of one block of the right matrix to a product, for some rows. `left` has the columns that belong to
-// the block. Tiles have at most `Most` rows, and sizes that differ by at most one: the latency of additions makes a
+// The contribution of one block of the right matrix, or of two packed ones, to a product, for some rows. `left` has the
+// columns that belong to the block. Tiles have at most `Most` rows, and sizes that differ by at most one: the latency of additions makes a
 // tile of one row as slow as one of many.
 template <int Width, int Most, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const float *block, std::ptrdiff_t column,
                                     std::ptrdiff_t first, std::ptrdiff_t depth, std::ptrdiff_t row,
                                     std::ptrdiff_t end) {
-    constexpr float kZeros[Tile<Width>::kColumns] = {};
-    const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0;
+    constexpr float kZeros[Vectors * Width] = {};
+    const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0,
+                         block_gap = Tile<Width>::kColumns * p.depth;
     const bool rectified = p.function == LayerFunction::Clamp && first + depth == p.depth;
     const float *from = left.at;
     for (std::ptrdiff_t tiles = (end - row + Most - 1) / Most; tiles; --tiles) {
         const std::ptrdiff_t rows = (end - row + tiles - 1) / tiles;
         float *result = p.result + row * gap + column;
         const float *begin = first ? result : p.bias ? p.bias + column : kZeros;
-        write_tile<Width, Vectors, Most>(rows, Matrix{from, left.row_gap, left.column_gap}, block, depth, begin,
-                                         begin_gap, result, gap, columns, rectified);
+        write_tile<Width, Vectors, Most>(rows, Matrix{from, left.row_gap, left.column_gap}, block, block_gap, depth,
+                                         begin, begin_gap, result, gap, columns, rectified);
         row += rows;
         from += rows * left.row_gap;
     }
@@ -158,6 +160,11 @@ struct ColumnsOfProduct {
                     const float *block = memory;
                     if (p.packed) {
                         block = p.packed + column * p.depth + first * kColumns;
+                        if (end - row <= kFewInTile && std::min(part.end, p.columns) - column > 3 * Width) {
+                            multiply_block<Width, kFewInTile, 4>(p, left, block, column, first, depth, row, end);
+                            column += kColumns;
+                            continue;
+                        }
                     } else {
                         const float *from = p.right.at + first * p.right.row_gap + column * p.right.column_gap;
                         if (p.columns - column < kColumns) std::memset(memory, 0, sizeof(float) * depth * kColumns);

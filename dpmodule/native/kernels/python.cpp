@@ -14,9 +14,9 @@
 #include "trained_convolution.hpp"
 #include "depthwise.hpp"
 #include "image_layers.hpp"
-#include "lstm.hpp"
 #include "norm.hpp"
 #include "product.hpp"
+#include "recurrence.hpp"
 #include "small.hpp"
 #include "steps.hpp"
 #include "update_python.hpp"
@@ -142,20 +142,20 @@ namespace dpmodule {
 
 auto fields(Groups &g) { return std::tie(g.numbers, g.count, g.given, g.distinct, g.starts, g.places); }
 
-auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap); }
+auto fields(Sequence &s) { return std::tie(s.steps, s.rows, s.units, s.step_gap, s.row_gap, s.threads); }
 
-auto fields(Cell &c) { return std::tie(c.packed, c.data_bias, c.bias); }
+auto fields(CellMaps &c) { return std::tie(c.packed, c.data_bias, c.bias); }
 
 auto fields(CellWeights &c) { return std::tie(c.gates, c.features, c.units, c.data_weight, c.weight, c.packed); }
 
-auto fields(LstmForward &l) {
-    return std::tie(l.sequence, l.weight, l.bias, l.hidden_begin, l.cell_begin, l.gates, l.hidden, l.cells, l.before,
-                    l.last_hidden, l.last_cell);
+auto fields(RecurrentForward &r) {
+    return std::tie(r.sequence, r.cell, r.weight, r.bias, r.hidden_begin, r.cell_begin, r.gates, r.hidden, r.cells,
+                    r.before, r.last_hidden, r.last_cell);
 }
 
-auto fields(LstmBackward &l) {
-    return std::tie(l.sequence, l.weight, l.cell_begin, l.gates, l.cells, l.for_hidden, l.for_gates, l.for_bias,
-                    l.for_begin, l.for_cell);
+auto fields(RecurrentBackward &r) {
+    return std::tie(r.sequence, r.cell, r.weight, r.cell_begin, r.gates, r.cells, r.hidden, r.before, r.for_hidden,
+                    r.for_gates, r.for_maps, r.for_begin, r.for_cell);
 }
 
 auto fields(NormRows &s) { return std::tie(s.rows, s.channels, s.pixels, s.threads); }
@@ -259,15 +259,15 @@ PyObject *packed_cell_size_of(PyObject *, PyObject *const *given, Py_ssize_t cou
 }
 
 PyObject *run_recurrent(PyObject *, PyObject *const *given, Py_ssize_t count) {
-    constexpr Py_ssize_t of_all = 14, of_cell = Arguments::count_of<Cell>();
+    constexpr Py_ssize_t of_all = 15, of_cell = Arguments::count_of<CellMaps>();
     try {
-        std::vector<Cell> cells(static_cast<std::size_t>(std::max<Py_ssize_t>(count - of_all, of_cell) / of_cell));
+        std::vector<CellMaps> cells(static_cast<std::size_t>(std::max<Py_ssize_t>(count - of_all, of_cell) / of_cell));
         Arguments next(given, count, of_all + of_cell * static_cast<Py_ssize_t>(cells.size()));
         Recurrent run{};
         run.cells = cells.data();
-        bool good = next.read(run.sequence, run.gates, run.features, run.directions, run.data, run.hidden_begin,
+        bool good = next.read(run.sequence, run.cell, run.features, run.directions, run.data, run.hidden_begin,
                               run.cell_begin, run.hidden, run.last_hidden, run.last_cell);
-        for (Cell &cell : cells) good = next.read(cell);
+        for (CellMaps &cell : cells) good = next.read(cell);
         run.layers = static_cast<std::ptrdiff_t>(cells.size()) / std::max<std::ptrdiff_t>(run.directions, 1);
         return good ? without_gil(recurrent, run) : nullptr;
     } catch (const std::bad_alloc &) {
@@ -478,14 +478,14 @@ PyMethodDef functions[] = {
            "Return the index of the first float32 array with a non-finite element, else -1."),
     method("group_numbers", group_of, "Sort int64 numbers, see small.hpp, and return the number of distinct ones."),
     method("recurrent", run_recurrent,
-           "recurrent(steps, rows, units, step_gap, row_gap, gates, features, directions, data, hidden_begin, "
-           "cell_begin, hidden, last_hidden, last_cell, packed, data_bias, bias, ...)\n--\n\n"
-           "Run a network of LSTMs or GRUs for inference, with three addresses for each layer and direction."),
+           "recurrent(steps, rows, units, step_gap, row_gap, threads, cell, features, directions, data, "
+           "hidden_begin, cell_begin, hidden, last_hidden, last_cell, packed, data_bias, bias, ...)\n--\n\n"
+           "Run a recurrent network for inference, with three addresses for each layer and direction."),
     method("packed_cell_size", packed_cell_size_of,
            "packed_cell_size(gates, features, units)\n--\n\nReturn the number of elements that `pack_cell` writes."),
     method("pack_cell", call<pack_cell>, "Lay out the weights of one layer and direction for `recurrent`."),
-    method("lstm_forward", call<lstm_forward>, "Run an LSTM over a sequence."),
-    method("lstm_backward", call<lstm_backward>, "Compute the gradients of `lstm_forward`."),
+    method("recurrent_forward", call<recurrent_forward>, "Run one layer and direction over a sequence."),
+    method("recurrent_backward", call<recurrent_backward>, "Compute the gradients of `recurrent_forward`."),
     method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand, and apply ReLU or SiLU."),
     method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
     method("depthwise", call<depthwise>, "Convolve each channel with one filter."),

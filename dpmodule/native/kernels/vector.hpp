@@ -15,7 +15,8 @@
 // none of them is called across files, and all are inlined
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-#define DPMODULE_INLINE inline __attribute__((always_inline))
+#define DPMODULE_INLINED __attribute__((always_inline))
+#define DPMODULE_INLINE inline DPMODULE_INLINED
 #ifdef __clang__  // it vectorizes with -O2, too
 #define DPMODULE_VECTORIZE
 #else

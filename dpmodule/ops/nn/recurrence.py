@@ -1,196 +1,268 @@
-"""GRUs and plain networks over whole sequences on the CPU, in torch's calls.
+"""Recurrent layers on the CPU by the native extension: plain networks, GRUs and LSTMs.
 
-torch's own record every small step. Here forward keeps the values for backward, and backward computes everything that
-does not depend on the gradient of the next step in one call for all steps, so that two or three calls per step remain;
-the gradients of the weights take one product each.
+torch's have an overhead per step or per sequence that is many times the cost of the arithmetic for small states and
+batches. Here torch computes the input's map of all steps and the gradients of the weights, one product each, and our
+own kernel runs the recurrence.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state.
-
-Source: the gradients of torch's `gru`, `rnn_tanh` and `rnn_relu`, written out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from .linear import ONEDNN_MIN_WORK, fastest_product, linear, onednn_is_faster
+from ..._core import torch_private
+from ..tracing import is_tracing
+from .linear import fastest_product, is_float32_cpu, kernels, linear
+from .rnn_weights import GATES, MODES
 
-Optional = torch.Tensor | None
-Tensors = tuple[torch.Tensor, ...]
+MaybeTensor = torch.Tensor | None
 
-
-def _states(begin: torch.Tensor, steps: int) -> torch.Tensor:
-    """Return memory for all states, (T + 1, N, H), with the initial one set."""
-    states = begin.new_empty(steps + 1, *begin.shape)
-    states[0] = begin
-    return states
-
-
-def _gradients_of_states(states: torch.Tensor, outputs: Optional, last: Optional) -> torch.Tensor:
-    """Return the gradients of all states that come from the outputs, (T + 1, N, H)."""
-    grads = torch.zeros_like(states) if outputs is None else torch.empty_like(states)
-    if outputs is not None:
-        grads[0].zero_()
-        grads[1:] = outputs
-    if last is not None:
-        grads[-1] += last[0]
-    return grads
+_MAX_LSTM = {4: 2**18, 8: 2**21, 16: 2**18}
+"""Multiplications of a gate's map per step up to which LSTMs are faster than oneDNN's, by the vector width, and divided
+by the number of threads that torch uses. Measured for 8."""
+_MAX_OTHER = {4: 2**20, 16: 2**22}
+"""The same for other networks and torch's calls; no limit for 8."""
+_FEW_ROWS = 8
+"""Rows up to which oneDNN is slower whatever the size, for a vector width of 8."""
 
 
-def _for_map(
-    grad: torch.Tensor, data: torch.Tensor, weight: torch.Tensor, wanted: tuple[bool, bool, bool]
-) -> tuple[Optional, Optional, Optional]:
-    """Return the wanted gradients of a linear map's data, weight and bias."""
-    flat = grad.reshape(-1, weight.shape[0])
+def is_fastest(
+    mode: str, x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
+) -> bool:
+    """Return True if `run_layer` and `predict` support these arguments and are the fastest.
+
+    torch reports inconsistent arguments.
+    """
+    if is_tracing():  # checked first, since sizes may be symbolic then
+        return False
+    rows, units = x.shape[1], weights[1].shape[1]
     return (
-        fastest_product(flat, weight.t()).view(data.shape) if wanted[0] else None,
-        fastest_product(flat.t(), data.reshape(-1, weight.shape[1]).t()) if wanted[1] else None,
-        flat.sum(0) if wanted[2] else None,
+        x.numel() > 0
+        and all(state.shape == (rows, units) for state in begin)
+        and all(len(weight) == len(GATES[mode]) * units for weight in weights)
+        and all(map(is_float32_cpu, (x, *begin, *weights)))
+        and not torch_private.is_transformed(x, begin[0])
+        and hasattr(kernels(), "recurrent")
+        and _has_fast_size(mode, x.shape[0], rows, units)
     )
 
 
-def _map(x: torch.Tensor, weight: torch.Tensor, bias: Optional) -> torch.Tensor:
-    """Return the linear map of a sequence."""
-    return linear(x.reshape(-1, x.shape[2]), weight, bias).view(*x.shape[:2], -1)
+def _has_fast_size(mode: str, steps: int, rows: int, units: int) -> bool:
+    width, threads, records = kernels().vector_width, torch.get_num_threads(), torch.is_grad_enabled()
+    work = rows * units * units * threads
+    if mode == "lstm":
+        wins = width == 8 and (rows <= _FEW_ROWS or not records and threads == 1)
+        return wins or work <= _MAX_LSTM[width]
+    # recording a gradient in Python costs more than one step gains
+    return (steps > 1 or not records) and (width not in _MAX_OTHER or work <= _MAX_OTHER[width])
 
 
-class _PlainNetwork(torch.autograd.Function):
-    """A plain network; takes data (T, N, K), initial state (N, H), weights, biases or None, and the activation.
+class _SequenceLayout:
+    """Steps and rows of a sequence as one axis, in memory order.
 
-    Returns all states (T, N, H), and a copy of the last one (1, N, H).
+    Attributes:
+        sizes: arguments of the kernels.
+        states: shape of all states.
     """
 
-    @staticmethod
-    def forward(ctx: Any, *operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        x, begin, w_in, w_state, b_in, b_state, with_relu = operands
-        ctx.set_materialize_grads(False)
-        states = _states(begin, x.shape[0])
-        maps = _map(x, w_in, b_in)
-        if b_state is not None:
-            maps += b_state
-        transposed = w_state.t()
-        activate = torch.relu_ if with_relu else torch.tanh_
-        rows = states.unbind(0)
-        for t, own in enumerate(maps.unbind(0)):
-            activate(torch.addmm(own, rows[t], transposed, out=rows[t + 1]))
-        ctx.save_for_backward(x, w_in, w_state, states)
-        ctx.with_relu = with_relu
-        return states[1:], states[-1:].clone()
+    __slots__ = ("_by_row", "_rows", "_steps", "sizes", "states")
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
-        x, w_in, w_state, states = ctx.saved_tensors
-        new = states[1:]
-        slopes = 1.0 - ((new <= 0).to(new.dtype) if ctx.with_relu else new * new)  # 1 at NaN, as relu's
-        grads_of_states = _gradients_of_states(states, *grads)
-        rows = grads_of_states.unbind(0)
-        for t, slope in reversed(list(enumerate(slopes.unbind(0)))):
-            rows[t].addmm_(rows[t + 1].mul_(slope), w_state)
-        wants = ctx.needs_input_grad
-        for_x, for_in, for_b = _for_map(
-            grads_of_states[1:], x, w_in, (wants[0], wants[2], wants[4] or wants[5])
-        )
-        for_state = _for_map(grads_of_states[1:], states[:-1], w_state, (False, wants[3], False))[1]
-        return (
-            for_x,
-            grads_of_states[0],
-            for_in,
-            for_state,
-            for_b if wants[4] else None,
-            for_b if wants[5] else None,
-            None,
-        )
+    def __init__(self, x: torch.Tensor, units: int, turned: bool) -> None:
+        steps, rows, _ = x.shape
+        self._steps, self._rows = steps, rows
+        self.states = steps * rows, units
+        self._by_row = rows > 1 and x.stride(0) < x.stride(1)
+        step, row = (1, steps) if self._by_row else (rows, 1)
+        self.sizes = steps, rows, units, -step if turned else step, row, torch.get_num_threads()
+
+    def flat(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a sequence (T, N, F) as contiguous (T * N, F)."""
+        return (x.transpose(0, 1) if self._by_row else x).reshape(-1, x.shape[2]).contiguous()
+
+    def whole(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return (T * N, F) as a sequence (T, N, F)."""
+        if self._by_row:
+            return flat.view(self._rows, self._steps, -1).transpose(0, 1)
+        return flat.view(self._steps, self._rows, -1)
 
 
-class _Gru(torch.autograd.Function):
-    """A GRU; takes and returns the same as `_PlainNetwork`, without an activation."""
-
-    @staticmethod
-    def forward(ctx: Any, *operands: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        x, begin, w_in, w_state, b_in, b_state = operands
-        ctx.set_materialize_grads(False)
-        units = begin.shape[1]
-        states = _states(begin, x.shape[0])
-        ours, maps = _map(x, w_in, b_in), states.new_empty(*x.shape[:2], 3 * units)
-        gates, new = states.new_empty(*x.shape[:2], 2 * units), torch.empty_like(states[1:])
-        transposed = w_state.t()
-        rows = zip(
-            states.unbind(0),
-            states[1:].unbind(0),
-            maps.unbind(0),
-            maps[..., : 2 * units].unbind(0),
-            maps[..., 2 * units :].unbind(0),
-            ours[..., : 2 * units].unbind(0),
-            ours[..., 2 * units :].unbind(0),
-            gates.unbind(0),
-            gates[..., :units].unbind(0),
-            gates[..., units:].unbind(0),
-            new.unbind(0),
-            strict=False,  # there is one state more than steps
-        )
-        for state, after, row, row_gates, row_new, our_gates, our_new, gate, reset, update, fresh in rows:
-            if b_state is None:
-                torch.mm(state, transposed, out=row)
-            else:
-                torch.addmm(b_state, state, transposed, out=row)
-            torch.add(our_gates, row_gates, out=gate).sigmoid_()
-            torch.addcmul(our_new, reset, row_new, out=fresh).tanh_()
-            torch.lerp(fresh, state, update, out=after)
-        ctx.save_for_backward(x, w_in, w_state, states, gates, new, maps)
-        return states[1:], states[-1:].clone()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
-        x, w_in, w_state, states, gates, new, maps = ctx.saved_tensors
-        steps, rows, units = new.shape
-        reset, update = gates.chunk(2, 2)
-        rest = 1.0 - update
-        of_new = rest * (1.0 - new * new)
-        slopes = new.new_empty(steps, rows, 3, units)
-        torch.mul(of_new * maps[..., 2 * units :], reset * (1.0 - reset), out=slopes[:, :, 0])
-        torch.mul(states[:-1] - new, update * rest, out=slopes[:, :, 1])
-        torch.mul(of_new, reset, out=slopes[:, :, 2])
-        grads_of_states = _gradients_of_states(states, *grads)
-        rows_of_grads = grads_of_states.unbind(0)
-        for_maps = torch.empty_like(slopes)
-        parts = zip(slopes.unbind(0), for_maps.unbind(0), update.unbind(0), strict=True)
-        for t, (slope, for_map, keep) in reversed(list(enumerate(parts))):
-            after = rows_of_grads[t + 1]
-            torch.mul(slope, after.unsqueeze(1), out=for_map)
-            rows_of_grads[t].addcmul_(after, keep).addmm_(for_map.view(rows, -1), w_state)
-        wants = ctx.needs_input_grad
-        _, for_state, for_b_state = _for_map(for_maps, states[:-1], w_state, (False, wants[3], wants[5]))
-        torch.mul(of_new, grads_of_states[1:], out=for_maps[:, :, 2])
-        for_x, for_in, for_b_in = _for_map(for_maps, x, w_in, (wants[0], wants[2], wants[4]))
-        return for_x, grads_of_states[0], for_in, for_state, for_b_in, for_b_state
+def _address(tensor: MaybeTensor) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
-_apply_plain: Callable[..., Tensors] = _PlainNetwork.apply
-_KERNELS: dict[str, Callable[..., Tensors]] = {
-    "gru": _Gru.apply,
-    "rnn_tanh": lambda *given: _apply_plain(*given, False),
-    "rnn_relu": lambda *given: _apply_plain(*given, True),
-}
-_KERNEL_TYPES = frozenset({torch.float32, torch.float64})
-
-
-def sequence_kernel(mode: str, x: torch.Tensor, gates: int) -> Callable[..., Tensors] | None:
-    """Return the function that runs one layer, if there is one and it is faster than torch's; else None.
-
-    It takes data (T, N, K), initial state (N, H), weights, and biases or None; it returns all states (T, N, H), and a
-    copy of the last one (1, N, H). All tensors have one type.
+def pack_cells(weights: Sequence[torch.Tensor], count: int = 4) -> tuple[list[torch.Tensor], list[int]]:
+    """Pack the weights of every layer and direction of a network for `run_cells`.
 
     Args:
-        gates: rows of the weights.
+        weights: as of `run_layer`, of one cell after the other.
+        count: number of tensors of each cell: 4, or 2 without biases.
+
+    Returns:
+        New tensors, and the addresses of packs and biases. Both must stay alive while they are used.
     """
-    if x.dtype not in _KERNEL_TYPES or not x.is_cpu or not x.numel():
-        return None
-    # without gradient torch's is faster, unless its products are slow
-    worth = torch.is_grad_enabled() or (x.numel() * gates >= ONEDNN_MIN_WORK and onednn_is_faster())
-    return _KERNELS.get(mode) if worth else None
+    packs: list[torch.Tensor] = []
+    numbers: list[int] = []
+    native = kernels()
+    for i in range(0, len(weights), count):
+        w_in, w_state, *biases = (each.contiguous() for each in weights[i : i + count])
+        packs += (new for new, old in zip(biases, weights[i + 2 : i + count]) if new is not old)
+        gates, units, features = w_state.shape[0] // w_state.shape[1], w_state.shape[1], w_in.shape[1]
+        pack = w_in.new_empty(native.packed_cell_size(gates, features, units))
+        native.pack_cell(gates, features, units, w_in.data_ptr(), w_state.data_ptr(), pack.data_ptr())
+        packs.append(pack)
+        numbers += pack.data_ptr(), *(map(torch.Tensor.data_ptr, biases) if biases else (0, 0))
+    return packs, numbers
+
+
+def run_cells(
+    x: torch.Tensor, states: Sequence[torch.Tensor], sizes: tuple[str, int, int, int], numbers: Sequence[int]
+) -> tuple[torch.Tensor, ...]:
+    """Predict with all layers and directions of a network.
+
+    Args:
+        x: data, (T, N, K).
+        states: initial hidden state, and for an LSTM cell state, (layers * directions, N, H); none for zeros.
+        sizes: mode, units, layers and directions.
+        numbers: addresses of `pack_cells`.
+
+    Returns:
+        (hidden states of the last layer (T, N, directions * H), in the layout of the data; last states)
+    """
+    mode, units, layers, directions = sizes
+    layout = _SequenceLayout(x, units, turned=False)
+    data = layout.flat(x)
+    out = data.new_empty(layout.states[0], directions * units)
+    last = [data.new_empty(layers * directions, x.shape[1], units) for _ in range(1 + (mode == "lstm"))]
+    first = [state.contiguous() for state in states]
+    begin = [*map(torch.Tensor.data_ptr, first), 0, 0][:2]
+    ends = [*map(torch.Tensor.data_ptr, last), 0][:2]
+    kernels().recurrent(
+        *layout.sizes,
+        MODES.index(mode),
+        x.shape[2],
+        directions,
+        data.data_ptr(),
+        *begin,
+        out.data_ptr(),
+        *ends,
+        *numbers,
+    )
+    return layout.whole(out), *last
+
+
+def predict(
+    mode: str,
+    x: torch.Tensor,
+    states: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    directions: int = 1,
+) -> tuple[torch.Tensor, ...]:
+    """Predict with a network; requires `is_fastest`. See `run_cells` and `pack_cells`."""
+    cells, _, units = states[0].shape
+    _kept, numbers = pack_cells(weights, len(weights) // cells)
+    return run_cells(x, states, (mode, units, cells // directions, directions), numbers)
+
+
+def _state_gradient(last: MaybeTensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of a last state (1, N, H) in new memory."""
+    return torch.zeros_like(like) if last is None else last[0].clone(memory_format=torch.contiguous_format)
+
+
+class _RecurrentLayer(torch.autograd.Function):
+    """One direction of a layer.
+
+    Takes the mode, the direction, data, the initial hidden state, an LSTM's cell state or None, both weights, and both
+    biases or None.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, mode: str, turned: bool, *operands: Any) -> tuple[torch.Tensor, ...]:
+        x, hidden, cell, w_in, w_state, b_in, b_state = operands
+        ctx.set_materialize_grads(False)
+        ctx.mode, ctx.layout = mode, _SequenceLayout(x, hidden.shape[1], turned)
+        hidden, w_state = hidden.contiguous(), w_state.contiguous()
+        cell, bias = (None if each is None else each.contiguous() for each in (cell, b_state))
+        data = ctx.layout.flat(x)
+        gates = linear(data, w_in, b_in)
+        states, before = (gates.new_empty(ctx.layout.states) for _ in range(2))
+        cells = torch.empty_like(states) if mode in ("gru", "lstm") else None
+        last = [gates.new_empty(1, *hidden.shape) for _ in range(1 if cell is None else 2)]
+        tensors = w_state, bias, hidden, cell, gates, states, cells, before, *last
+        addresses = [*map(_address, tensors), 0][:10]
+        kernels().recurrent_forward(*ctx.layout.sizes, MODES.index(mode), *addresses)
+        ctx.save_for_backward(
+            data, w_in, w_state, cell, *((states, None) if cells is None else (gates, cells)), before
+        )
+        return ctx.layout.whole(states), *last
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: MaybeTensor) -> tuple[MaybeTensor, ...]:
+        layout: _SequenceLayout = ctx.layout
+        data, w_in, w_state, cell, made, cells, before = ctx.saved_tensors
+        for_states = None if grads[0] is None else layout.flat(grads[0])
+        like = before[: layout.sizes[1]]
+        for_begin, for_cell, *_ = (_state_gradient(each, like) for each in (*grads[1:], None))
+        for_gates = before.new_empty(len(before), len(w_state))
+        for_maps = torch.empty_like(for_gates) if ctx.mode == "gru" else for_gates
+        given, written = (
+            (w_state, cell, made, cells, made, before),
+            (for_gates, for_maps, for_begin, for_cell),
+        )
+        tensors = *given, for_states, *written
+        kernels().recurrent_backward(*layout.sizes, MODES.index(ctx.mode), *map(_address, tensors))
+        wants = ctx.needs_input_grad[2:]
+        for_bias = for_maps.sum(0) if wants[5] or wants[6] else None
+        for_b_state = for_gates.sum(0) if wants[6] and ctx.mode == "gru" else for_bias
+        return (
+            None,
+            None,
+            layout.whole(fastest_product(for_maps, w_in.t())) if wants[0] else None,
+            for_begin,
+            None if cell is None else for_cell,
+            fastest_product(for_maps.t(), data.t()) if wants[3] else None,
+            fastest_product(for_gates.t(), before.t()) if wants[4] else None,
+            for_bias if wants[5] else None,
+            for_b_state if wants[6] else None,
+        )
+
+
+_apply: Callable[..., tuple[torch.Tensor, ...]] = _RecurrentLayer.apply
+
+
+def run_layer(
+    mode: str,
+    x: torch.Tensor,
+    begin: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    turned: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """Run one direction of a layer; requires `is_fastest`.
+
+    Args:
+        mode: rnn_relu, rnn_tanh, gru or lstm.
+        x: data, (T, N, K), with at least one step.
+        begin: initial hidden state, and cell state of an LSTM, (N, H).
+        weights: (G * H, K), (G * H, H), gates in torch's order; optionally both biases, (G * H,).
+        turned: True to begin with the last step.
+
+    Returns:
+        (all hidden states (T, N, H), in the layout of the data; last hidden state (1, N, H); an LSTM's last cell state)
+
+    Source: torch's `rnn_relu`, `rnn_tanh`, `gru` and `lstm`, with explicit gradients.
+    """
+    if not torch.is_grad_enabled() and not turned and can_predict(x, weights):
+        return predict(mode, x, [each.unsqueeze(0) for each in begin], weights)
+    hidden, cell, *_ = (*begin, None)
+    w_in, w_state, *biases = weights
+    return _apply(mode, turned, x, hidden, cell, w_in, w_state, *(biases or (None, None)))
+
+
+def can_predict(x: torch.Tensor, weights: Sequence[torch.Tensor]) -> bool:
+    """Return True if `pack_cells` supports the weights of one cell for some data."""
+    return weights[0].shape[1] == x.shape[2] and all(map(torch.Tensor.is_contiguous, weights))

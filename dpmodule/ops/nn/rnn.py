@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.nn.utils import rnn as packing
 
-from ..._core import torch_private
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
 from ..registry import op
@@ -19,8 +18,7 @@ from ..tracing import is_jit_tracing, is_tracing
 from . import rnn_weights
 from .activation import bernoulli_mask
 from .layer_shapes import unify_input
-from .lstm import SMALL, is_small, predict
-from .recurrence import sequence_kernel
+from .recurrence import is_fastest, predict, run_layer
 
 
 def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
@@ -162,13 +160,11 @@ def _run_layers(
     num_layers: int,
 ) -> tuple[torch.Tensor, ...]:
     """Run some layers without dropout; return the output and the last states."""
-    if batch_sizes is None and not a.projection_size:
-        small = a.mode in SMALL and is_small(x, [state[0] for state in states], weights)
-        if small and not torch.is_grad_enabled():
-            return predict(x, states, weights, 2 if a.bidirectional else 1)
-        layer = SMALL[a.mode] if small else _layer_kernel(a, x, states, weights)
-        if layer is not None:
-            return _run_by_layer(a, layer, x, states, weights, num_layers)
+    is_plain = batch_sizes is None and not a.projection_size
+    if is_plain and is_fastest(a.mode, x, [state[0] for state in states], weights):
+        if torch.is_grad_enabled():
+            return _run_by_layer(a, x, states, weights, num_layers)
+        return predict(a.mode, x, states, weights, 2 if a.bidirectional else 1)
     if a.mode == "lstm" and torch.compiler.is_compiling() and torch.is_grad_enabled():
         x = _require_grad_like(x, weights[0])
     if x.is_cuda:  # cuDNN reads contiguous states only
@@ -200,33 +196,8 @@ def _require_grad_like(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.cat([x, weight[:0].unsqueeze(1).expand(-1, x.shape[1], -1)])
 
 
-Layer = Callable[..., tuple[torch.Tensor, ...]]
-"""Runs one direction of a layer: ``(x, begin, weights, turned) -> (output, *last states)``."""
-
-
-def _layer_kernel(
-    a: Any, x: torch.Tensor, states: Sequence[torch.Tensor], weights: list[torch.Tensor]
-) -> Layer | None:
-    """Return the kernel of a GRU or a plain network if there is a faster one than torch's; else None."""
-    if _with_cell(a):
-        return None
-    given = x, *states, *weights
-    if is_tracing() or torch_private.is_transformed(*given) or any(y.dtype is not x.dtype for y in given):
-        return None
-    kernel = sequence_kernel(a.mode, x, len(weights[0]))
-    if kernel is None:
-        return None
-
-    def run(x: torch.Tensor, begin: list[torch.Tensor], weights: list[torch.Tensor], turned: bool) -> Any:
-        out, last = kernel(x.flip(0) if turned else x, *begin, *weights)
-        return out.flip(0) if turned else out, last
-
-    return run
-
-
 def _run_by_layer(
     a: Any,
-    run: Layer,
     x: torch.Tensor,
     states: Sequence[torch.Tensor],
     weights: list[torch.Tensor],
@@ -238,7 +209,7 @@ def _run_by_layer(
     for layer in range(num_layers):
         for i in range(layer * directions, (layer + 1) * directions):
             begin = [state[i] for state in states]
-            found.append(run(x, begin, weights[4 * i : 4 * i + 4], i % directions == 1))
+            found.append(run_layer(a.mode, x, begin, weights[4 * i : 4 * i + 4], i % directions == 1))
         x = torch.cat([each[0] for each in found[-2:]], 2) if a.bidirectional else found[-1][0]
     return found[0] if len(found) == 1 else (x, *map(torch.cat, list(zip(*found, strict=True))[1:]))
 

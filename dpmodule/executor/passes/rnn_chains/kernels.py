@@ -1,7 +1,7 @@
 """Functions that run in place of a chain: kernels for whole sequences, or the plain steps.
 
-GRUs and plain networks on the CPU train by `ops.nn.recurrence`. LSTMs use oneDNN, or `ops.nn.lstm` where oneDNN's
-preparation takes longer than the computation. LSTMs and GRUs predict on packed weights, as in `recurrent_layers`.
+Kernels are those of `ops.nn.recurrence` where they are the fastest, else torch's. They predict on packed weights, as in
+`recurrent_layers`.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state, G gates.
 """
@@ -17,8 +17,7 @@ import torch.nn.functional as F
 
 from ...._core import torch_private
 from ....ops.nn.layer_shapes import flat_from
-from ....ops.nn.lstm import SMALL, can_predict, is_small, run_cells
-from ....ops.nn.recurrence import sequence_kernel
+from ....ops.nn.recurrence import can_predict, is_fastest, run_cells, run_layer
 from ...packed_weights import packed
 from ..recurrent_layers import PackedCells
 
@@ -66,14 +65,12 @@ class Recurrence:
         begin = tuple(flat_from(state, 1) for state in rest[:count])
         weights = self.weights(*rest[count:])
         kept = not torch.is_grad_enabled() and weights[0] is rest[count] and can_predict(x, weights)
-        if self.mode in SMALL and is_small(x, begin, weights, kept):
-            return self._by_packs(x, begin, weights) if kept else SMALL[self.mode](x, begin, weights)
+        if is_fastest(self.mode, x, begin, weights):
+            return self._by_packs(x, begin, weights) if kept else run_layer(self.mode, x, begin, weights)
         if not _has_kernel(x, begin, weights):
             return self._plain(x, begin, weights)
         if x.is_cuda:
             weights = make_contiguous(weights)
-        elif (kernel := sequence_kernel(self.mode, x, len(weights[0]))) is not None:
-            return kernel(x, begin[0], *_weights_and_biases(weights))
         states = tuple(state.unsqueeze(0) for state in begin)
         hx = states if count == 2 else states[0]
         has_biases, records = len(weights) == 4, torch.is_grad_enabled()
@@ -88,8 +85,7 @@ class Recurrence:
 
         cells = packed("rnn", weights, make) or make()
         units = begin[0].shape[1]
-        sizes = len(weights[1]) // units, units, 1, 1
-        return run_cells(x, [state.unsqueeze(0) for state in begin], sizes, cells.numbers)
+        return run_cells(x, [state.unsqueeze(0) for state in begin], (self.mode, units, 1, 1), cells.numbers)
 
     def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
         """Return two weights, and two biases if there are any, in torch's order of gates.
