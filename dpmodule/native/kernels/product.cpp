@@ -48,19 +48,20 @@ struct Tile {
             }
         }
         const float *from = left.at;
-        for (std::ptrdiff_t k = 0; k < depth; ++k, from += left.column_gap, block += kColumns) {
-            if (k % kLine == 0) {  // prefetch the next rows
+        for (std::ptrdiff_t k = 0; k < depth; k += kLine) {
 #pragma GCC unroll 8
-                for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);
-            }
-            Floats part[Vectors];
+            for (int r = 0; r < Rows; ++r) __builtin_prefetch(from + (Rows + r) * left.row_gap);  // the next rows
+            const float *const end = block + std::min(kLine, depth - k) * kColumns;
+            for (; block < end; from += left.column_gap, block += kColumns) {
+                Floats part[Vectors];
 #pragma GCC unroll 4
-            for (int v = 0; v < Vectors; ++v) part[v] = V::load(block + v / 2 * block_gap + v % 2 * Width);
+                for (int v = 0; v < Vectors; ++v) part[v] = V::load(block + v / 2 * block_gap + v % 2 * Width);
 #pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) {
-                const float factor = from[r * left.row_gap];
+                for (int r = 0; r < Rows; ++r) {
+                    const float factor = from[r * left.row_gap];
 #pragma GCC unroll 4
-                for (int v = 0; v < Vectors; ++v) sums[r][v] += part[v] * factor;
+                    for (int v = 0; v < Vectors; ++v) sums[r][v] += part[v] * factor;
+                }
             }
         }
 #pragma GCC unroll 8
@@ -103,7 +104,7 @@ template <int Width, int Most, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const float *block, std::ptrdiff_t column,
                                     std::ptrdiff_t first, std::ptrdiff_t depth, std::ptrdiff_t row,
                                     std::ptrdiff_t end) {
-    constexpr float kZeros[Vectors * Width] = {};
+    static constexpr float kZeros[Vectors * Width] = {};
     const std::ptrdiff_t columns = p.columns - column, gap = p.columns, begin_gap = first ? gap : 0,
                          block_gap = Tile<Width>::kColumns * p.depth;
     const bool rectified = p.function == LayerFunction::Clamp && first + depth == p.depth;

@@ -41,9 +41,12 @@ struct EachUnit {
 
     template <int Width, Cell cell, class Run, class... Given>
     DPMODULE_INLINE static void all(const Run &run, const Examples &part, const Given &...given) {
+        const std::ptrdiff_t units = run.sequence.units;
+        // the last vector may overlap the one before if nothing that is read is written
+        const std::ptrdiff_t most = run.before || units < Width ? units : units - Width;
         for (std::ptrdiff_t example = part.begin; example < part.end; ++example) {
-            for (std::ptrdiff_t first = 0; first < run.sequence.units; first += Width) {
-                Loop::template block<Width, cell>(run, part.step, example, first, given...);
+            for (std::ptrdiff_t first = 0; first < units; first += Width) {
+                Loop::template block<Width, cell>(run, part.step, example, std::min(first, most), given...);
             }
         }
     }
@@ -78,29 +81,31 @@ struct Forward {
             const Floats x = sum(0);
             V::store(hidden, x < 0.0f ? Floats{} : x, count);  // NaN stays
         } else if constexpr (cell == Cell::Tanh) {
-            V::store(hidden, V::tanh(sum(0)), count);
+            V::store(hidden, V::quick_tanh(sum(0)), count);
         } else {
-            const Floats one = V::sigmoid(sum(0)), keep = V::sigmoid(sum(1));
+            const Floats one = V::quick_sigmoid(sum(0)), keep = V::quick_sigmoid(sum(1));
             Floats fresh;
             if constexpr (cell == Cell::Gru) {
                 const Floats state = map(2);
                 const float *before =
                     step ? run.hidden + s.row(step - 1, example) * s.width : run.hidden_begin + example * units;
-                fresh = V::tanh(V::load(gates + 2 * units, count) + one * state);
+                fresh = V::quick_tanh(V::load(gates + 2 * units, count) + one * state);
                 if (run.cells) V::store(run.cells + row * units + first, state, count);
                 V::store(hidden, fresh + keep * (V::load(before + first, count) - fresh), count);
             } else {
-                fresh = V::tanh(sum(2));
+                fresh = V::quick_tanh(sum(2));
                 const float *before =
                     step ? run.cells + s.row(step - 1, example) * units : run.cell_begin + example * units;
-                const Floats out = V::sigmoid(sum(3)), made = keep * V::load(before + first, count) + one * fresh;
-                V::store(gates + 3 * units, out, count);
+                const Floats out = V::quick_sigmoid(sum(3)), made = keep * V::load(before + first, count) + one * fresh;
+                if (run.before) V::store(gates + 3 * units, out, count);
                 V::store(run.cells + row * units + first, made, count);
-                V::store(hidden, out * V::tanh(made), count);
+                V::store(hidden, out * V::quick_tanh(made), count);
             }
-            V::store(gates, one, count);
-            V::store(gates + units, keep, count);
-            V::store(gates + 2 * units, fresh, count);
+            if (run.before) {
+                V::store(gates, one, count);
+                V::store(gates + units, keep, count);
+                V::store(gates + 2 * units, fresh, count);
+            }
         }
     }
 };
@@ -143,7 +148,7 @@ struct Backward {
             write(run.for_maps, 2, for_fresh);
         } else {
             const Floats in = gate(0), keep = gate(1), fresh = gate(2), out = gate(3);
-            const Floats squashed = V::tanh(V::load(run.cells + at, count));
+            const Floats squashed = V::quick_tanh(V::load(run.cells + at, count));
             const float *before =
                 step ? run.cells + s.row(step - 1, example) * units : run.cell_begin + example * units;
             const Floats made = V::load(run.for_cell + own, count) + grad * out * (1.0f - squashed * squashed);
