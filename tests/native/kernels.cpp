@@ -820,7 +820,9 @@ void recurrence(const Core &core) {
     const Buffer &weight = round.filled(all * units), *bias = round.optional(all),
                  &hidden_begin = round.filled(rows * units), &cell_begin = round.filled(rows * units);
     const Buffer &gates = round.empty(positions * all), *for_hidden = round.optional(positions * units);
-    if (cell_kind != kRelu && between(0, 9) == 0)
+    if (cell_kind == kRelu)  // whose states would grow
+        for (float &each : weight) each /= static_cast<float>(units);
+    if ((cell_kind == kTanh || cell_kind == kLstm) && between(0, 9) == 0)  // whose states are at most 1
         for (float &each : hidden_begin) each *= 1e30f;
     const auto size = [](ptrdiff_t number) { return static_cast<std::size_t>(number); };
     Doubles activations(size(positions * all)), hidden(size(positions * units)), cells(hidden), before(hidden),
