@@ -168,9 +168,11 @@ def predict(
     return run_cells(x, states, (mode, units, cells // directions, directions), numbers)
 
 
-def _state_gradient(last: MaybeTensor, like: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a last state (1, N, H) in new memory."""
-    return torch.zeros_like(like) if last is None else last[0].clone(memory_format=torch.contiguous_format)
+def _state_gradient(last: MaybeTensor, states: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return the gradient of a last state (1, N, H) in new memory; zeros for None."""
+    if last is None:
+        return states.new_zeros(rows, states.shape[1])
+    return last[0].clone(memory_format=torch.contiguous_format)
 
 
 class _RecurrentLayer(torch.autograd.Function):
@@ -184,21 +186,23 @@ class _RecurrentLayer(torch.autograd.Function):
     def forward(ctx: Any, mode: str, turned: bool, *operands: Any) -> tuple[torch.Tensor, ...]:
         x, hidden, cell, w_in, w_state, b_in, b_state = operands
         ctx.set_materialize_grads(False)
-        ctx.mode, ctx.layout = mode, _SequenceLayout(x, hidden.shape[1], turned)
+        layout = _SequenceLayout(x, hidden.shape[1], turned)
         hidden, w_state = hidden.contiguous(), w_state.contiguous()
-        cell, bias = (None if each is None else each.contiguous() for each in (cell, b_state))
-        data = ctx.layout.flat(x)
+        bias = None if b_state is None else b_state.contiguous()
+        data = layout.flat(x)
         gates = linear(data, w_in, b_in)
-        states, before = (gates.new_empty(ctx.layout.states) for _ in range(2))
-        cells = torch.empty_like(states) if mode in ("gru", "lstm") else None
-        last = [gates.new_empty(1, *hidden.shape) for _ in range(1 if cell is None else 2)]
-        tensors = w_state, bias, hidden, cell, gates, states, cells, before, *last
-        addresses = [*map(_address, tensors), 0][:10]
-        kernels().recurrent_forward(*ctx.layout.sizes, MODES.index(mode), *addresses)
-        ctx.save_for_backward(
-            data, w_in, w_state, cell, *((states, None) if cells is None else (gates, cells)), before
-        )
-        return ctx.layout.whole(states), *last
+        states, before = gates.new_empty(layout.states), gates.new_empty(layout.states)
+        last, cells, last_cell = gates.new_empty(1, *hidden.shape), None, None
+        if mode in ("gru", "lstm"):
+            cells = gates.new_empty(layout.states)
+        if cell is not None:
+            cell, last_cell = cell.contiguous(), gates.new_empty(1, *hidden.shape)
+        tensors = w_state, bias, hidden, cell, gates, states, cells, before, last, last_cell
+        kernels().recurrent_forward(*layout.sizes, MODES.index(mode), *map(_address, tensors))
+        ctx.mode, ctx.layout = mode, layout
+        ctx.save_for_backward(data, w_in, w_state, cell, states if cells is None else gates, cells, before)
+        whole = layout.whole(states)
+        return (whole, last) if last_cell is None else (whole, last, last_cell)
 
     @staticmethod
     @once_differentiable
@@ -206,9 +210,9 @@ class _RecurrentLayer(torch.autograd.Function):
         layout: _SequenceLayout = ctx.layout
         data, w_in, w_state, cell, made, cells, before = ctx.saved_tensors
         for_states = None if grads[0] is None else layout.flat(grads[0])
-        like = before[: layout.sizes[1]]
-        for_begin, for_cell, *_ = (_state_gradient(each, like) for each in (*grads[1:], None))
-        for_gates = before.new_empty(len(before), len(w_state))
+        for_begin = _state_gradient(grads[1], before, layout.sizes[1])
+        for_cell = _state_gradient(None if cell is None else grads[2], before, layout.sizes[1])
+        for_gates = before.new_empty(before.shape[0], w_state.shape[0])
         for_maps = torch.empty_like(for_gates) if ctx.mode == "gru" else for_gates
         given, written = (
             (w_state, cell, made, cells, made, before),
