@@ -36,7 +36,7 @@ struct RecurrentForward {
     float *gates;        // (T * N, G * H): the input's map; becomes the gates' activations, but of plain networks
     float *hidden;       // (T * N, H): written
     float *cells;        // (T * N, H): written by an LSTM; by a GRU with the state's map of the new gate, or null
-    float *before;       // (T * N, H): written with the hidden state before each step
+    float *before;       // (T * N, H): written with the hidden state before each step; null to store no gates
     float *last_hidden;  // (N, H): written
     float *last_cell;    // (N, H): written by an LSTM
 };
