@@ -98,8 +98,8 @@ DPMODULE_INLINE void write_tile(std::ptrdiff_t rows, const Arguments &...argumen
 }
 
 // The contribution of one block of the right matrix, or of two packed ones, to a product, for some rows. `left` has the
-// columns that belong to the block. Tiles have at most `Most` rows, and sizes that differ by at most one: the latency of additions makes a
-// tile of one row as slow as one of many.
+// columns that belong to the block. Tiles have at most `Most` rows, and sizes that differ by at most one: the latency
+// of additions makes a tile of one row as slow as one of many.
 template <int Width, int Most, int Vectors>
 DPMODULE_INLINE void multiply_block(const Product &p, const Matrix &left, const float *block, std::ptrdiff_t column,
                                     std::ptrdiff_t first, std::ptrdiff_t depth, std::ptrdiff_t row,
