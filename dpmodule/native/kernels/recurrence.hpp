@@ -88,7 +88,7 @@ struct CellWeights {
 std::ptrdiff_t packed_cell_size(std::ptrdiff_t gates, std::ptrdiff_t features, std::ptrdiff_t units);
 bool pack_cell(const CellWeights &cell);
 
-// All return false if there is no working memory.
+// They return false if memory cannot be allocated.
 bool recurrent(const Recurrent &run);
 bool recurrent_forward(const RecurrentForward &run);
 bool recurrent_backward(const RecurrentBackward &run);

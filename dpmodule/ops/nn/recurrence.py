@@ -214,11 +214,8 @@ class _RecurrentLayer(torch.autograd.Function):
         for_cell = _state_gradient(None if cell is None else grads[2], before, layout.sizes[1])
         for_gates = before.new_empty(before.shape[0], w_state.shape[0])
         for_maps = torch.empty_like(for_gates) if ctx.mode == "gru" else for_gates
-        given, written = (
-            (w_state, cell, made, cells, made, before),
-            (for_gates, for_maps, for_begin, for_cell),
-        )
-        tensors = *given, for_states, *written
+        given = w_state, cell, made, cells, made, before  # the kernel reads what was made as gates or as states
+        tensors = *given, for_states, for_gates, for_maps, for_begin, for_cell
         kernels().recurrent_backward(*layout.sizes, MODES.index(ctx.mode), *map(_address, tensors))
         wants = ctx.needs_input_grad[2:]
         for_bias = for_maps.sum(0) if wants[5] or wants[6] else None
