@@ -214,7 +214,8 @@ class _RecurrentLayer(torch.autograd.Function):
         for_cell = _state_gradient(None if cell is None else grads[2], before, layout.sizes[1])
         for_gates = before.new_empty(before.shape[0], w_state.shape[0])
         for_maps = torch.empty_like(for_gates) if ctx.mode == "gru" else for_gates
-        given = w_state, cell, made, cells, made, before  # the kernel reads what was made as gates or as states
+        # the kernel reads `made` as the gates or, of a plain network, as the states
+        given = w_state, cell, made, cells, made, before
         tensors = *given, for_states, for_gates, for_maps, for_begin, for_cell
         kernels().recurrent_backward(*layout.sizes, MODES.index(ctx.mode), *map(_address, tensors))
         wants = ctx.needs_input_grad[2:]
