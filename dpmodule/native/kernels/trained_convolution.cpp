@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "kernels.hpp"
 #include "parallel.hpp"
@@ -15,13 +16,10 @@
 namespace dpmodule {
 namespace {
 
-constexpr int kWidth = 8, kSums = 12;  // floats per vector; vectors of a tile
-constexpr int kMaxVectors = 3;         // of filters in a tile
-constexpr std::ptrdiff_t kTile = kSums * kWidth;
+constexpr int kWidth = 8;                    // floats per vector of the data's gradient
+constexpr int kMaxVectors = 3;               // of filters in a tile
 constexpr std::ptrdiff_t kBand = 128;        // windows per band, for which the result's gradient fits in the L1 cache
 constexpr std::ptrdiff_t kMinWork = 131072;  // minimal multiplications per thread
-
-using V = Vector<kWidth>;
 
 // A convolution by tiles, with the weight in their order and a bias in `packed`.
 ImageLayer packed_layer(const ConvolutionSizes &size, const StridedWeight &weight, const float *bias,
@@ -73,6 +71,8 @@ Phase phase(const Axis &of, std::ptrdiff_t tap) {
 // window, in the order of the data; the elements in which windows overlap are then summed. With few channels, most of a
 // tile would be unused.
 class OverlapSums {
+    using V = Vector<kWidth>;
+
   public:
     // The weight of a window, packed for the product.
     static std::vector<float> pack(const ConvolutionData &run) {
@@ -183,57 +183,90 @@ struct GradientTile {
     int numbers, vectors;
 };
 
+using Lines = std::vector<Line>;
+
 template <int Rows, int Vectors>
-DPMODULE_AVX2 void add_tile(const std::vector<Line> &lines, std::ptrdiff_t shift, std::ptrdiff_t step,
-                            const float *grad, float *to) {
-    typename V::Floats sums[Rows][Vectors];
-#pragma GCC unroll 12
-    for (int r = 0; r < Rows; ++r) {
+struct AddTile {
+    template <int Width>
+    DPMODULE_INLINED static void run(const Lines &lines, std::ptrdiff_t shift, std::ptrdiff_t step, const float *grad,
+                                     float *to) {
+        using V = Vector<Width>;
+        typename V::Floats sums[Rows][Vectors];
+#pragma GCC unroll 24
+        for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 3
-        for (int v = 0; v < Vectors; ++v) sums[r][v] = typename V::Floats{};
-    }
-    for (const Line &line : lines) {
-        const float *from = line.from + shift;
-        for (std::ptrdiff_t left = line.windows; left > 0; --left, from += step, grad += Vectors * kWidth) {
-            typename V::Floats factors[Vectors];
+            for (int v = 0; v < Vectors; ++v) sums[r][v] = typename V::Floats{};
+        }
+        for (const Line &line : lines) {
+            const float *from = line.from + shift;
+            for (std::ptrdiff_t left = line.windows; left > 0; --left, from += step, grad += Vectors * Width) {
+                typename V::Floats factors[Vectors];
 #pragma GCC unroll 3
-            for (int v = 0; v < Vectors; ++v) factors[v] = V::load(grad + v * kWidth);
-#pragma GCC unroll 12
-            for (int r = 0; r < Rows; ++r) {
-                const float number = from[r];
+                for (int v = 0; v < Vectors; ++v) factors[v] = V::load(grad + v * Width);
+#pragma GCC unroll 24
+                for (int r = 0; r < Rows; ++r) {
+                    const float number = from[r];
 #pragma GCC unroll 3
-                for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+                    for (int v = 0; v < Vectors; ++v) sums[r][v] += factors[v] * number;
+                }
             }
         }
-    }
-#pragma GCC unroll 12
-    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 24
+        for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 3
-        for (int v = 0; v < Vectors; ++v, to += kWidth) V::store(to, V::load(to) + sums[r][v]);
+            for (int v = 0; v < Vectors; ++v, to += Width) V::store(to, V::load(to) + sums[r][v]);
+        }
+    }
+};
+
+// Calls a kernel compiled for vectors of `Width` floats.
+template <int Width, class Kernel, class... Given>
+void run_wide(const Given &...given) {
+    if constexpr (Width == 16) run_avx512<Kernel>(given...);
+    else run_avx2<Kernel>(given...);
+}
+
+using Tile = void (*)(const Lines &, const std::ptrdiff_t &, const std::ptrdiff_t &, const float *const &,
+                      float *const &);
+
+// The vectors of a tile.
+template <int Width>
+constexpr int kSums = Width == 16 ? 24 : 12;
+
+template <int Width, int Vectors, int... Rows>
+Tile tile_of(std::ptrdiff_t rows, std::integer_sequence<int, Rows...>) {
+    constexpr Tile found[] = {
+        run_wide<Width, AddTile<Rows + 1, Vectors>, Lines, std::ptrdiff_t, std::ptrdiff_t, const float *, float *>...};
+    return found[rows - 1];
+}
+
+template <int Width>
+Tile tile_of(std::ptrdiff_t rows, int vectors) {
+    constexpr int kMost = kSums<Width>;
+    switch (vectors) {
+        case 1: return tile_of<Width, 1>(rows, std::make_integer_sequence<int, kMost>{});
+        case 2: return tile_of<Width, 2>(rows, std::make_integer_sequence<int, kMost / 2>{});
+        default: return tile_of<Width, 3>(rows, std::make_integer_sequence<int, kMost / 3>{});
     }
 }
 
-using AddTile = void (*)(const std::vector<Line> &, std::ptrdiff_t, std::ptrdiff_t, const float *, float *);
-
-constexpr AddTile kAddTile[kMaxVectors][kSums] = {
-    {add_tile<1, 1>, add_tile<2, 1>, add_tile<3, 1>, add_tile<4, 1>, add_tile<5, 1>, add_tile<6, 1>, add_tile<7, 1>,
-     add_tile<8, 1>, add_tile<9, 1>, add_tile<10, 1>, add_tile<11, 1>, add_tile<12, 1>},
-    {add_tile<1, 2>, add_tile<2, 2>, add_tile<3, 2>, add_tile<4, 2>, add_tile<5, 2>, add_tile<6, 2>},
-    {add_tile<1, 3>, add_tile<2, 3>, add_tile<3, 3>, add_tile<4, 3>}};
-
 // Some tiles of the weight's gradient, by one thread.
+template <int Width>
 class TileGradients {
+    using V = Vector<Width>;
+    static constexpr std::ptrdiff_t kNumbers = kSums<Width> * Width;  // of a tile
+
   public:
     TileGradients(const ConvolutionGradients &run, const GradientTile *tiles, std::ptrdiff_t count)
-        : run_(run), size_(run.size), tiles_(tiles), sums_(count * kTile) {
+        : run_(run), size_(run.size), tiles_(tiles), sums_(count * kNumbers) {
         const Axis &y = size_.y, &x = size_.x;
         const std::ptrdiff_t rows = std::max<std::ptrdiff_t>(kBand / x.result, 1), windows = std::max(kBand, x.result);
         lines_.reserve(rows);
         copy_.reserve(rows * (y.stride + reach(y, 1)) * reach(x, x.result) * size_.channels);
-        grad_.reserve(windows * kMaxVectors * kWidth);
+        grad_.reserve(windows * kMaxVectors * Width);
     }
 
-    DPMODULE_AVX2 void compute() {
+    DPMODULE_INLINE void compute() {
         const Axis &y = size_.y, &x = size_.x;
         const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
         const std::ptrdiff_t windows = size_.images * y.result * x.result;
@@ -301,44 +334,43 @@ class TileGradients {
     // Copies the gradient of a tile's filters for some windows; adds its sums to the bias if the tile is the first one
     // of these filters.
     DPMODULE_INLINE void copy_grad(const GradientTile &tile, std::ptrdiff_t window, std::ptrdiff_t windows) {
-        const std::ptrdiff_t filters = size_.filters - tile.filter, width = tile.vectors * kWidth;
+        const std::ptrdiff_t filters = size_.filters - tile.filter, width = tile.vectors * Width;
         const float *from = run_.grad + window * size_.filters + tile.filter;
         typename V::Floats sums[kMaxVectors] = {};
         grad_.resize(windows * width);
         for (float *to = grad_.data(), *end = to + windows * width; to != end; from += size_.filters) {
-            for (int v = 0; v < tile.vectors; ++v, to += kWidth) {
-                const typename V::Floats numbers = V::load(from + v * kWidth, filters - v * kWidth);
+            for (int v = 0; v < tile.vectors; ++v, to += Width) {
+                const typename V::Floats numbers = V::load(from + v * Width, filters - v * Width);
                 sums[v] += numbers;
                 V::store(to, numbers);
             }
         }
         if (!run_.bias || tile.row || tile.column || tile.number) return;
         for (int v = 0; v < tile.vectors; ++v) {
-            float *const to = run_.bias + tile.filter + v * kWidth;
-            const std::ptrdiff_t left = filters - v * kWidth;
+            float *const to = run_.bias + tile.filter + v * Width;
+            const std::ptrdiff_t left = filters - v * Width;
             V::store(to, V::load(to, left) + sums[v], left);
         }
     }
 
     // Adds the products of some windows to all tiles.
     DPMODULE_INLINE void add(std::ptrdiff_t window, std::ptrdiff_t windows) {
-        const std::ptrdiff_t channels = size_.channels, count = sums_.size() / kTile;
+        const std::ptrdiff_t channels = size_.channels, count = sums_.size() / kNumbers;
         float *to = sums_.data();
-        for (std::ptrdiff_t i = 0; i < count; ++i, to += kTile) {
+        for (std::ptrdiff_t i = 0; i < count; ++i, to += kNumbers) {
             const GradientTile &tile = tiles_[i];
             if (i == 0 || tile.filter != tiles_[i - 1].filter) copy_grad(tile, window, windows);
             const std::ptrdiff_t shift =
                 tile.row * size_.y.dilate * pitch_ + tile.column * size_.x.dilate * channels + tile.number;
-            kAddTile[tile.vectors - 1][tile.numbers - 1](lines_, shift, size_.x.stride * channels, grad_.data(), to);
+            tile_of<Width>(tile.numbers, tile.vectors)(lines_, shift, size_.x.stride * channels, grad_.data(), to);
         }
     }
 
     void write() const {
         const StridedWeight &weight = run_.weight;
         const float *from = sums_.data();
-        for (const GradientTile *tile = tiles_; from != sums_.data() + sums_.size(); ++tile, from += kTile) {
-            const std::ptrdiff_t width = tile->vectors * kWidth,
-                                 filters = std::min(width, size_.filters - tile->filter);
+        for (const GradientTile *tile = tiles_; from != sums_.data() + sums_.size(); ++tile, from += kNumbers) {
+            const std::ptrdiff_t width = tile->vectors * Width, filters = std::min(width, size_.filters - tile->filter);
             for (std::ptrdiff_t i = 0; i < tile->numbers; ++i) {
                 const std::ptrdiff_t number = tile->number + i, column = tile->column + number / size_.channels;
                 float *to = weight.numbers + tile->filter * weight.filter + number % size_.channels * weight.channel +
@@ -358,14 +390,22 @@ class TileGradients {
     std::vector<float> sums_;   // of each tile
 };
 
+struct Compute {
+    template <int Width>
+    DPMODULE_INLINED static void run(TileGradients<Width> *share) {
+        share->compute();
+    }
+};
+
+template <int Width>
 std::vector<GradientTile> all_tiles(const ConvolutionSizes &size) {
     const bool is_dense = size.x.dilate == 1;  // the numbers of a window's row are consecutive
     const std::ptrdiff_t numbers = is_dense ? size.x.kernel * size.channels : size.channels;
     std::vector<GradientTile> found;
-    for (std::ptrdiff_t filter = 0, vectors; filter < size.filters; filter += vectors * kWidth) {
-        const std::ptrdiff_t left = (size.filters - filter - 1) / kWidth + 1;
+    for (std::ptrdiff_t filter = 0, vectors; filter < size.filters; filter += vectors * Width) {
+        const std::ptrdiff_t left = (size.filters - filter - 1) / Width + 1;
         vectors = left == 3 ? 3 : std::min<std::ptrdiff_t>(left, 2);
-        const std::ptrdiff_t tiles = (numbers - 1) / (kSums / vectors) + 1;
+        const std::ptrdiff_t tiles = (numbers - 1) / (kSums<Width> / vectors) + 1;
         for (std::ptrdiff_t row = 0; row < size.y.kernel; ++row) {
             for (std::ptrdiff_t column = 0; column < (is_dense ? 1 : size.x.kernel); ++column) {
                 for (std::ptrdiff_t i = 0; i < tiles; ++i) {
@@ -383,6 +423,21 @@ std::ptrdiff_t threads_for(const ConvolutionSizes &size) {
     const std::ptrdiff_t work =
         size.images * size.y.result * size.x.result * size.filters * size.channels * size.y.kernel * size.x.kernel;
     return std::clamp<std::ptrdiff_t>(work / kMinWork, 1, std::max(size.threads, 1));
+}
+
+template <int Width>
+void weight_gradients(const ConvolutionGradients &run) {
+    const std::vector<GradientTile> tiles = all_tiles<Width>(run.size);
+    const std::ptrdiff_t parts = threads_for(run.size), count = tiles.size();
+    if (run.bias) std::fill_n(run.bias, run.size.filters, 0.0f);
+    std::vector<TileGradients<Width>> shares;
+    shares.reserve(parts);
+    for (std::ptrdiff_t part = 0; part < parts; ++part) {
+        const std::ptrdiff_t first = count * part / parts;
+        shares.emplace_back(run, tiles.data() + first, count * (part + 1) / parts - first);
+    }
+    parallel_for(parts, static_cast<int>(parts),
+                 [&](std::ptrdiff_t part) { run_wide<Width, Compute>(shares.data() + part); });
 }
 
 }  // namespace
@@ -449,16 +504,7 @@ bool overlapping_data(const ConvolutionData &run) {
 
 bool convolution_gradients(const ConvolutionGradients &run) {
     try {
-        const std::vector<GradientTile> tiles = all_tiles(run.size);
-        const std::ptrdiff_t parts = threads_for(run.size), count = tiles.size();
-        if (run.bias) std::fill_n(run.bias, run.size.filters, 0.0f);
-        std::vector<TileGradients> shares;
-        shares.reserve(parts);
-        for (std::ptrdiff_t part = 0; part < parts; ++part) {
-            const std::ptrdiff_t first = count * part / parts;
-            shares.emplace_back(run, tiles.data() + first, count * (part + 1) / parts - first);
-        }
-        parallel_for(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) { shares[part].compute(); });
+        best_width() == 16 && run.size.filters > 8 ? weight_gradients<16>(run) : weight_gradients<8>(run);
         return true;
     } catch (const std::bad_alloc &) {
         return false;

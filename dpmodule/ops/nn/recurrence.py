@@ -22,13 +22,13 @@ from .rnn_weights import GATES, MODES
 
 MaybeTensor = torch.Tensor | None
 
-_MAX_LSTM = {4: 2**18, 8: 2**21, 16: 2**18}
+_MAX_LSTM = {4: 2**18, 8: 2**21, 16: 2**17}
 """Multiplications of a gate's map per step up to which LSTMs are faster than oneDNN's, by the vector width, and divided
-by the number of threads that torch uses. Measured for 8."""
-_MAX_OTHER = {4: 2**20, 16: 2**22}
-"""The same for other networks and torch's calls; no limit for 8."""
+by the number of threads that torch uses. Measured for 8 and 16."""
+_MAX_PLAIN = 2**20
+"""The same for other networks and torch's calls, for a vector width of 4. Wider vectors need no limit."""
 _FEW_ROWS = 8
-"""Rows up to which oneDNN is slower whatever the size, for a vector width of 8."""
+"""Rows up to which oneDNN's LSTM is slower whatever the size, except for a vector width of 4."""
 
 
 def is_fastest(
@@ -56,10 +56,10 @@ def _has_fast_size(mode: str, steps: int, rows: int, units: int) -> bool:
     width, threads, records = kernels().vector_width, torch.get_num_threads(), torch.is_grad_enabled()
     work = rows * units * units * threads
     if mode == "lstm":
-        wins = width == 8 and (rows <= _FEW_ROWS or not records and threads == 1)
-        return wins or work <= _MAX_LSTM[width]
+        predicts = not records and (threads == 1 or width == 16)
+        return width > 4 and (rows <= _FEW_ROWS or predicts) or work <= _MAX_LSTM[width]
     # recording a gradient in Python costs more than one step gains
-    return (steps > 1 or not records) and (width not in _MAX_OTHER or work <= _MAX_OTHER[width])
+    return (steps > 1 or not records) and (width > 4 or work <= _MAX_PLAIN)
 
 
 class _SequenceLayout:

@@ -61,13 +61,18 @@ _BLOCK = 16
 """Channels that a tile computes."""
 _HALF_TILE, _MAX_HALF_WORK = 8, 2**24
 """Channels that leave half of a tile unused, and multiplications up to which it is faster than oneDNN nevertheless."""
-_MAX_CONVERTED_WORK, _MAX_CONVERTED = 2**23, 2**17
+_MAX_CONVERTED_WORK, _MAX_CONVERTED, _MAX_CONVERTED_PLAIN = 2**23, 2**17, 2**15
 """Multiplications, with unused channels of tiles, and elements of data and result, up to which the kernels win if they
-first convert the data to channels_last."""
+first convert the data to channels_last, and such elements where torch convolves without oneDNN."""
+_MIN_WORK_PER_NUMBER, _MIN_PLAIN_WORK_PER_NUMBER = 16, 32
+"""Multiplications for each of more elements from which sums of overlapping windows win nevertheless."""
 _MIN_FILTERS = 8
 """Filters below which most of a tile of the result is unused."""
 _MIN_UNUSED = 64
 """Unused elements of a vector of channels, times filters, from which sums of overlapping windows are faster."""
+_MIN_ROW, _MIN_POINT, _MAX_SHORT_WORK = 4, 16, 2**18
+"""Consecutive elements of a window, and of one of a pixel, from which a tile of the weight's gradient is full enough,
+and multiplications up to which it is faster nevertheless."""
 
 
 class _Sizes(NamedTuple):
@@ -89,6 +94,11 @@ class _Sizes(NamedTuple):
     def weight(self) -> int:
         """Return the number of elements of the weight."""
         return self.channels * self.filters * prod(self.grid.kernel)
+
+    @property
+    def numbers(self) -> int:
+        """Return the number of elements of data and result."""
+        return self.images * self.channels * prod(self.sides) + self.windows * self.filters
 
     def fill(self, lanes: int) -> bool:
         """Return True if tiles of the result of 3x3 windows overlap only a little."""
@@ -135,7 +145,7 @@ def may_train(grid: WindowGrid | None = None) -> bool:
 
 
 def _uses_tiles(sizes: _Sizes) -> bool:
-    """Return True if tiles compute the weight's gradient the fastest.
+    """Return True if tiles are faster than torch.
 
     They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data, and products are
     faster for windows of one pixel.
@@ -248,11 +258,24 @@ def _is_unsafe(sizes: _Sizes) -> bool:
     return sizes.channels < FEW_CHANNELS and sizes.grid.kernel == (1, 1) != sizes.grid.stride
 
 
-def _is_worth_converting(sizes: _Sizes) -> bool:
-    """Return True if a convolution is small enough to convert its data to channels_last for any kernel."""
-    work = sizes.windows * prod(sizes.grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
-    numbers = sizes.images * sizes.channels * prod(sizes.sides) + sizes.windows * sizes.filters
-    return has_tiles() and work <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED
+def _weight_by_tiles(sizes: _Sizes) -> bool:
+    """Return True if the tiles of the weight's gradient are the fastest."""
+    kernel, dilate = sizes.grid.kernel, sizes.grid.dilate
+    row = sizes.channels * (kernel[1] if dilate[1] == 1 else 1)
+    is_full = row >= (_MIN_POINT if kernel == (1, 1) else _MIN_ROW)
+    return is_full or sizes.windows * sizes.weight <= _MAX_SHORT_WORK
+
+
+def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
+    """Return True if the kernels win although they first convert the data to channels_last."""
+    work, numbers, grid = sizes.windows * sizes.weight, sizes.numbers, sizes.grid
+    most, least = _MAX_CONVERTED, _MIN_WORK_PER_NUMBER
+    if not uses_onednn((sizes.images, sizes.channels, *sizes.sides), grid, torch.get_num_threads()):
+        most, least = _MAX_CONVERTED_PLAIN, _MIN_PLAIN_WORK_PER_NUMBER
+    if numbers > most and work < least * numbers:
+        return False
+    computed = sizes.windows * prod(grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
+    return by_windows or (has_tiles() and computed <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED)
 
 
 def training_kernels(
@@ -285,7 +308,8 @@ def training_kernels(
         if tiles and _result_by_tiles(sizes)
         else ""
     )
-    if not tiles and not result:  # the gradient of the weight alone is not worth a function of our own
+    # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own
+    if not tiles and not (result and is_last):
         return _TORCH
     for_data = (
         "3x3"
@@ -297,10 +321,10 @@ def training_kernels(
         else ""
     )
     by_windows = result == "windows" or (with_data and for_data == "windows")
-    if not (is_last or by_windows or _is_worth_converting(sizes)):
+    if not (is_last or _is_worth_converting(sizes, by_windows)):
         return _TORCH
     by_3x3 = fits3x3 and _weight3x3(sizes) and not (tiles and grid.stride[0] > 1)
-    for_weight = "3x3" if by_3x3 else "tiles" if tiles else ""
+    for_weight = "3x3" if by_3x3 else "tiles" if tiles and (_weight_by_tiles(sizes) or not is_last) else ""
     return TrainingKernels(result, for_data, for_weight)
 
 

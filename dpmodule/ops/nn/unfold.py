@@ -68,9 +68,6 @@ def window_grid(a: Any) -> WindowGrid:
     )
 
 
-_MAX_NUMBERS, _MAX_POSITIONS = 2**16, 512
-"""Elements of all windows, and their number, up to which oneDNN prepares a call for longer than it computes; tiles are
-faster still."""
 _MIN_WEIGHT, _MIN_PLAIN_WEIGHT, _MIN_LONE_WEIGHT = 2**16, 2**17, 2**18
 """Elements of a weight from which oneDNN is slow if it has more filters than positions, the same for torch's own
 convolution, and for that of a single image."""
@@ -81,16 +78,14 @@ _MIN_CHANNELS, _MAX_WEIGHT = 24, 16
 position, up to which `_MIN_WORK` holds."""
 _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 """Multiplications from which it is the fastest there, and the same for larger weights."""
-_NARROW = 8
-"""Vector width with which the tiles of `trained_convolution` are faster than oneDNN."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
 
 
 def has_tiles() -> bool:
-    """Return True if there are the tiles of `trained_convolution`, and their vectors are those that win."""
-    return hasattr(kernels(), "convolution_gradients") and kernels().vector_width == _NARROW
+    """Return True if there are the tiles of `trained_convolution`."""
+    return hasattr(kernels(), "convolution_gradients")
 
 
 def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
@@ -127,10 +122,7 @@ def is_fast_as_rows(
         return positions > 0
     if are_points and is_fast_product(data, filters, grid):
         return True
-    if are_points and not by_onednn:
-        return positions * depth >= _MIN_POINTS and not kernel_beats_mkl()
-    is_small = 0 < positions <= _MAX_POSITIONS and positions * depth <= _MAX_NUMBERS
-    return by_onednn and is_small and not has_tiles()
+    return are_points and not by_onednn and positions * depth >= _MIN_POINTS and not kernel_beats_mkl()
 
 
 def _arguments(images: torch.Tensor, grid: WindowGrid, rows: torch.Tensor) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from dpmodule.base import MXNetError
 from dpmodule.executor import packed_weights, program
 from dpmodule.executor.passes import native_convolutions
 from dpmodule.executor.passes.fused_convolutions import FusedConvolution, ImageRun, run
-from dpmodule.ops.nn import image_layers, trained_convolution
+from dpmodule.ops.nn import image_layers
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -628,7 +628,6 @@ def test_batches_that_are_computed_in_parts(first, monkeypatch):
 @pytest.mark.parametrize("layers", [1, 2])
 def test_few_filters_with_large_windows_are_sums_of_windows(layers, monkeypatch):
     chosen, train = [], native_convolutions.train_convolution
-    monkeypatch.setattr(trained_convolution, "has_tiles", lambda: True)
     monkeypatch.setattr(
         native_convolutions, "train_convolution", lambda *args: chosen.append(args[4].result) or train(*args)
     )

@@ -25,12 +25,6 @@ def convolved(monkeypatch):
 
 
 @pytest.fixture
-def with_tiles(monkeypatch):
-    """Use the tiles with vectors of any width."""
-    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution.has_tiles", lambda: True)
-
-
-@pytest.fixture
 def small_only(monkeypatch):
     """Leave only the kernels for 3x3 windows."""
     for module in ("trained_convolution", "unfold"):
@@ -57,7 +51,7 @@ def test_results_are_those_without(attrs, off, convolved):
 
 
 @needs_kernels
-def test_one_channel_alone_keeps_the_usual_layout(convolved, with_tiles):
+def test_one_channel_alone_keeps_the_usual_layout(convolved):
     data, first = (
         {"data": (2, 1, 56, 56)},
         layer(S.Variable("data"), "first", kernel=(1, 1), pad=(), num_filter=128),
@@ -85,7 +79,7 @@ def sequence_net(axes, **attrs):
     ],
     ids=["padded", "strided", "dilated"],
 )
-def test_results_for_sequences_are_those_without(attrs, convolved, with_tiles):
+def test_results_for_sequences_are_those_without(attrs, convolved):
     net = sequence_net((0, 2, 1), **attrs)
     counts = same_with_and_without(net, {"data": (4, 60, 40)}, NAME, rtol=1e-4, grad_req="add")
     assert counts[NAME] == 2
@@ -93,11 +87,11 @@ def test_results_for_sequences_are_those_without(attrs, convolved, with_tiles):
 
 
 @needs_kernels
-def test_only_few_numbers_are_converted_to_channels_last(convolved, with_tiles):
+def test_only_few_numbers_are_converted_to_channels_last(convolved):
     image = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
     cases = [
         (sequence_net((), kernel=(3,)), (4, 40, 60), (4, 40, 900)),
-        (image, (2, 3, 9, 9), (8, 8, 60, 60)),
+        (image, (2, 3, 9, 9), (8, 16, 60, 60)),
     ]
     for symbol, small, large in cases:
         same_with_and_without(symbol, {"data": large}, NAME, rtol=1e-4, grad_req="add")
@@ -117,7 +111,7 @@ def test_only_few_numbers_are_converted_to_channels_last(convolved, with_tiles):
     ],
 )
 def test_few_channels_with_a_gradient_and_few_filters_are_converted(
-    filters, data, wanted, converts, convolved, with_tiles
+    filters, data, wanted, converts, convolved
 ):
     net = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5), num_filter=filters), name="loss")
     requests = {"data": wanted, "only_weight": "write", "only_bias": "add"}
@@ -155,7 +149,6 @@ def test_other_windows_are_left_alone():
 
 
 @needs_kernels
-@pytest.mark.usefixtures("with_tiles")
 @pytest.mark.parametrize("each", OTHERS, ids=lambda each: f"{each[0]}{each[1][0]}")
 def test_tiles_compute_them(each, convolved):
     counts = same_with_and_without(net(**dict([each])), SHAPE, NAME, rtol=1e-4, grad_req="add")
@@ -171,7 +164,6 @@ def generator(**attrs):
 
 
 @needs_kernels
-@pytest.mark.usefixtures("with_tiles")
 @pytest.mark.parametrize(
     "attrs",
     [{}, {"stride": (2, 2), "pad": (1, 1), "adj": (1, 0)}, {"target_shape": (40, 60), "stride": (2, 2)}],
@@ -190,7 +182,6 @@ def test_transposed_convolutions_are_those_without(attrs, monkeypatch):
 
 
 @needs_kernels
-@pytest.mark.usefixtures("with_tiles")
 @pytest.mark.parametrize("attrs", [{}, {"stride": (2, 2), "pad": (1, 1), "adj": (1, 0)}])
 def test_transposed_convolutions_of_few_pixels_are_products(attrs, monkeypatch):
     module = importlib.import_module("dpmodule.executor.passes.native_convolutions")

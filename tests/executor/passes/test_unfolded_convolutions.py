@@ -17,12 +17,12 @@ SHAPE = (2, 3, 4, 4)
 
 @pytest.fixture(autouse=True)
 def products(monkeypatch):
-    """Note how often a convolution is a product; there are no tiles, and torch computes none without oneDNN."""
+    """Note how often a convolution is a product, as those of small images are here; there are no tiles."""
     calls, train = [], MODULE.train_convolution
     monkeypatch.setattr(
         MODULE, "train_convolution", lambda *args: calls.append(args[0].shape) or train(*args)
     )
-    monkeypatch.setattr(UNFOLD, "uses_onednn", lambda *args: True)
+    monkeypatch.setattr(MODULE, "is_fast_as_rows", lambda data, *args: data[2] < 65)
     for module in (UNFOLD, importlib.import_module("dpmodule.ops.nn.trained_convolution")):
         monkeypatch.setattr(module, "has_tiles", lambda: False)
     return calls
@@ -66,26 +66,21 @@ def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
 
 
 def test_fast_sizes(monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setattr(UNFOLD, "has_tiles", lambda: False)
     monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: False)
     grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
     points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
-    few, many = (2, 16, 6, 6), (8, 64, 28, 28)
-    assert [UNFOLD.is_fast_as_rows(data, 16, grid, 1) for data in (few, many, (1, 16, 6, 6))] == [
-        True,
-        False,
-        False,
-    ]
-    monkeypatch.setattr(UNFOLD, "has_tiles", lambda: True)
-    assert not UNFOLD.is_fast_as_rows(few, 16, grid, 1)
-    monkeypatch.setattr(UNFOLD, "has_tiles", lambda: False)
     # more filters than positions: from another size on where torch does without oneDNN
-    sizes = [((2, 64, 4, 4), 128), ((1, 128, 4, 4), 64), ((1, 256, 4, 4), 512), ((0, 64, 4, 4), 128)]
+    sizes = [
+        ((2, 64, 4, 4), 128),
+        ((2, 16, 6, 6), 16),
+        ((1, 128, 4, 4), 64),
+        ((1, 256, 4, 4), 512),
+        ((0, 64, 4, 4), 128),
+    ]
     found = [UNFOLD.is_fast_as_rows(data, filters, grid, 1) for data, filters in sizes]
-    assert found == [True, False, True, False]
+    assert found == [True, False, False, True, False]
     # torch convolves points by oneDNN with several threads
-    assert [UNFOLD.is_fast_as_rows(few, 16, points, threads) for threads in (1, 2)] == [False, True]
+    assert [UNFOLD.is_fast_as_rows((2, 256, 4, 4), 300, points, n) for n in (1, 2)] == [False, True]
     large = (8, 64, 28, 28), 16, points
     cases = [(1, True), (1, False), (2, True)]
     assert [UNFOLD.is_fast_as_rows(*large, *case) for case in cases] == [True, False, False]
@@ -95,8 +90,8 @@ def test_fast_sizes(monkeypatch):
     # fewer multiplications, few filters, much weight; the same with as many multiplications as any weight needs
     others = [((8, 64, 11, 11), 32), ((8, 64, 56, 56), 16), ((8, 256, 8, 8), 320), ((32, 512, 9, 9), 512)]
     assert [UNFOLD.is_fast_as_rows(*each, points, 1) for each in others] == [False, False, False, True]
-    # torch multiplies few positions of several images slowly, and those of one at once
-    assert [UNFOLD.is_fast_as_rows((n, 256, 4, 4), 512, points, 1) for n in (1, 8)] == [False, True]
+    # torch multiplies few positions of several images slowly
+    assert UNFOLD.is_fast_as_rows((8, 256, 4, 4), 512, points, 1)
 
 
 def test_other_convolutions_are_left_alone():

@@ -322,8 +322,9 @@ def test_transposed_convolutions_with_a_large_weight_and_few_windows_are_product
     grid = WindowGrid((4, 4), (2, 2), (1, 1), (1, 1))
     few = [((8, 128, 8, 8), 256), ((1, 256, 4, 4), 512), ((16, 64, 4, 4), 128)]
     assert [transposed_kernels(*each, grid) for each in few] == [ROWS] * 3
-    for data, filters in (((8, 64, 16, 16), 128), ((1, 8, 8, 8), 16)):
-        assert transposed_kernels(data, filters, grid) == training_kernels(data, filters, grid) != ROWS
+    small = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
+    for data, filters, windows in (((8, 64, 16, 16), 128, grid), ((1, 16, 16, 16), 16, small)):
+        assert transposed_kernels(data, filters, windows) == training_kernels(data, filters, windows) != ROWS
 
 
 # tiles, for prediction
