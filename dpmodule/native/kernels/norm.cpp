@@ -225,10 +225,7 @@ DPMODULE_INLINE typename L::Floats unrectified(const NormBackward &run, std::ptr
         const Floats gate = L::sigmoid(end);
         return grad * (gate + gate * (end - end * gate));
     }
-    if (mask == Mask::Limits) {
-        const Floats above = end >= 0 ? grad : Floats{};
-        return end <= run.limit ? above : Floats{};
-    }
+    if (mask == Mask::Limits) return end == L::between(end, 0.0f, run.limit) ? grad : Floats{};  // gcc splits `&&`
     const Floats found = end <= 0 ? Floats{} : grad;
     return run.nan_stays ? (end == end ? found : end) : found;
 }
