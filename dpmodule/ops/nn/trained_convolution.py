@@ -52,9 +52,12 @@ _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
-_MAX_WEIGHT, _MAX_PLAIN_WEIGHT, _SMALL_WEIGHT = 256, 4, 2**16
-"""Elements of a weight, for each window, up to which packing it takes little time, the same where torch convolves
-without oneDNN, and elements of a weight that is always packed faster than oneDNN prepares a call."""
+_MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
+"""Elements of a weight, for each window, up to which packing it takes little time, and of one that is always packed
+faster than oneDNN prepares a call."""
+_MAX_PLAIN_WEIGHT = {8: 4, 16: 512}
+"""Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
+by the vector width: MKL uses AVX2 alone on some processors with AVX-512."""
 _MIN_PLAIN_WORK = 2**19
 """Multiplications from which the tiles are faster where torch convolves without oneDNN."""
 _BLOCK = 16
@@ -156,7 +159,8 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         return False
     if uses_onednn(data, sizes.grid, torch.get_num_threads()):
         return weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows)
-    return weight <= _MAX_PLAIN_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
+    most = _MAX_PLAIN_WEIGHT.get(kernels().vector_width, 0)
+    return weight <= most * windows and weight * windows >= _MIN_PLAIN_WORK
 
 
 def _computed(channels: int) -> int:
