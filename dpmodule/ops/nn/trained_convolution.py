@@ -55,7 +55,7 @@ _STEP_OF_CHANNELS = 4
 _MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
 """Elements of a weight, for each window, up to which packing it takes little time, and of one that is always packed
 faster than oneDNN prepares a call."""
-_MAX_PLAIN_WEIGHT = {8: 4, 16: 512}
+_MAX_PLAIN_WEIGHT = {8: 4, 16: 4096}
 """Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
 by the vector width: MKL uses AVX2 alone on some processors with AVX-512."""
 _MIN_PLAIN_WORK = 2**19
