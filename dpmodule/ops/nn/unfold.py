@@ -84,8 +84,8 @@ of its windows."""
 
 
 def has_tiles() -> bool:
-    """Return True if there are the tiles of `trained_convolution`."""
-    return hasattr(kernels(), "convolution_gradients")
+    """Return True if there are the tiles of `trained_convolution`, and the processor has their instructions."""
+    return hasattr(kernels(), "convolution_gradients") and kernels().vector_width > 4
 
 
 def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
