@@ -366,16 +366,21 @@ class TileGradients {
         }
     }
 
+    // Writes all numbers of a filter before the next one: filters may be a multiple of 4096 bytes apart, of which the
+    // L1 cache keeps only a few lines.
     void write() const {
         const StridedWeight &weight = run_.weight;
         const float *from = sums_.data();
         for (const GradientTile *tile = tiles_; from != sums_.data() + sums_.size(); ++tile, from += kNumbers) {
-            const std::ptrdiff_t width = tile->vectors * Width, filters = std::min(width, size_.filters - tile->filter);
+            std::ptrdiff_t offsets[kSums<Width>];
             for (std::ptrdiff_t i = 0; i < tile->numbers; ++i) {
                 const std::ptrdiff_t number = tile->number + i, column = tile->column + number / size_.channels;
-                float *to = weight.numbers + tile->filter * weight.filter + number % size_.channels * weight.channel +
-                            tile->row * weight.row + column * weight.column;
-                for (std::ptrdiff_t f = 0; f < filters; ++f) to[f * weight.filter] = from[i * width + f];
+                offsets[i] = number % size_.channels * weight.channel + column * weight.column;
+            }
+            const std::ptrdiff_t width = tile->vectors * Width, filters = std::min(width, size_.filters - tile->filter);
+            float *to = weight.numbers + tile->filter * weight.filter + tile->row * weight.row;
+            for (std::ptrdiff_t f = 0; f < filters; ++f, to += weight.filter) {
+                for (std::ptrdiff_t i = 0; i < tile->numbers; ++i) to[offsets[i]] = from[i * width + f];
             }
         }
     }
