@@ -242,7 +242,7 @@ class Side:
         """Return numbers of a prediction, to compare the sides."""
         found = self._calls["predict"]()
         flat = (found if isinstance(found, torch.Tensor) else found.tensor).detach().double().flatten()
-        return [float(flat.sum()), float(flat.abs().sum()), *flat[:: max(1, len(flat) // 50)].tolist()]
+        return [float(flat.mean()), float(flat.abs().mean()), *flat[:: max(1, len(flat) // 50)].tolist()]
 
     def measure(self, run: str) -> dict[str, float]:
         """Return wall and CPU milliseconds of a call."""
