@@ -61,6 +61,9 @@ _MIN_WORK_OVER_MKL, _SHORT, _DEEP = 2**17, 24, 512
 `kernel_beats_mkl`."""
 _NARROW, _NARROW_ROWS, _WIDE_ROWS = 64, 64, 1024
 """Number of few columns, and rows from which it does so with few columns, and with more."""
+_MIN_TILE_SAMPLES, _MAX_TILE_WEIGHT = 64, 64
+"""Samples, and elements of a weight for each, within which the gradient of the weight is the fastest by the tiles of
+1x1 convolutions, with the widest vectors on processors that MKL does not favour."""
 _MIN_WIDTH = 8
 """Minimum vector width; the libraries are faster on narrower vectors."""
 
@@ -380,8 +383,40 @@ def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def gradient_product(samples: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return the fastest function for ``left @ right.T`` in the backward of a dense layer, float32 on the CPU."""
-    return fastest_product if samples >= _MIN_SAMPLES else F.linear
+    """Return the fastest function for ``left @ right.T`` in the backward of a dense layer, float32 on the CPU.
+
+    It is torch's own while autograd records the backward, for gradients of the gradients.
+    """
+    return fastest_product if samples >= _MIN_SAMPLES and not torch.is_grad_enabled() else F.linear
+
+
+def weight_gradients(
+    grad: torch.Tensor, data: torch.Tensor, with_bias: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the gradients of the weight and bias of a dense layer, float32 on the CPU.
+
+    Shape:
+        grad: (N, M), the gradient of the result.
+        data: (N, K).
+        returns: (M, K), and (M,) if the bias's is wanted.
+    """
+    (samples, units), features = grad.shape, data.shape[1]
+    fits = not torch.is_grad_enabled() and grad.is_contiguous() and data.is_contiguous()
+    if fits and _by_tiles(samples, units * features) and are_float32_cpu(grad, data):
+        found, bias = grad.new_empty(units, features), grad.new_empty(units) if with_bias else None
+        # samples are the rows of an image of one column
+        axes = samples, samples, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0
+        addresses = data.data_ptr(), grad.data_ptr(), 0 if bias is None else bias.data_ptr()
+        sizes = 1, features, units, *axes, torch.get_num_threads()
+        kernels().convolution_gradients(*sizes, found.data_ptr(), features, 1, 1, 1, *addresses)
+        return found, bias
+    return gradient_product(samples)(grad.t(), data.t()), grad.sum(0) if with_bias else None
+
+
+def _by_tiles(samples: int, weight: int) -> bool:
+    """Return True if tiles are the fastest for the gradient of a weight."""
+    is_wide = getattr(kernels(), "vector_width", 0) > _MIN_WIDTH and not _by_mkl()
+    return is_wide and samples >= _MIN_TILE_SAMPLES and 0 < weight <= _MAX_TILE_WEIGHT * samples
 
 
 class _Linear(torch.autograd.Function):
@@ -399,10 +434,12 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        multiply_by = gradient_product(data.shape[0])
-        for_data = multiply_by(grad, weight.t()) if ctx.needs_input_grad[0] else None
-        for_weight = multiply_by(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
-        for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
+        for_data = for_weight = for_bias = None
+        if ctx.needs_input_grad[0]:
+            for_data = gradient_product(len(data))(grad, weight.t())
+        if any(ctx.needs_input_grad[1:]):
+            with_bias = ctx.has_bias and ctx.needs_input_grad[2]
+            for_weight, for_bias = weight_gradients(grad, data, with_bias)
         return for_data, for_weight, for_bias
 
 

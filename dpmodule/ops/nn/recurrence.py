@@ -17,12 +17,12 @@ from torch.autograd.function import once_differentiable
 
 from ..._core import torch_private
 from ..tracing import is_tracing
-from .linear import fastest_product, is_float32_cpu, kernels, linear
+from .linear import fastest_product, is_float32_cpu, kernels, linear, weight_gradients
 from .rnn_weights import GATES, MODES
 
 MaybeTensor = torch.Tensor | None
 
-_MAX_LSTM = {4: 2**18, 8: 2**21, 16: 2**17}
+_MAX_LSTM = {4: 2**18, 8: 2**21, 16: 2**18}
 """Multiplications of a gate's map per step up to which LSTMs are faster than oneDNN's, by the vector width, and divided
 by the number of threads that torch uses. Measured for 8 and 16."""
 _MAX_PLAIN = 2**20
@@ -219,18 +219,21 @@ class _RecurrentLayer(torch.autograd.Function):
         tensors = *given, for_states, for_gates, for_maps, for_begin, for_cell
         kernels().recurrent_backward(*layout.sizes, MODES.index(ctx.mode), *map(_address, tensors))
         wants = ctx.needs_input_grad[2:]
-        for_bias = for_maps.sum(0) if wants[5] or wants[6] else None
-        for_b_state = for_gates.sum(0) if wants[6] and ctx.mode == "gru" else for_bias
+        for_w_in = for_w_state = for_b_in = for_b_state = None
+        if wants[3] or wants[5] or wants[6]:
+            for_w_in, for_b_in = weight_gradients(for_maps, data, wants[5] or wants[6])
+        if wants[4] or wants[6]:
+            for_w_state, for_b_state = weight_gradients(for_gates, before, wants[6] and ctx.mode == "gru")
         return (
             None,
             None,
             layout.whole(fastest_product(for_maps, w_in.t())) if wants[0] else None,
             for_begin,
             None if cell is None else for_cell,
-            fastest_product(for_maps.t(), data.t()) if wants[3] else None,
-            fastest_product(for_gates.t(), before.t()) if wants[4] else None,
-            for_bias if wants[5] else None,
-            for_b_state if wants[6] else None,
+            for_w_in,
+            for_w_state,
+            for_b_in,
+            for_b_in if for_b_state is None else for_b_state,
         )
 
 

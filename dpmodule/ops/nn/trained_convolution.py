@@ -21,7 +21,7 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
-from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels
+from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels, weight_gradients
 from .relayout import in_channels_last
 from .unfold import (
     Pair,
@@ -450,9 +450,8 @@ def _for_weight(
 ) -> tuple[torch.Tensor, MaybeTensor]:
     """Return the gradients of weight and bias."""
     if kernel == "rows":
-        pixels, rows = pixel_rows(grad), window_rows(x, sizes.grid)
-        out = gradient_product(len(pixels))(pixels.t(), rows.t()).view(weight.shape)
-        return out, pixels.sum(0) if with_bias else None
+        out, bias = weight_gradients(pixel_rows(grad), window_rows(x, sizes.grid), with_bias)
+        return out.view(weight.shape), bias
     out, bias = torch.empty_like(weight), weight.new_empty(weight.shape[0]) if with_bias else None
     addresses = out.data_ptr(), *out.stride(), x.data_ptr(), grad.data_ptr(), address(bias)
     if kernel == "tiles":

@@ -81,11 +81,22 @@ def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(calls):
         agree(one, other, 1e-4)
 
 
-@needs_onednn
-def test_second_derivatives():
+@pytest.mark.parametrize(("rows", "columns", "units"), [(100, 70, 60), (256, 33, 384), (64, 64, 100)])
+def test_gradients_of_many_samples(rows, columns, units):
+    found = []
+    for function, dtype in ((module.linear, torch.float32), (F.linear, torch.float64)):
+        leaves = [each.to(dtype).requires_grad_() for each in tensors(rows, columns, units)]
+        function(*leaves).square().sum().backward()
+        found.append([leaf.grad.double() for leaf in leaves])
+    for ours, wanted in zip(*found):
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-6 * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("sizes", [(), (256, 64, 384), (512, 64, 384)])
+def test_second_derivatives(sizes):
     found = []
     for function in (module.linear, F.linear):
-        data, weight, _ = (t.requires_grad_() for t in tensors())
+        data, weight, _ = (t.requires_grad_() for t in tensors(*sizes))
         (first,) = torch.autograd.grad(function(data, weight).pow(3).sum(), data, create_graph=True)
         found += torch.autograd.grad(first.sum(), weight)
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3 * float(found[1].abs().max()))
