@@ -26,7 +26,6 @@ from .relayout import in_channels_last
 from .unfold import (
     Pair,
     WindowGrid,
-    has_tiles,
     images_of_pixels,
     images_of_windows,
     is_fast_as_rows,
@@ -137,6 +136,11 @@ def _lanes() -> int:
 
 
 _SMALL_GRIDS = [WindowGrid((3, 3), (step, step), (1, 1), (1, 1)) for step in (1, 2)]
+
+
+def has_tiles() -> bool:
+    """Return True if there are tiles, and the processor has their instructions."""
+    return hasattr(kernels(), "convolution_gradients") and kernels().vector_width > 4
 
 
 def may_train(grid: WindowGrid | None = None) -> bool:
@@ -282,7 +286,7 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     if numbers > most and work < least * numbers:
         return False
     computed = sizes.windows * prod(grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
-    return by_windows or (has_tiles() and computed <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED)
+    return by_windows or (computed <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED)
 
 
 def training_kernels(

@@ -83,11 +83,6 @@ _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 of its windows."""
 
 
-def has_tiles() -> bool:
-    """Return True if there are the tiles of `trained_convolution`, and the processor has their instructions."""
-    return hasattr(kernels(), "convolution_gradients") and kernels().vector_width > 4
-
-
 def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
     """Return True if torch convolves data of a shape by oneDNN, which it does not for the smallest."""
     images, channels, height, width = data

@@ -306,6 +306,30 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
     assert training_kernels(data, filters, grid) == wanted
 
 
+@pytest.mark.parametrize(
+    ("data", "filters", "side", "wanted"),
+    [
+        # single images without oneDNN, with few and many elements of a weight for each window
+        ((1, 16, 34, 34), 24, 3, (ALL, ALL)),
+        ((1, 128, 12, 12), 100, 3, (NONE, ALL)),
+        # fewer channels than the vector has lanes
+        ((8, 12, 20, 20), 40, 3, (ALL, TrainingKernels("tiles", "windows", "tiles"))),
+        # rows of windows that fill no tile, with much and little work
+        ((8, 8, 40, 40), 24, 1, (TrainingKernels("tiles", "tiles", ""),) * 2),
+        ((16, 8, 4, 4), 24, 1, (ALL, ALL)),
+    ],
+)
+def test_vectors_decide_about_the_tiles(data, filters, side, wanted, monkeypatch):
+    grid, found = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1)), []
+    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2 if side == 1 else 1)
+    for width in (8, 16):
+        core = SimpleNamespace(vector_width=width, convolution_gradients=None, conv3x3_lanes=lambda: 0)
+        monkeypatch.setattr(linear, "_native", core)
+        found.append(training_kernels(data, filters, grid))
+    assert tuple(found) == wanted
+
+
 @needs_kernels
 def test_large_products_are_left_to_them(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
