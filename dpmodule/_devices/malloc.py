@@ -1,8 +1,8 @@
 """Settings of the C library's allocator for large freed blocks: return them to the operating system, or keep them.
 
-Both act on the whole process. glibc requests every block above a threshold, at most 32 MB, from the operating system
-and returns it when it is freed; smaller freed blocks stay in its heap. Fresh pages cost about as much time as filling
-them with numbers; kept blocks cost memory.
+Both act on the whole process. glibc requests a block above a threshold, at most 32 MB, from the operating system if its
+heap has no room for it, and returns it when it is freed; other freed blocks stay in the heap. Fresh pages cost about as
+much time as filling them with numbers; kept blocks cost memory.
 
 Source: glibc's ``mallopt`` and ``malloc_trim``.
 """
@@ -12,21 +12,24 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import torch
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 """Numbers of glibc's settings, from its malloc.h."""
 
-_BLOCK_BYTES = 31 * 2**20
-"""Bytes of the block that raises glibc's threshold, which never exceeds 32 MB."""
+_SET_BY_USER = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_"
+"""Environment variables of glibc. A process that has one keeps its settings."""
 
+_MAX_SETTING, _MAX_MMAP_THRESHOLD, _DEFAULT_MMAP_MAX = 2**31 - 1, 2**25, 2**16
 _MIN_RESULT_BYTES = 2**19
-"""Networks with smaller results and gradients leave the threshold alone."""
+"""Networks with smaller results and gradients leave the allocator alone."""
 
-_keeps = _threshold_raised = False
+_keeps = False
+_kept_bytes = 0
 
 
 @cache
@@ -41,21 +44,30 @@ def _function(name: str) -> Callable[..., int] | None:
     return function  # type: ignore[no-any-return]
 
 
-def raise_mmap_threshold(size: int) -> None:
-    """Make the C library keep freed blocks of up to 32 MB in its heap, once a network is large enough to need them.
+def keep_freed(size: int) -> None:
+    """Make the C library keep as much freed memory as a network needs in every batch.
 
-    glibc raises its threshold whenever a larger mapped block is freed: blocks up to that size then stay in the heap,
-    and so does free memory of twice that size at the heap's end. Before that, a network of many mid-sized results has
-    the end of the heap trimmed and extended in every batch. Freeing one block that is never written raises the
-    threshold.
+    glibc returns a freed block of more than 32 MB, and the free memory at the heap's end above twice the largest block
+    returned. A large network gets fresh pages in every batch then. This raises the second limit, and extends the heap:
+    its free end serves blocks of every size, and takes no memory before it is written.
 
     Args:
-        size: bytes of all results and gradients of a network; a small size changes nothing.
+        size: bytes of all results and gradients of a network. A size below the largest so far changes nothing.
     """
-    global _threshold_raised
-    if not _threshold_raised and size >= _MIN_RESULT_BYTES and _function("malloc_trim") is not None:
-        _threshold_raised = True
-        torch.empty(_BLOCK_BYTES, dtype=torch.uint8)
+    global _kept_bytes
+    mallopt = _function("mallopt")
+    if _keeps or mallopt is None or size < _MIN_RESULT_BYTES or size <= _kept_bytes:
+        return
+    _kept_bytes = size
+    if any(name in os.environ for name in _SET_BY_USER):
+        return
+    size = min(max(size, _MAX_MMAP_THRESHOLD), _MAX_SETTING // 5)
+    mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
+    mallopt(_TRIM_THRESHOLD, 5 * size)
+    mallopt(_MMAP_MAX, 0)
+    with suppress(RuntimeError):  # the process has a limit
+        torch.empty(4 * size, dtype=torch.uint8)
+    mallopt(_MMAP_MAX, _DEFAULT_MMAP_MAX)
 
 
 def trim_heap() -> None:
@@ -88,7 +100,7 @@ def keep_large_blocks() -> bool:
     mallopt = _function("mallopt")
     if mallopt is None:
         return False
-    _keeps = bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+    _keeps = bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, _MAX_SETTING))
     return _keeps
 
 

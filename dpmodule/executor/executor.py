@@ -16,7 +16,7 @@ import torch
 from .._core import torch_private
 from .._devices.device_transfer import send
 from .._devices.generators import generator
-from .._devices.malloc import raise_mmap_threshold
+from .._devices.malloc import keep_freed
 from .._devices.single_thread import single_thread
 from ..base import ArgumentError, SignatureError, StateError, dtype_name
 from ..context import Context, is_gpu
@@ -112,7 +112,7 @@ class Executor:
         self._contexts = arrays.contexts
         self._outputs = arrays.outputs()
         if self.context.torch_device.type == "cpu":
-            raise_mmap_threshold(4 * self.size + arrays.held_bytes()["gradients"])
+            keep_freed(4 * self.size + arrays.held_bytes()["gradients"])
         self._large = [i for i, out in enumerate(self._outputs) if stored_bytes(out) >= LARGE]
         self._backward = Backward(arrays, self.size, options.compile is not None)
         self._has_integer_heads = self._backward.dense_only and _any_integers([o.raw for o in self._outputs])
