@@ -85,7 +85,9 @@ print(int(statistics.median([read() for _ in range({steps})])))
 """
 NETWORKS = [
     pytest.param({"filters": 32, "shape": (32, 512, 7, 7), "steps": 21}, id="9 MB freed by each step"),
-    pytest.param({"filters": 160, "shape": (4, 4, 128, 128), "steps": 5}, id="blocks above glibc's threshold"),
+    pytest.param(
+        {"filters": 160, "shape": (4, 4, 128, 128), "steps": 5}, id="blocks above glibc's threshold"
+    ),
 ]
 
 
