@@ -16,7 +16,7 @@ REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
 UNITS = {
     "io": ("io/*.cpp",),
     "steps": ("kernels/steps.cpp",),
-    "norm": ("kernels/norm.cpp",),
+    "norm": ("kernels/norm.cpp", "kernels/row_norm.cpp"),
     "product": ("kernels/product.cpp",),
     "depthwise": ("kernels/depthwise.cpp",),
     "conv3x3": ("kernels/conv3x3.cpp",),

@@ -160,7 +160,9 @@ Strided matrix(Round &round, ptrdiff_t rows, ptrdiff_t columns) {
 void multiply(const Core &core) {
     Round round;
     const bool deep = between(0, 3) == 0;
-    const ptrdiff_t rows = between(1, deep ? 12 : 100), columns = between(1, 70), depth = between(0, deep ? 530 : 40);
+    const bool collides = !deep && between(0, 9) == 0;  // rows of the result share lines of the cache
+    const ptrdiff_t rows = between(1, deep ? 12 : 100), columns = collides ? 1024 : between(1, 70);
+    const ptrdiff_t depth = between(0, deep ? 530 : collides ? 8 : 40);
     describe(rows, columns, depth);
     const Strided left = matrix(round, rows, depth), right = matrix(round, depth, columns);
     const Buffer *bias = round.optional(columns), &one = round.empty(rows * columns),
@@ -739,6 +741,63 @@ void norm(const Core &core) {
     round.check_marks();
 }
 
+void row_norm(const Core &core) {
+    Round round;
+    const bool own = maybe();  // each number has a gamma of its own
+    const ptrdiff_t groups = between(1, 5), length = own ? 1 : between(4, between(0, 3) ? 60 : 20000);
+    const ptrdiff_t parts = own ? between(4, 140) : between(1, 6), numbers = parts * length;
+    const ptrdiff_t rows = groups * between(1, length > 60 ? 3 : between(0, 3) ? 20 : 300), size = rows * numbers;
+    const ptrdiff_t gammas = groups * parts;
+    describe(rows, parts, length, groups);
+    const double eps = 1e-3;
+    const Buffer &x = round.filled(size), &grad = round.filled(size), &gamma = round.filled(gammas),
+                 &beta = round.filled(gammas);
+    const auto count = [](ptrdiff_t of) { return static_cast<std::size_t>(of); };
+    Doubles statistics(count(2 * rows)), out(count(size)), for_x(count(size)), for_gamma(count(gammas)),
+        for_beta(count(gammas));
+    for (ptrdiff_t r = 0; r < rows; ++r) {
+        const float *const row = x.begin() + r * numbers, *const heads = grad.begin() + r * numbers;
+        const auto place = [&](ptrdiff_t i) { return r % groups * parts + i / length; };
+        double mean = 0, variance = 0, sum = 0, products = 0;
+        for (ptrdiff_t i = 0; i < numbers; ++i) mean += row[i] / double(numbers);
+        for (ptrdiff_t i = 0; i < numbers; ++i) variance += std::pow(row[i] - mean, 2) / double(numbers);
+        const double scale = 1 / std::sqrt(variance + eps);
+        for (ptrdiff_t i = 0; i < numbers; ++i) {
+            const double normal = (row[i] - mean) * scale, head = double(heads[i]) * gamma[place(i)];
+            out[count(r * numbers + i)] = normal * gamma[place(i)] + beta[place(i)];
+            for_gamma[count(place(i))] += heads[i] * normal;
+            for_beta[count(place(i))] += heads[i];
+            sum += head;
+            products += head * normal;
+        }
+        for (ptrdiff_t i = 0; i < numbers; ++i) {
+            const double normal = (row[i] - mean) * scale, head = double(heads[i]) * gamma[place(i)];
+            for_x[count(r * numbers + i)] = (head - (sum + normal * products) / double(numbers)) * scale;
+        }
+        statistics[count(r)] = mean;
+        statistics[count(rows + r)] = scale;
+    }
+    const Doubles *wanted[] = {&out, &statistics, &for_x, &for_gamma, &for_beta};
+    const char *names[] = {"result", "statistics", "gradient of x", "gradient of gamma", "gradient of beta"};
+    std::vector<const Buffer *> results[2];
+    for (auto &made : results) {
+        const ptrdiff_t threads = &made == results ? 1 : between(2, 4);
+        const Buffer &result = round.empty(size), &found = round.empty(2 * rows), &x_grad = round.empty(size),
+                     &gamma_grad = round.empty(gammas), &beta_grad = round.empty(gammas);
+        core("row_norm_forward", {rows, parts, length, groups, threads, eps, x, gamma, beta, result, found});
+        core("row_norm_backward",
+             {rows, parts, length, groups, threads, grad, x, gamma, found, x_grad, gamma_grad, beta_grad});
+        made = {&result, &found, &x_grad, &gamma_grad, &beta_grad};
+    }
+    for (std::size_t i = 0; i < results[0].size(); ++i) {
+        double largest = 1;
+        for (const double each : *wanted[i]) largest = std::max(largest, std::abs(each));
+        expect(names[i], *results[0][i], *wanted[i], (i < 2 ? 5e-6 : 2e-5) * largest);
+        same_bits(names[i], *results[0][i], *results[1][i]);
+    }
+    round.check_marks();
+}
+
 void softmax(const Core &core) {
     Round round;
     const ptrdiff_t rows = between(1, 40), classes = between(1, 16);
@@ -977,6 +1036,7 @@ PyMethodDef functions[] = {
     {"convolve", run<convolve>, METH_VARARGS, nullptr},
     {"run_layers", run<run_layers>, METH_VARARGS, nullptr},
     {"norm_forward", run<norm>, METH_VARARGS, nullptr},
+    {"row_norm_forward", run<row_norm>, METH_VARARGS, nullptr},
     {"softmax", run<softmax>, METH_VARARGS, nullptr},
     {"group_numbers", run<groups>, METH_VARARGS, nullptr},
     {"recurrent", run<recurrence>, METH_VARARGS, nullptr},

@@ -9,7 +9,15 @@ from helpers import compiled
 from helpers.programs import run_program
 
 KERNELS = ["multiply", "dense", "unfold", "change_layouts", "conv3x3", "conv3x3_gradients"]
-KERNELS += ["convolve", "run_layers", "norm_forward", "softmax", "group_numbers", "recurrent"]
+KERNELS += [
+    "convolve",
+    "run_layers",
+    "norm_forward",
+    "row_norm_forward",
+    "softmax",
+    "group_numbers",
+    "recurrent",
+]
 CHECKS = Path(__file__).with_name("kernels.cpp")
 pytestmark = [
     pytest.mark.skipif(compiled.compiler() is None, reason="there is no C++ compiler"),

@@ -19,6 +19,8 @@ namespace {
 constexpr std::ptrdiff_t kLine = 16;                 // elements per cache line
 constexpr std::ptrdiff_t kDepth = 256;               // depth of a block, whose copy fits in the L1 cache
 constexpr std::ptrdiff_t kRowBlock = 192;            // rows of a block of the left matrix, which fits in the L2 cache
+constexpr std::ptrdiff_t kShallow = 8;               // depth of products that take less time than writing them
+constexpr std::ptrdiff_t kCollidingResults = 1024;   // the same as kCollision for rows that are written
 constexpr std::ptrdiff_t kCopyGap = kDepth + kLine;  // between rows of its copy
 constexpr std::ptrdiff_t kCollision = 512;    // rows whose distance is a multiple of it share lines of the L1 cache
 constexpr int kFewInTile = 3;                 // rows for which two vectors have too few additions at a time
@@ -130,6 +132,9 @@ bool rows_collide(const Product &p) {
     return p.packed && p.left.column_gap == 1 && p.left.row_gap % kCollision == 0 && p.columns >= kMinCollided;
 }
 
+// Returns true if writing a panel of columns takes longer than computing it: its lines evict each other.
+bool results_collide(const Product &p) { return p.depth <= kShallow && p.columns % kCollidingResults == 0; }
+
 // Applies a function that products have not applied yet to rows of results, which are still in the cache.
 void apply(LayerFunction function, float *results, std::ptrdiff_t rows, std::ptrdiff_t gap, std::ptrdiff_t columns) {
     if (function > LayerFunction::Clamp) run_best<InPlace>(Applied{function}, results, rows, gap, columns);
@@ -142,7 +147,7 @@ struct ColumnsOfProduct {
     DPMODULE_INLINE static void run(const Product &p, const Columns &part, float *memory) {
         constexpr int kRows = Width == 16 ? 8 : Width == 8 ? 6 : 4;
         constexpr std::ptrdiff_t kColumns = Tile<Width>::kColumns;
-        const std::ptrdiff_t most = p.packed ? kRowBlock : p.rows;
+        const std::ptrdiff_t most = !p.packed ? p.rows : results_collide(p) ? kRows : kRowBlock;
         const bool copies_left = rows_collide(p);
         for (std::ptrdiff_t row = 0; row < p.rows; row += most) {
             const std::ptrdiff_t end = std::min(row + most, p.rows);
@@ -268,7 +273,8 @@ void copy_block(const Matrix &right, std::ptrdiff_t depth, std::ptrdiff_t column
 int vector_width() { return best_width(); }
 
 bool multiply(const Product &product) {
-    if (!product.packed && product.rows > kRowBlock) return multiply_many_rows(product);
+    const bool is_long = product.rows > kRowBlock || (product.rows > kLine && results_collide(product));
+    if (!product.packed && is_long) return multiply_many_rows(product);
     const std::ptrdiff_t width = block_width();
     const std::ptrdiff_t copied = !product.packed         ? std::min(kDepth, product.depth) * width
                                   : rows_collide(product) ? std::min(kRowBlock, product.rows) * kCopyGap

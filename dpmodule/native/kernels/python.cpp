@@ -17,6 +17,7 @@
 #include "norm.hpp"
 #include "product.hpp"
 #include "recurrence.hpp"
+#include "row_norm.hpp"
 #include "small.hpp"
 #include "steps.hpp"
 #include "update_python.hpp"
@@ -168,6 +169,14 @@ auto fields(NormForward &n) {
 auto fields(NormBackward &n) {
     return std::tie(n.size, n.end, n.limit, n.nan_stays, n.grad, n.x, n.out, n.statistics, n.for_other, n.for_x,
                     n.for_gamma, n.for_beta);
+}
+
+auto fields(RowSizes &s) { return std::tie(s.rows, s.parts, s.length, s.groups, s.threads); }
+
+auto fields(RowNormForward &n) { return std::tie(n.size, n.eps, n.x, n.gamma, n.beta, n.out, n.statistics); }
+
+auto fields(RowNormBackward &n) {
+    return std::tie(n.size, n.grad, n.x, n.gamma, n.statistics, n.for_x, n.for_gamma, n.for_beta);
 }
 
 auto fields(Matrix &m) { return std::tie(m.at, m.row_gap, m.column_gap); }
@@ -488,6 +497,8 @@ PyMethodDef functions[] = {
     method("recurrent_backward", call<recurrent_backward>, "Compute the gradients of `recurrent_forward`."),
     method("norm_forward", call<norm_forward>, "Normalise over the batch, add a summand, and apply ReLU or SiLU."),
     method("norm_backward", call<norm_backward>, "Compute the gradients of `norm_forward`."),
+    method("row_norm_forward", call<row_norm_forward>, "Normalise each row, or group of channels."),
+    method("row_norm_backward", call<row_norm_backward>, "Compute the gradients of `row_norm_forward`."),
     method("depthwise", call<depthwise>, "Convolve each channel with one filter."),
     method("depthwise_gradients", call<depthwise_gradients>, "Compute the gradients of data and weight."),
     method("multiply", call<multiply>, "Multiply two matrices."),

@@ -178,6 +178,34 @@ DPMODULE_INLINE void all_vectors(std::ptrdiff_t count, const Work &work) {
     }
 }
 
+// Calls body(index, number of an accumulator, elements to skip) for all vectors of at least `Width` elements. The last
+// one may overlap the one before, whose elements are then to be skipped in sums.
+template <int Width, class Body>
+DPMODULE_INLINE void each_vector(std::ptrdiff_t begin, std::ptrdiff_t count, const Body &body) {
+    const std::ptrdiff_t end = begin + count;
+    std::ptrdiff_t i = begin;
+    for (; i + 4 * Width <= end; i += 4 * Width) {
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) body(i + k * Width, k, 0);
+    }
+    for (; i + Width <= end; i += Width) body(i, 0, 0);
+    if (i < end) body(end - Width, 0, static_cast<int>(Width - (end - i)));
+}
+
+// The elements of a vector, with zeros in place of the first ones.
+template <int Width>
+DPMODULE_INLINE typename Vector<Width>::Floats without(const typename Vector<Width>::Floats &x, int skip) {
+    typename Vector<Width>::Ints places;
+#pragma GCC unroll 16
+    for (int i = 0; i < Width; ++i) places[i] = i;
+    return places >= skip ? x : typename Vector<Width>::Floats{};
+}
+
+template <int Width>
+DPMODULE_INLINE double total(const typename Vector<Width>::Floats (&sums)[4]) {
+    return Vector<Width>::total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
 template <class Kernel, class... Given>
 auto run_plain(const Given &...given) {
     return Kernel::template run<4>(given...);

@@ -18,7 +18,7 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, aux, param
 from ..tracing import is_tracing
 from .layer_shapes import unify_input
-from .linear import is_float32_cpu, kernels
+from .linear import address, is_float32_cpu, kernels
 
 # Batch normalisation in training, with a following sum and relu, or SiLU, as one call of the native extension.
 #
@@ -100,10 +100,6 @@ def _sizes(x: torch.Tensor, layout: torch.memory_format) -> tuple[int, int, int,
     return x.numel() // x.shape[1], x.shape[1], pixels, torch.get_num_threads()
 
 
-def _addresses(*tensors: MaybeTensor) -> list[int]:
-    return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
-
-
 class _Norm(torch.autograd.Function):
     """Autograd function of the finished result, data, summand or None, gamma or None, and beta."""
 
@@ -138,9 +134,9 @@ def _gradients(ctx: Any, grad: torch.Tensor) -> tuple[MaybeTensor, ...]:
     keeps = (for_sum and end.kind) or (for_data and end.kind == "silu")
     for_other = torch.empty_like(grad) if keeps else None
     for_gamma, for_beta = statistics.new_empty(channels), statistics.new_empty(channels)
-    addresses = _addresses(grad, x, out, statistics, for_other, for_x, for_gamma, for_beta)
+    tensors = grad, x, out, statistics, for_other, for_x, for_gamma, for_beta
     kernels().norm_backward(
-        *_sizes(x, ctx.layout), _KINDS.index(end.kind), end.limit, end.nan_stays, *addresses
+        *_sizes(x, ctx.layout), _KINDS.index(end.kind), end.limit, end.nan_stays, *map(address, tensors)
     )
     return (
         None,
@@ -179,8 +175,9 @@ def native_norm(
     channels, layout = x.shape[1], _layout(x) or torch.contiguous_format
     out, statistics = torch.empty_like(x, requires_grad=False), x.new_empty(4, channels)
     new_mean, new_var = statistics.new_empty(channels), statistics.new_empty(channels)
-    addresses = _addresses(x, other, gamma, beta, *moving, out, statistics, new_mean, new_var)
-    kernels().norm_forward(*_sizes(x, layout), _KINDS.index(end.kind), end.limit, eps, momentum, *addresses)
+    tensors = x, other, gamma, beta, *moving, out, statistics, new_mean, new_var
+    numbers = _KINDS.index(end.kind), end.limit, eps, momentum
+    kernels().norm_forward(*_sizes(x, layout), *numbers, *map(address, tensors))
     if torch.is_grad_enabled():
         out = _apply((out, statistics, end, layout), x, other, gamma, beta)
     return out, new_mean, new_var

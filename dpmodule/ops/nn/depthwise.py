@@ -13,9 +13,9 @@ import torch
 
 from ..._core import torch_private
 from ..tracing import is_tracing
-from .linear import is_float32_cpu, kernels
+from .linear import address, is_float32_cpu, kernels
 from .relayout import in_channels_last
-from .trained_convolution import MaybeTensor, address
+from .trained_convolution import MaybeTensor
 from .unfold import WindowGrid
 
 _WINDOWS = (3, 5, 7)

@@ -54,8 +54,8 @@ thread, and again for every one or two further rows.
 """
 _MIN_WEIGHT, _MIN_DEPTH = 2**16, 128
 """Sizes of a weight and of its rows below which the overhead of calls dominates for these."""
-_MIN_ROWS = 8
-"""Rows of the left matrix in a tile; with fewer rows, copying the right matrix does not pay off."""
+_COLLIDING, _SHALLOW = 1024, 8
+"""Columns whose multiples torch's libraries write slowly, and depth up to which this takes most of their time."""
 _MIN_WORK_OVER_MKL, _SHORT, _DEEP = 2**17, 24, 512
 """Minimum number of multiplications, and depths between which the kernel beats MKL, on processors on which
 `kernel_beats_mkl`."""
@@ -80,6 +80,11 @@ def kernels() -> Any:
     return _native
 
 
+def address(tensor: torch.Tensor | None) -> int:
+    """Return the address of a tensor, 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
 def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> bool:
     """Return True if the kernel exists and is the fastest for this size.
 
@@ -90,8 +95,10 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
     if 0 < rows <= FEW_ROWS:
         return is_wide and depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
     work = rows * columns * depth
-    if rows < _MIN_ROWS or not is_wide:
+    if depth == 1 or not is_wide:  # libraries have a kernel of their own for outer products
         return False
+    if columns % _COLLIDING == 0 and depth <= _SHALLOW and work >= _MIN_WORK_OVER_MKL:
+        return True
     if _by_mkl():
         is_fast = kernel_beats_mkl() and _beats_mkl(rows, columns, depth)
         return is_fast and work >= _MIN_WORK_OVER_MKL and not turned
@@ -296,8 +303,6 @@ CHOICE_MIN_WORK = 2**16
 _WORTH_RECORDING, _WORTH_RECORDING_OVER_MKL = 2**20, 2**26
 """Multiplications below which our own kernel does not make up for an autograd function in Python, where oneDNN is the
 faster library and where MKL is."""
-_MIN_SAMPLES = 8
-"""Samples below which oneDNN's gradients are slower."""
 _AMD = ("AuthenticAMD", "HygonGenuine")
 """Vendors of AMD's processors, on which MKL does not use AVX-512."""
 
@@ -387,7 +392,7 @@ def gradient_product(samples: int) -> Callable[[torch.Tensor, torch.Tensor], tor
 
     It is torch's own while autograd records the backward, for gradients of the gradients.
     """
-    return fastest_product if samples >= _MIN_SAMPLES and not torch.is_grad_enabled() else F.linear
+    return fastest_product if samples > 1 and not torch.is_grad_enabled() else F.linear
 
 
 def weight_gradients(

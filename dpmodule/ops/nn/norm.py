@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -19,7 +19,7 @@ from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
 from ..tracing import is_tracing
 from .layer_shapes import unify_input
-from .linear import is_float32_cpu, kernels
+from .linear import address, is_float32_cpu, kernels
 from .relayout import in_channels_last
 
 Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -63,6 +63,96 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
     return ("output", "mean", "std") if a.output_mean_var else ("output",)
 
 
+_MIN_CHANNELS, _MIN_PIXELS = 4, 16
+"""Channels of images from which the extension normalises them in channels_last, and pixels from which it is faster."""
+_MIN_STRETCH = 4
+"""Adjacent numbers of a row, with one gamma or each its own, from which the extension supports it."""
+_MIN_SIZE, _MIN_TRAINED = 2**15, 2**16
+"""Size of the data from which normalising rows by the extension is faster, in prediction and in training."""
+
+
+def _is_native(tensors: tuple[torch.Tensor, ...]) -> bool:
+    """Return True if the extension supports data, gamma and beta of some layout, unless they are transformed."""
+    return (
+        all(map(is_float32_cpu, tensors))
+        and all(vector.is_contiguous() for vector in tensors[1:])
+        and hasattr(kernels(), "norm_forward")
+        and not is_tracing()
+    )
+
+
+class _RowNorm(torch.autograd.Function):
+    """Normalisation of rows by the extension: layers, groups of channels, or channels of each image.
+
+    Takes the results of `row_norm_forward` and its sizes and eps, then data, gamma and beta.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, done: tuple[Any, ...], x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+    ) -> torch.Tensor:
+        out: torch.Tensor
+        out, ctx.statistics, ctx.sizes, ctx.eps = done
+        ctx.save_for_backward(x, weight, bias)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (grad,), (x, weight, bias), wanted = grads, ctx.saved_tensors, ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
+            rows, _, _, groups, _ = ctx.sizes
+            images = x.reshape(rows // groups, weight.shape[0], -1)
+            out = torch.group_norm(images, groups, weight, bias, ctx.eps).reshape(x.shape)
+            return None, *_recorded(out, (x, weight, bias), wanted, grad)
+        for_x = torch.empty_like(x) if wanted[0] else None
+        for_weight, for_bias = torch.empty_like(weight), torch.empty_like(weight)
+        tensors = grad.contiguous(), x, weight, ctx.statistics, for_x, for_weight, for_bias
+        kernels().row_norm_backward(*ctx.sizes, *map(address, tensors))
+        return None, for_x, for_weight, for_bias
+
+
+def _recorded(
+    out: torch.Tensor, inputs: Sequence[torch.Tensor], wanted: Sequence[bool], grad: torch.Tensor
+) -> list[torch.Tensor | None]:
+    """Return gradients that have gradients of their own; None where none is wanted."""
+    chosen = [each for each, want in zip(inputs, wanted, strict=True) if want]
+    found = iter(torch.autograd.grad(out, chosen, grad, create_graph=True))
+    return [next(found) if want else None for want in wanted]
+
+
+_record_rows: Callable[..., torch.Tensor] = torch_private.autograd_apply(_RowNorm)
+
+
+def _normalize_rows(
+    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, images: int, groups: int, eps: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Normalise groups of channels of each image by the extension; return None if torch is faster.
+
+    Shape:
+        data: (N, C, ...), or without axes for the images.
+        weight, bias: (C,).
+
+    Returns:
+        (result like data; mean and 1 / deviation of each row, (2, N * groups))
+    """
+    records = torch.is_grad_enabled()
+    if is_tracing() or torch_private.is_transformed(data, weight, bias):
+        return None
+    if data.numel() < (_MIN_TRAINED if records else _MIN_SIZE) or not data.is_contiguous():
+        return None
+    channels, rows = weight.shape[0], images * groups
+    parts, length = channels // groups, data.numel() // (images * channels)
+    if (length if length > 1 else parts) < _MIN_STRETCH or not _is_native((data, weight, bias)):
+        return None
+    sizes = rows, parts, length, groups, torch.get_num_threads()
+    out = torch.empty_like(data, requires_grad=False)
+    statistics = weight.new_empty(2, rows)
+    kernels().row_norm_forward(*sizes, eps, *map(address, (data, weight, bias, out, statistics)))
+    if records:
+        out = _record_rows((out, statistics, sizes, eps), data, weight, bias)
+    return out, statistics
+
+
 @op(
     "LayerNorm",
     [arg("data", ROWS), param("gamma"), param("beta")],
@@ -88,17 +178,15 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     """
     inner = a.axis in (-1, data.dim() - 1)
     x = data if inner else data.movedim(a.axis, -1)
-    out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, a.eps)
+    found = _normalize_rows(x, gamma, beta, x.numel() // max(gamma.shape[0], 1), 1, a.eps)
+    out, *statistics = found or torch.native_layer_norm(x, gamma.shape, gamma, beta, a.eps)
     if not inner:
         out = out.movedim(-1, a.axis)
     if not a.output_mean_var:
         return out
+    mean, rstd = statistics if found is None else found[1]
     shape = _statistics_shape(a, tuple(data.shape))
     return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
-
-
-_MIN_CHANNELS, _MIN_PIXELS = 4, 16
-"""Channels of images from which the extension normalises them in channels_last, and pixels from which it is faster."""
 
 
 class _InstanceNorm(torch.autograd.Function):
@@ -131,9 +219,7 @@ class _InstanceNorm(torch.autograd.Function):
         (grad,), (x, weight, bias, statistics), wanted = grads, ctx.saved_tensors, ctx.needs_input_grad[:3]
         if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
             out = torch.group_norm(x.contiguous(), x.shape[1], weight, bias, ctx.eps)
-            inputs = [each for each, want in zip((x, weight, bias), wanted, strict=True) if want]
-            found = iter(torch.autograd.grad(out, inputs, grad, create_graph=True))
-            return *(next(found) if want else None for want in wanted), None
+            return *_recorded(out, (x, weight, bias), wanted, grad), None
         images, channels, height, width = x.shape
         grad, for_x = in_channels_last(grad), torch.empty_like(x)
         for_vectors = weight.new_empty(2, images, channels)
@@ -151,20 +237,15 @@ class _InstanceNorm(torch.autograd.Function):
 _normalize_images: Callable[..., torch.Tensor] = torch_private.autograd_apply(_InstanceNorm)
 
 
-def _is_native(data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> bool:
+def _are_native_images(data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> bool:
     """Return True if data is in channels_last, and the extension supports it."""
-    tensors = data, gamma, beta
     return (
-        not torch_private.is_transformed(*tensors)
+        not torch_private.is_transformed(data, gamma, beta)
         and data.dim() == 4
         and data.shape[1] >= _MIN_CHANNELS
         and data.shape[2] * data.shape[3] >= _MIN_PIXELS
         and data.is_contiguous(memory_format=torch.channels_last)
-        and all(map(is_float32_cpu, tensors))
-        and gamma.is_contiguous()
-        and beta.is_contiguous()
-        and hasattr(kernels(), "norm_forward")
-        and not is_tracing()
+        and _is_native((data, gamma, beta))
     )
 
 
@@ -175,6 +256,9 @@ def _group_norm(
 
     torch's backward crashes the process for channels_last data without gradient (seen in 2.13).
     """
+    found = _normalize_rows(data, weight, bias, len(data), groups, eps)
+    if found is not None:
+        return found[0]
     if torch.is_grad_enabled() and not data.requires_grad:
         data = data.contiguous()
     return torch.group_norm(data, groups, weight, bias, eps)
@@ -205,7 +289,7 @@ def instance_norm(
     """
     if data.dim() < 3:
         raise ShapeError(f"data has shape {tuple(data.shape)}, expected at least 3 axes")
-    if _is_native(data, gamma, beta):
+    if _are_native_images(data, gamma, beta):
         return _normalize_images(data, gamma, beta, a.eps)
     return _group_norm(data, data.shape[1], gamma, beta, a.eps)
 
@@ -257,10 +341,13 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     if not a.output_mean_var:
         return _group_norm(data, a.num_groups, weight, bias, a.eps)
     space = data[0, 0].numel()
-    out, mean, rstd = torch.native_group_norm(
+    found = _normalize_rows(data, weight, bias, rows, a.num_groups, a.eps)
+    out, *statistics = found or torch.native_group_norm(
         data.contiguous(), weight, bias, rows, channels, space, a.num_groups, a.eps
     )
-    return out, mean.detach(), rstd.detach().reciprocal()
+    mean, rstd = statistics if found is None else found[1]
+    shape = rows, a.num_groups
+    return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
 
 
 def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor) -> torch.Tensor:

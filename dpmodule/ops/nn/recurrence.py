@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ..._core import torch_private
 from ..tracing import is_tracing
-from .linear import fastest_product, is_float32_cpu, kernels, linear, weight_gradients
+from .linear import address, fastest_product, is_float32_cpu, kernels, linear, weight_gradients
 from .rnn_weights import GATES, MODES
 
 MaybeTensor = torch.Tensor | None
@@ -89,10 +89,6 @@ class _SequenceLayout:
         if self._by_row:
             return flat.view(self._rows, self._steps, -1).transpose(0, 1)
         return flat.view(self._steps, self._rows, -1)
-
-
-def _address(tensor: MaybeTensor) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def pack_cells(weights: Sequence[torch.Tensor], count: int = 4) -> tuple[list[torch.Tensor], list[int]]:
@@ -198,7 +194,7 @@ class _RecurrentLayer(torch.autograd.Function):
         if cell is not None:
             cell, last_cell = cell.contiguous(), gates.new_empty(1, *hidden.shape)
         tensors = w_state, bias, hidden, cell, gates, states, cells, before, last, last_cell
-        kernels().recurrent_forward(*layout.sizes, MODES.index(mode), *map(_address, tensors))
+        kernels().recurrent_forward(*layout.sizes, MODES.index(mode), *map(address, tensors))
         ctx.mode, ctx.layout = mode, layout
         ctx.save_for_backward(data, w_in, w_state, cell, states if cells is None else gates, cells, before)
         whole = layout.whole(states)
@@ -217,7 +213,7 @@ class _RecurrentLayer(torch.autograd.Function):
         # the kernel reads `made` as the gates or, of a plain network, as the states
         given = w_state, cell, made, cells, made, before
         tensors = *given, for_states, for_gates, for_maps, for_begin, for_cell
-        kernels().recurrent_backward(*layout.sizes, MODES.index(ctx.mode), *map(_address, tensors))
+        kernels().recurrent_backward(*layout.sizes, MODES.index(ctx.mode), *map(address, tensors))
         wants = ctx.needs_input_grad[2:]
         for_w_in = for_w_state = for_b_in = for_b_state = None
         if wants[3] or wants[5] or wants[6]:

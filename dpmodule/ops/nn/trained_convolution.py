@@ -21,7 +21,7 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
-from .linear import fastest_linear, gradient_product, is_float32_cpu, kernels, weight_gradients
+from .linear import address, fastest_linear, gradient_product, is_float32_cpu, kernels, weight_gradients
 from .relayout import in_channels_last
 from .unfold import (
     Pair,
@@ -375,11 +375,6 @@ def can_train(
         and not torch_private.is_transformed(*tensors)
         and (chosen != ROWS or hasattr(kernels(), "unfold"))
     )
-
-
-def address(tensor: MaybeTensor) -> int:
-    """Return the address of a tensor, 0 for None."""
-    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _arguments3x3(sizes: _Sizes) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 from helpers.arrays import f8, randn
 from helpers.op_case import OpCase, call, check_gradient, check_value, gradients, rules_test, values_test
+from helpers.threads import set_threads
 
 
 def check(name, inputs, attrs, expected):
@@ -55,12 +56,12 @@ def images_of(x, gamma, beta):
 
 
 def normalized(function, tensors, head, dtype):
-    """Return the result, the gradients, and gradients of these, of float32 or float64 images in channels_last."""
+    """Return the result, the gradients, the same with a record, and gradients of these."""
     leaves = [each.detach().to(dtype).requires_grad_() for each in tensors]
-    x = leaves[0].to(memory_format=torch.channels_last)
-    out = function(x, *leaves[1:])
+    out = function(*leaves)
+    once = torch.autograd.grad(out, leaves, head.to(dtype), retain_graph=True)
     grads = torch.autograd.grad(out, leaves, head.to(dtype), create_graph=True)
-    return [out, *grads, *torch.autograd.grad(sum((each**2).sum() for each in grads), leaves[:2])]
+    return [out, *once, *grads, *torch.autograd.grad(sum((each**2).sum() for each in grads), leaves[:2])]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -71,12 +72,40 @@ def test_instance_norm_of_images_in_channels_last(shape, threads):
     ]
     tensors = [each.float() for each in tensors]
     head = torch.from_numpy(randn(*shape, seed=3)).float()
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = normalized(lambda *given: call("InstanceNorm", *given)[0], tensors, head, torch.float32)
-    finally:
-        torch.set_num_threads(before)
+
+    def run(x, *vectors):
+        return call("InstanceNorm", x.to(memory_format=torch.channels_last), *vectors)[0]
+
+    with set_threads(threads):
+        found = normalized(run, tensors, head, torch.float32)
     for one, other in zip(found, normalized(images_of, tensors, head, torch.float64), strict=True):
         np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-4, atol=2e-4)
     assert found[0].is_contiguous(memory_format=torch.channels_last)
+
+
+ROWS = [
+    ("LayerNorm", (512, 129), 129, {}, lambda x, *vectors: F.layer_norm(x, (129,), *vectors)),
+    ("GroupNorm", (5, 24, 11, 53), 24, {"num_groups": 4}, lambda x, *vectors: F.group_norm(x, 4, *vectors)),
+    ("InstanceNorm", (6, 12, 1000), 12, {"eps": 1e-5}, lambda x, *vectors: F.group_norm(x, 12, *vectors)),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "channels", "attrs", "reference"), ROWS)
+def test_many_rows(name, shape, channels, attrs, reference):
+    """Sizes of the extension's kernels, which have the same bits with any number of threads and in prediction."""
+    sizes = [shape, (channels,), (channels,), shape]
+    *tensors, head = (torch.from_numpy(randn(*size, seed=i)).float() for i, size in enumerate(sizes))
+
+    def run(*given):
+        return call(name, *given, **attrs)[0]
+
+    found = []
+    for threads in (1, 2):
+        with set_threads(threads):
+            found.append(normalized(run, tensors, head, torch.float32))
+            with torch.no_grad():
+                assert torch.equal(run(*tensors), found[-1][0])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+    for one, other in zip(found[0], normalized(reference, tensors, head, torch.float64), strict=True):
+        np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-4, atol=2e-4)
