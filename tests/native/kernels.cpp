@@ -461,7 +461,7 @@ void convolve(const Core &core) {
     Round round;
     Axis y = axis(5, 2), x = axis(7, 2);
     const bool has_data = (y.stride == 1 || y.dilate == 1) && (x.stride == 1 || x.dilate == 1);
-    const ptrdiff_t images = between(1, 5), channels = between(1, 40), filters = between(1, 70);
+    const ptrdiff_t images = between(1, 5), channels = between(1, 40), filters = between(1, 130);
     describe(images, channels, filters, y.size, y.kernel, y.stride, y.dilate, y.pad, x.size, x.kernel, x.stride,
              x.dilate, x.pad);
     const std::array<ptrdiff_t, 4> sizes = {filters, channels, y.kernel, x.kernel};

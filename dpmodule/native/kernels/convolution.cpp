@@ -419,10 +419,16 @@ struct Tiles {
 template <int Count>
 using Constant = std::integral_constant<int, Count>;
 
+// The vectors of tiles for a last block with few filters; all if its size depends on their number.
+constexpr int fewer_vectors(int width, int vectors) {
+    if (width == 8) return vectors == 2 ? 1 : vectors;
+    return vectors > 2 ? vectors - 1 : vectors;
+}
+
 template <int Width, int Vectors, int Rows>
 DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
-    constexpr bool kHasHalves = Width == 8 && Vectors == 2;  // other blocks depend on the number of filters
+    constexpr int kFewer = fewer_vectors(Width, Vectors), kFewerRows = kFewer == 2 ? 12 : 8;
     const Frame frame = frame_of(layer);
     ImageLayer c = layer;
     if (share.padded) c.data = share.padded, c.data_gap = c.groups * c.channels, c.x.size = frame.columns;
@@ -459,8 +465,8 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) 
                     const float *const next_end = next + (next ? depth * kBlock : 0);
                     tiles.template all<together>(0, count, part, weight, next, next_end, depth);
                 };
-                if (kHasHalves && c.filters - filter <= Width) {
-                    compute(Constant<kHasHalves ? 1 : Vectors>{}, Constant<kHasHalves ? 8 : Rows>{});
+                if (kFewer < Vectors && c.filters - filter <= kFewer * Width) {
+                    compute(Constant<kFewer>{}, Constant < kFewer<Vectors ? kFewerRows : Rows>{});
                 } else {
                     compute(Constant<Vectors>{}, Constant<Rows>{});
                 }
@@ -582,8 +588,13 @@ std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
     switch (vector::best_instructions()) {
         case vector::Instructions::Avx512: {
             if (filters <= 16) return 16;
-            const auto padded = [&](std::ptrdiff_t block) { return (filters + block - 1) / block * block; };
-            return padded(48) < padded(64) ? (padded(32) < padded(48) ? 32 : 48) : padded(32) < padded(64) ? 32 : 64;
+            const auto computed = [&](int vectors) {
+                const std::ptrdiff_t block = 16 * vectors, full = filters / block, rest = filters % block;
+                const std::ptrdiff_t fewer = 16 * fewer_vectors(16, vectors);
+                return full * block + (rest > fewer ? block : rest ? fewer : 0);
+            };
+            const std::ptrdiff_t most = computed(4), some = computed(3), least = computed(2);
+            return some < most ? (least < some ? 32 : 48) : least < most ? 32 : 64;
         }
         case vector::Instructions::Avx2: return filters > 16 && filters <= 24 ? 24 : 16;
         default: return 0;
