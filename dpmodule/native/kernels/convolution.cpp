@@ -419,7 +419,7 @@ struct Tiles {
 template <int Count>
 using Constant = std::integral_constant<int, Count>;
 
-// The vectors of tiles for a last block with few filters; all if its size depends on their number.
+// The vectors of narrower tiles for a last block with few filters; all if there are none.
 constexpr int fewer_vectors(int width, int vectors) {
     if (width == 8) return vectors == 2 ? 1 : vectors;
     return vectors > 2 ? vectors - 1 : vectors;
@@ -428,7 +428,7 @@ constexpr int fewer_vectors(int width, int vectors) {
 template <int Width, int Vectors, int Rows>
 DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) {
     constexpr std::ptrdiff_t kBlock = Width * Vectors;
-    constexpr int kFewer = fewer_vectors(Width, Vectors), kFewerRows = kFewer == 2 ? 12 : 8;
+    constexpr int kFewer = fewer_vectors(Width, Vectors), kLastRows = kFewer == Vectors ? Rows : kFewer == 2 ? 12 : 8;
     const Frame frame = frame_of(layer);
     ImageLayer c = layer;
     if (share.padded) c.data = share.padded, c.data_gap = c.groups * c.channels, c.x.size = frame.columns;
@@ -466,7 +466,7 @@ DPMODULE_INLINE void convolve_with(const ImageLayer &layer, const Share &share) 
                     tiles.template all<together>(0, count, part, weight, next, next_end, depth);
                 };
                 if (kFewer < Vectors && c.filters - filter <= kFewer * Width) {
-                    compute(Constant<kFewer>{}, Constant < kFewer<Vectors ? kFewerRows : Rows>{});
+                    compute(Constant<kFewer>{}, Constant<kLastRows>{});
                 } else {
                     compute(Constant<Vectors>{}, Constant<Rows>{});
                 }

@@ -19,13 +19,13 @@ namespace {
 constexpr std::ptrdiff_t kLine = 16;                 // elements per cache line
 constexpr std::ptrdiff_t kDepth = 256;               // depth of a block, whose copy fits in the L1 cache
 constexpr std::ptrdiff_t kRowBlock = 192;            // rows of a block of the left matrix, which fits in the L2 cache
-constexpr std::ptrdiff_t kShallow = 8;               // depth of products that take less time than writing them
-constexpr std::ptrdiff_t kCollidingResults = 1024;   // the same as kCollision for rows that are written
 constexpr std::ptrdiff_t kCopyGap = kDepth + kLine;  // between rows of its copy
-constexpr std::ptrdiff_t kCollision = 512;    // rows whose distance is a multiple of it share lines of the L1 cache
-constexpr int kFewInTile = 3;                 // rows for which two vectors have too few additions at a time
-constexpr std::ptrdiff_t kMinCollided = 64;   // columns for which copying the left matrix pays
-constexpr std::ptrdiff_t kMinWork = 1 << 19;  // minimal multiplications per thread, to outweigh its wake-up
+constexpr std::ptrdiff_t kCollision = 512;  // rows whose distance is a multiple of it share lines of the L1 cache
+constexpr std::ptrdiff_t kResultCollision = 1024;  // the same for rows of the result
+constexpr std::ptrdiff_t kShallow = 8;             // depth of products that take less time than writing them
+constexpr int kFewInTile = 3;                      // rows for which two vectors have too few additions at a time
+constexpr std::ptrdiff_t kMinCollided = 64;        // columns for which copying the left matrix pays
+constexpr std::ptrdiff_t kMinWork = 1 << 19;       // minimal multiplications per thread, to outweigh its wake-up
 constexpr std::ptrdiff_t kMinRows =
     16;  // minimal rows per thread of a chain of layers, whose weights each thread reads
 
@@ -133,7 +133,7 @@ bool rows_collide(const Product &p) {
 }
 
 // Returns true if writing a panel of columns takes longer than computing it: its lines evict each other.
-bool results_collide(const Product &p) { return p.depth <= kShallow && p.columns % kCollidingResults == 0; }
+bool results_collide(const Product &p) { return p.depth <= kShallow && p.columns % kResultCollision == 0; }
 
 // Applies a function that products have not applied yet to rows of results, which are still in the cache.
 void apply(LayerFunction function, float *results, std::ptrdiff_t rows, std::ptrdiff_t gap, std::ptrdiff_t columns) {

@@ -11,14 +11,17 @@
 namespace dpmodule {
 namespace {
 
-constexpr std::ptrdiff_t kChunkNumbers = 131072, kMostRows = 512;  // of a chunk
-constexpr std::ptrdiff_t kSummed = 16384;                          // numbers of a sum in float32
-constexpr std::ptrdiff_t kNumbersPerThread = 32768;                // minimum
+constexpr std::ptrdiff_t kChunkNumbers = 131072, kLeastRows = 16, kMostRows = 512;  // of a chunk
+constexpr std::ptrdiff_t kSummed = 16384;                                        // numbers of a sum in float32
+constexpr std::ptrdiff_t kNumbersPerThread = 32768;                              // minimum
 
 std::ptrdiff_t numbers_of(const RowSizes &size) { return size.parts * size.length; }
 
+// Each number has a gamma of its own, as in LayerNorm.
+bool has_own(const RowSizes &size) { return size.length == 1; }
+
 std::ptrdiff_t chunk_rows(const RowSizes &size) {
-    return std::clamp<std::ptrdiff_t>(kChunkNumbers / numbers_of(size), 1, kMostRows);
+    return std::clamp<std::ptrdiff_t>(kChunkNumbers / numbers_of(size), has_own(size) ? kLeastRows : 1, kMostRows);
 }
 
 std::ptrdiff_t chunk_count(const RowSizes &size) { return (size.rows - 1) / chunk_rows(size) + 1; }
@@ -31,7 +34,7 @@ void each_chunk(const RowSizes &size, const Body &body) {
                  [&](std::ptrdiff_t k) { body(k, k * rows, std::min((k + 1) * rows, size.rows)); });
 }
 
-// The sum of value(index, elements to skip) for the vectors of a row.
+// The sum of value(index) for the vectors of a row.
 template <int Width, class Value>
 DPMODULE_INLINE double row_sum(std::ptrdiff_t numbers, const Value &value) {
     double sum = 0;
@@ -46,7 +49,6 @@ DPMODULE_INLINE double row_sum(std::ptrdiff_t numbers, const Value &value) {
     return sum;
 }
 
-// Whether each number has a gamma of its own, as in LayerNorm.
 template <bool Own>
 struct NormalizeRows {
     template <int Width>
@@ -91,14 +93,22 @@ struct NormalizeRows {
     }
 };
 
+// Sums of the gradients of gamma and beta: one set for each chunk, or for each image if an image has each gamma once.
+std::ptrdiff_t set_count(const RowSizes &size) { return has_own(size) ? chunk_count(size) : size.rows / size.groups; }
+
+std::ptrdiff_t set_size(const RowSizes &size) { return 2 * size.groups * size.parts; }
+
 template <bool Own>
 struct DifferentiateRows {
+    // `sums`: of the first row.
     template <int Width>
     DPMODULE_INLINE static void run(const RowNormBackward &run, std::ptrdiff_t first, std::ptrdiff_t end, float *sums) {
         if constexpr (Width > 4)
             if ((Own ? run.size.parts : run.size.length) < Width)
                 return DifferentiateRows::run<Width / 2>(run, first, end, sums);
-        for (std::ptrdiff_t row = first; row < end; ++row) at<Width>(run, row, sums);
+        const std::ptrdiff_t groups = run.size.groups;
+        for (std::ptrdiff_t row = first; row < end; ++row)
+            at<Width>(run, row, Own ? sums : sums + (row / groups - first / groups) * set_size(run.size));
     }
 
     template <int Width>
@@ -110,7 +120,7 @@ struct DifferentiateRows {
         const float *const x = run.x + row * numbers, *const grad = run.grad + row * numbers;
         const float mean = run.statistics[row], scale = run.statistics[run.size.rows + row];
         const float *gamma = run.gamma + place;
-        float *for_gamma = sums + place, *for_beta = for_gamma + run.size.groups * run.size.parts;
+        float *for_gamma = sums + place, *for_beta = for_gamma + set_size(run.size) / 2;
         double sum = 0, products = 0;
         for (std::ptrdiff_t i = 0; i < numbers; i += length) {
             Floats grads[4] = {}, multiples[4] = {};
@@ -152,24 +162,25 @@ struct DifferentiateRows {
 
 void row_norm_forward(const RowNormForward &run) {
     each_chunk(run.size, [&](std::ptrdiff_t, std::ptrdiff_t first, std::ptrdiff_t end) {
-        run.size.length == 1 ? run_best<NormalizeRows<true>>(run, first, end)
-                             : run_best<NormalizeRows<false>>(run, first, end);
+        has_own(run.size) ? run_best<NormalizeRows<true>>(run, first, end)
+                          : run_best<NormalizeRows<false>>(run, first, end);
     });
 }
 
 bool row_norm_backward(const RowNormBackward &run) {
-    const std::ptrdiff_t chunks = chunk_count(run.size), gammas = run.size.groups * run.size.parts;
-    const std::unique_ptr<float[]> found(new (std::nothrow) float[chunks * 2 * gammas]());
+    const std::ptrdiff_t sets = set_count(run.size), size = set_size(run.size);
+    const std::unique_ptr<float[]> found(new (std::nothrow) float[sets * size]());
     if (!found) return false;
     each_chunk(run.size, [&](std::ptrdiff_t chunk, std::ptrdiff_t first, std::ptrdiff_t end) {
-        float *const sums = found.get() + chunk * 2 * gammas;
-        run.size.length == 1 ? run_best<DifferentiateRows<true>>(run, first, end, sums)
-                             : run_best<DifferentiateRows<false>>(run, first, end, sums);
+        const bool own = has_own(run.size);
+        float *const sums = found.get() + (own ? chunk : first / run.size.groups) * size;
+        own ? run_best<DifferentiateRows<true>>(run, first, end, sums)
+            : run_best<DifferentiateRows<false>>(run, first, end, sums);
     });
-    for (std::ptrdiff_t i = 0; i < 2 * gammas; ++i) {
+    for (std::ptrdiff_t i = 0; i < size; ++i) {
         double sum = 0;
-        for (std::ptrdiff_t k = 0; k < chunks; ++k) sum += found[k * 2 * gammas + i];
-        (i < gammas ? run.for_gamma[i] : run.for_beta[i - gammas]) = static_cast<float>(sum);
+        for (std::ptrdiff_t k = 0; k < sets; ++k) sum += found[k * size + i];
+        (i < size / 2 ? run.for_gamma[i] : run.for_beta[i - size / 2]) = static_cast<float>(sum);
     }
     return true;
 }

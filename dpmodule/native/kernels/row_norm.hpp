@@ -2,7 +2,7 @@
 // channels of GroupNorm, and the channels of InstanceNorm.
 //
 // Threads compute chunks of rows, whose size depends only on that of a row. Gradients of gamma and beta are sums in
-// float32 within a chunk and float64 over chunks, in order, so that they do not depend on the number of threads.
+// float32 of a chunk or image, then in float64, in order, so that they do not depend on the number of threads.
 //
 // Source: Ba et al., "Layer normalization", 2016; Wu and He, "Group normalization", 2018.
 #pragma once
@@ -35,6 +35,6 @@ struct RowNormBackward {
 };
 
 void row_norm_forward(const RowNormForward &run);
-bool row_norm_backward(const RowNormBackward &run);  // false without memory for the sums of chunks
+bool row_norm_backward(const RowNormBackward &run);  // false without memory for the sums
 
 }  // namespace dpmodule
