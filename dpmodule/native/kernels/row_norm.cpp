@@ -12,8 +12,8 @@ namespace dpmodule {
 namespace {
 
 constexpr std::ptrdiff_t kChunkNumbers = 131072, kLeastRows = 16, kMostRows = 512;  // of a chunk
-constexpr std::ptrdiff_t kSummed = 16384;                                        // numbers of a sum in float32
-constexpr std::ptrdiff_t kNumbersPerThread = 32768;                              // minimum
+constexpr std::ptrdiff_t kSummed = 16384;                                           // numbers of a sum in float32
+constexpr std::ptrdiff_t kNumbersPerThread = 32768;                                 // minimum
 
 std::ptrdiff_t numbers_of(const RowSizes &size) { return size.parts * size.length; }
 
