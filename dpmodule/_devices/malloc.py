@@ -61,12 +61,12 @@ def keep_freed(size: int) -> None:
     _kept_bytes = size
     if any(name in os.environ for name in _SET_BY_USER):
         return
-    size = min(max(size, _MAX_MMAP_THRESHOLD), _MAX_SETTING // 5)
+    size = min(max(size, _MAX_MMAP_THRESHOLD), _MAX_SETTING // 8)
     mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
-    mallopt(_TRIM_THRESHOLD, 5 * size)
+    mallopt(_TRIM_THRESHOLD, 8 * size)
     mallopt(_MMAP_MAX, 0)
     with suppress(RuntimeError):  # the process has a limit
-        torch.empty(4 * size, dtype=torch.uint8)
+        torch.empty(6 * size, dtype=torch.uint8)
     mallopt(_MMAP_MAX, _DEFAULT_MMAP_MAX)
 
 
