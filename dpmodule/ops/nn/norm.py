@@ -71,11 +71,11 @@ _MIN_SIZE, _MIN_TRAINED = 2**15, 2**16
 """Size of the data from which normalising rows by the extension is faster, in prediction and in training."""
 
 
-def _is_native(tensors: tuple[torch.Tensor, ...]) -> bool:
+def _is_native(channels: int, data: torch.Tensor, *vectors: torch.Tensor) -> bool:
     """Return True if the extension supports data, gamma and beta of some layout, unless they are transformed."""
     return (
-        all(map(is_float32_cpu, tensors))
-        and all(vector.is_contiguous() for vector in tensors[1:])
+        all(map(is_float32_cpu, (data, *vectors)))
+        and all(vector.shape == (channels,) and vector.is_contiguous() for vector in vectors)
         and hasattr(kernels(), "norm_forward")
         and not is_tracing()
     )
@@ -124,9 +124,12 @@ _record_rows: Callable[..., torch.Tensor] = torch_private.autograd_apply(_RowNor
 
 
 def _normalize_rows(
-    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, images: int, groups: int, eps: float
+    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, counts: tuple[int, int, int], eps: float
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Normalise groups of channels of each image by the extension; return None if torch is faster.
+    """Normalise groups of channels of each image by the extension; return None if torch is faster, or raises an error.
+
+    Args:
+        counts: images, channels and groups.
 
     Shape:
         data: (N, C, ...), or without axes for the images.
@@ -140,9 +143,9 @@ def _normalize_rows(
         return None
     if data.numel() < (_MIN_TRAINED if records else _MIN_SIZE) or not data.is_contiguous():
         return None
-    channels, rows = weight.shape[0], images * groups
-    parts, length = channels // groups, data.numel() // (images * channels)
-    if (length if length > 1 else parts) < _MIN_STRETCH or not _is_native((data, weight, bias)):
+    images, channels, groups = counts
+    rows, parts, length = images * groups, channels // groups, data.numel() // (images * channels)
+    if (length if length > 1 else parts) < _MIN_STRETCH or not _is_native(channels, data, weight, bias):
         return None
     sizes = rows, parts, length, groups, torch.get_num_threads()
     out = torch.empty_like(data, requires_grad=False)
@@ -178,7 +181,8 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     """
     inner = a.axis in (-1, data.dim() - 1)
     x = data if inner else data.movedim(a.axis, -1)
-    found = _normalize_rows(x, gamma, beta, x.numel() // max(gamma.shape[0], 1), 1, a.eps)
+    channels = x.shape[-1]
+    found = _normalize_rows(x, gamma, beta, (x.numel() // max(channels, 1), channels, 1), a.eps)
     out, *statistics = found or torch.native_layer_norm(x, gamma.shape, gamma, beta, a.eps)
     if not inner:
         out = out.movedim(-1, a.axis)
@@ -245,7 +249,7 @@ def _are_native_images(data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tens
         and data.shape[1] >= _MIN_CHANNELS
         and data.shape[2] * data.shape[3] >= _MIN_PIXELS
         and data.is_contiguous(memory_format=torch.channels_last)
-        and _is_native((data, gamma, beta))
+        and _is_native(data.shape[1], data, gamma, beta)
     )
 
 
@@ -256,7 +260,7 @@ def _group_norm(
 
     torch's backward crashes the process for channels_last data without gradient (seen in 2.13).
     """
-    found = _normalize_rows(data, weight, bias, len(data), groups, eps)
+    found = _normalize_rows(data, weight, bias, (*data.shape[:2], groups), eps)
     if found is not None:
         return found[0]
     if torch.is_grad_enabled() and not data.requires_grad:
@@ -341,7 +345,7 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     if not a.output_mean_var:
         return _group_norm(data, a.num_groups, weight, bias, a.eps)
     space = data[0, 0].numel()
-    found = _normalize_rows(data, weight, bias, rows, a.num_groups, a.eps)
+    found = _normalize_rows(data, weight, bias, (rows, channels, a.num_groups), a.eps)
     out, *statistics = found or torch.native_group_norm(
         data.contiguous(), weight, bias, rows, channels, space, a.num_groups, a.eps
     )

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import dpmodule as mx
 from helpers.arrays import f8, randn
 from helpers.op_case import OpCase, call, check_gradient, check_value, gradients, rules_test, values_test
 from helpers.threads import set_threads
@@ -109,3 +110,13 @@ def test_many_rows(name, shape, channels, attrs, reference):
         assert torch.equal(one, other)
     for one, other in zip(found[0], normalized(reference, tensors, head, torch.float64), strict=True):
         np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("lengths", [(128, 128), (64, 32)])
+def test_vectors_of_other_lengths_are_refused(lengths, layout):
+    data = mx.nd.NDArray(torch.ones(8, 64, 16, 16).to(memory_format=layout), mx.cpu())
+    vectors = [mx.nd.ones((length,)) for length in lengths]
+    for operator, attrs in ((mx.nd.GroupNorm, {"num_groups": 4}), (mx.nd.InstanceNorm, {})):
+        with pytest.raises(mx.base.ShapeError, match=r"expected \((4|64),\)"):
+            operator(data, *vectors, **attrs)
