@@ -19,6 +19,8 @@ _MAX_FUNCTIONS = 3
 """Gradient functions from which the engine is as fast."""
 _LARGE = 2**18
 """Elements of a sum of gradients from which the engine, which adds in place, is faster."""
+_PRODUCT = "MulBackward0"
+"""Type of torch's gradient function of a product."""
 
 
 class _Step(NamedTuple):
@@ -32,6 +34,7 @@ class _Step(NamedTuple):
         leaves: position of each result that is the gradient of an input, and the input's number.
         begin, end: range of the numbers of the gradients that it takes.
         results: for each result the number, shape and dtype of the gradient of which it is a part, or None.
+        square: True if it differentiates the product of a tensor with itself.
     """
 
     kind: type[Any]
@@ -42,6 +45,7 @@ class _Step(NamedTuple):
     begin: int
     end: int
     results: Sequence[tuple[int, torch.Size, torch.dtype] | None]
+    square: bool
 
 
 class ShortBackward:
@@ -77,7 +81,8 @@ class ShortBackward:
             begin, end = step.begin, step.end
             if end - begin == 1 and grads[begin] is None:
                 continue
-            for result, grad in zip(step.results, _call(function, grads[begin:end])):
+            found = _call_square(function, *grads[begin:end]) if step.square else _call(function, grads[begin:end])
+            for result, grad in zip(step.results, found):
                 if result is None or grad is None:
                     continue
                 number, shape, dtype = result
@@ -113,6 +118,11 @@ def _call(function: Any, grads: Sequence[torch.Tensor | None]) -> Iterable[torch
         return (found,)
     # one for each argument, while only tensors have a number
     return compress(found, function.needs_input_grad)
+
+
+def _call_square(function: Any, grad: torch.Tensor) -> Iterable[torch.Tensor]:
+    """Return the gradient of a product of a tensor with itself, in fewer passes than the sum of two products."""
+    return (torch.mul(grad, function._saved_self).mul_(2),)
 
 
 def _functions(
@@ -177,14 +187,19 @@ def _steps(root: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Sequence[_Step
                 step = functions.index(after)
                 number = ends[step] + index
                 shape, dtype = shapes[step][index], after._input_metadata[index].dtype
+            results.append((number, shape, dtype))
+        square = type(function).__name__ == _PRODUCT and len(results) == 2 and results[0] == results[1]
+        for result in results[: 1 if square else None]:
+            if result is None:
+                continue
+            number, shape, _ = result
             if number in summed and shape.numel() >= _LARGE:
                 return ()
             summed.add(number)
-            results.append((number, shape, dtype))
         following = [type(after) for after, _ in function.next_functions]
         begin, end = ends[i : i + 2]
         steps.append(
-            _Step(type(function), following, shapes[i], readers[function], leaves, begin, end, results)
+            _Step(type(function), following, shapes[i], readers[function], leaves, begin, end, results, square)
         )
     return steps
 
