@@ -64,6 +64,8 @@ class Halves(torch.autograd.Function):
         (lambda x, unused: x.sum(0), [leaf(3, 4), leaf(2)]),
         (lambda x: x.max(1).values, [leaf(3, 4)]),
         (lambda x: x * x, [leaf(3, 4)]),  # read twice
+        (lambda x: x * x, [leaf(512, 512)]),  # two products that are not added up
+        (lambda x: (x * x).sum(0), [leaf(512, 512)]),
         (lambda x: x.exp() + x, [leaf(3, 4)]),
         (lambda x: (x + x.exp()).sum(0), [leaf(3, 4)]),
         (lambda x: (y := x.exp()) * y, [leaf(3, 4)]),
@@ -97,7 +99,7 @@ def test_recordings_may_change():
     [
         (lambda x: x.exp().exp().exp().exp(), (3, 4)),
         (lambda x: Halves.apply(x)[1], (3, 4)),
-        (lambda x: x * x, (512, 512)),
+        (lambda x: x.exp() + x, (512, 512)),
     ],
     ids=["long", "two results in Python", "a large sum"],
 )

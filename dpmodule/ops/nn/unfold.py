@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from math import sqrt
 from typing import Any
 
 import torch
@@ -78,6 +79,9 @@ _MIN_CHANNELS, _MAX_WEIGHT = 24, 16
 position, up to which `_MIN_WORK` holds."""
 _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 """Multiplications from which it is the fastest there, and the same for larger weights."""
+_MAX_COPIES = {8: 0.5, 16: 2.0}
+"""Where windows as rows beat oneDNN's convolution: the most positions for each filter, times the square root of how often
+the windows copy a pixel; by lanes of a vector."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -113,7 +117,12 @@ def is_fast_as_rows(
     positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
     by_onednn, are_points = uses_onednn(data, grid, threads), is_last and grid == _POINTS
     least = _MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT if data[0] > 1 else _MIN_LONE_WEIGHT
-    if positions <= filters and filters * depth >= least and (by_onednn or data[0] > 1 or not are_points):
+    is_small = positions <= filters
+    if by_onednn and grid != _POINTS:
+        copies = prod(grid.kernel) / prod(grid.stride)
+        most = _MAX_COPIES.get(getattr(kernels(), "vector_width", 0), 0.5)
+        is_small = is_small and positions * sqrt(copies) <= most * filters
+    if is_small and filters * depth >= least and (by_onednn or data[0] > 1 or not are_points):
         return positions > 0
     if are_points and is_fast_product(data, filters, grid):
         return True

@@ -1,4 +1,5 @@
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,6 +67,7 @@ def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
 
 def test_fast_sizes(monkeypatch):
     monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(UNFOLD, "kernels", lambda: SimpleNamespace(vector_width=16))
     grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
     points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
     # more filters than positions: from another size on where torch does without oneDNN
@@ -91,6 +93,11 @@ def test_fast_sizes(monkeypatch):
     assert [UNFOLD.is_fast_as_rows(*each, points, 1) for each in others] == [False, False, False, True]
     # torch multiplies few positions of several images slowly
     assert UNFOLD.is_fast_as_rows((8, 256, 4, 4), 512, points, 1)
+    # windows that copy pixels often need more filters: 49 times, 12 times; and most with AVX2
+    large = WindowGrid((7, 7), (1, 1), (3, 3), (1, 1)), WindowGrid((7, 7), (2, 2), (3, 3), (1, 1))
+    assert [UNFOLD.is_fast_as_rows((4, 64, 8, 8), 256, grid, 1) for grid in large] == [False, True]
+    monkeypatch.setattr(UNFOLD, "kernels", lambda: SimpleNamespace(vector_width=8))
+    assert not UNFOLD.is_fast_as_rows((4, 64, 8, 8), 256, large[1], 1)
 
 
 def test_other_convolutions_are_left_alone():
