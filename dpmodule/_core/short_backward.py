@@ -6,7 +6,7 @@ one. Which ones, and where their results go, is found once and reused for as lon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, compress
 from operator import methodcaller
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ class _Step(NamedTuple):
         leaves: position of each result that is the gradient of an input, and the input's number.
         begin, end: range of the numbers of the gradients that it takes.
         results: for each result the number, shape and dtype of the gradient of which it is a part, or None.
-        square: True if it differentiates the product of a tensor with itself.
+        call: computes the results from the function and the gradients that it takes.
     """
 
     kind: type[Any]
@@ -45,7 +45,7 @@ class _Step(NamedTuple):
     begin: int
     end: int
     results: Sequence[tuple[int, torch.Size, torch.dtype] | None]
-    square: bool
+    call: Callable[[Any, Sequence[torch.Tensor | None]], Iterable[torch.Tensor | None]]
 
 
 class ShortBackward:
@@ -81,8 +81,7 @@ class ShortBackward:
             begin, end = step.begin, step.end
             if end - begin == 1 and grads[begin] is None:
                 continue
-            found = _call_square(function, *grads[begin:end]) if step.square else _call(function, grads[begin:end])
-            for result, grad in zip(step.results, found):
+            for result, grad in zip(step.results, step.call(function, grads[begin:end])):
                 if result is None or grad is None:
                     continue
                 number, shape, dtype = result
@@ -120,9 +119,9 @@ def _call(function: Any, grads: Sequence[torch.Tensor | None]) -> Iterable[torch
     return compress(found, function.needs_input_grad)
 
 
-def _call_square(function: Any, grad: torch.Tensor) -> Iterable[torch.Tensor]:
+def _call_square(function: Any, grads: Sequence[Any]) -> Iterable[torch.Tensor]:
     """Return the gradient of a product of a tensor with itself, in fewer passes than the sum of two products."""
-    return (torch.mul(grad, function._saved_self).mul_(2),)
+    return (torch.mul(grads[0], function._saved_self).mul_(2),)
 
 
 def _functions(
@@ -188,20 +187,33 @@ def _steps(root: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Sequence[_Step
                 number = ends[step] + index
                 shape, dtype = shapes[step][index], after._input_metadata[index].dtype
             results.append((number, shape, dtype))
-        square = type(function).__name__ == _PRODUCT and len(results) == 2 and results[0] == results[1]
-        for result in results[: 1 if square else None]:
-            if result is None:
-                continue
-            number, shape, _ = result
-            if number in summed and shape.numel() >= _LARGE:
-                return ()
-            summed.add(number)
+        call = _call_square if _is_square(function, results) else _call
+        if _adds_large(results[: 1 if call is _call_square else None], summed):
+            return ()
         following = [type(after) for after, _ in function.next_functions]
         begin, end = ends[i : i + 2]
         steps.append(
-            _Step(type(function), following, shapes[i], readers[function], leaves, begin, end, results, square)
+            _Step(type(function), following, shapes[i], readers[function], leaves, begin, end, results, call)
         )
     return steps
+
+
+def _is_square(function: Any, results: Sequence[Any]) -> bool:
+    """Return True if a function with these results differentiates the product of a tensor with itself."""
+    return type(function).__name__ == _PRODUCT and len(results) == 2 and results[0] == results[1]
+
+
+def _adds_large(results: Iterable[tuple[int, torch.Size, torch.dtype] | None], summed: set[int]) -> bool:
+    """Return True if one of the results is added to a large gradient.
+
+    Args:
+        summed: numbers of the gradients that have a part; those of the results are added.
+    """
+    for number, shape, _ in filter(None, results):
+        if number in summed and shape.numel() >= _LARGE:
+            return True
+        summed.add(number)
+    return False
 
 
 def _in_order(last: Any) -> tuple[list[Any], dict[Any, tuple[int, int] | None]]:
