@@ -57,9 +57,9 @@ faster than oneDNN prepares a call."""
 _MAX_PLAIN_WEIGHT = {8: 4, 16: 4096}
 """Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
 by the vector width: MKL uses AVX2 alone on some processors with AVX-512."""
-_MIN_PLAIN_WORK = 2**19
-"""Multiplications from which the tiles are faster where torch convolves without oneDNN; twice as many if they first
-convert the data."""
+_MIN_PLAIN_WORK, _MAX_SHARED_WORK = 2**19, 2**22
+"""Multiplications from which the tiles are faster where torch convolves without oneDNN, twice as many if they first
+convert the data; and multiplications up to which they then lose with several threads."""
 _BLOCK = 16
 """Channels that a tile computes."""
 _HALF_TILE, _MAX_HALF_WORK = 8, 2**24
@@ -277,13 +277,16 @@ def _weight_by_tiles(sizes: _Sizes) -> bool:
 
 def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     """Return True if the kernels win although they first convert the data to channels_last."""
-    work, numbers, grid = sizes.windows * sizes.weight, sizes.numbers, sizes.grid
-    most, least = _MAX_CONVERTED, _MIN_WORK_PER_NUMBER
-    if not uses_onednn((sizes.images, sizes.channels, *sizes.sides), grid, torch.get_num_threads()):
-        most, least = _MAX_CONVERTED_PLAIN, _MIN_PLAIN_WORK_PER_NUMBER
-        if work < 2 * _MIN_PLAIN_WORK:
-            return False
-    if numbers > most and work < least * numbers:
+    work, numbers, grid, threads = (
+        sizes.windows * sizes.weight,
+        sizes.numbers,
+        sizes.grid,
+        torch.get_num_threads(),
+    )
+    if not uses_onednn((sizes.images, sizes.channels, *sizes.sides), grid, threads):
+        is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
+        return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
+    if numbers > _MAX_CONVERTED and work < _MIN_WORK_PER_NUMBER * numbers:
         return False
     computed = sizes.windows * prod(grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
     return by_windows or (computed <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED)

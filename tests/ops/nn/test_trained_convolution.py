@@ -330,6 +330,26 @@ def test_vectors_decide_about_the_tiles(data, filters, side, wanted, monkeypatch
     assert tuple(found) == wanted
 
 
+@pytest.mark.parametrize(
+    ("data", "filters", "wanted"),
+    [
+        ((1, 64, 15, 15), 256, (ALL, ALL)),
+        ((1, 16, 15, 15), 64, (ALL, NONE)),
+        ((1, 16, 7, 7), 64, (NONE, NONE)),
+        ((1, 6, 56, 56), 8, (NONE, NONE)),
+    ],
+    ids=["much work", "too little for two threads", "too little", "many numbers"],
+)
+def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, wanted, monkeypatch):
+    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
+    monkeypatch.setattr(linear, "_native", core)
+    grid, found = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1)), []
+    for threads in (1, 2):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(training_kernels(data, filters, grid, is_last=False))
+    assert tuple(found) == wanted
+
+
 @needs_kernels
 def test_large_products_are_left_to_them(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
@@ -344,7 +364,7 @@ def test_large_products_are_left_to_them(monkeypatch):
 @needs_kernels
 def test_transposed_convolutions_with_a_large_weight_and_few_windows_are_products():
     grid = WindowGrid((4, 4), (2, 2), (1, 1), (1, 1))
-    few = [((8, 128, 8, 8), 256), ((1, 256, 4, 4), 512), ((16, 64, 4, 4), 128)]
+    few = [((4, 128, 8, 8), 256), ((1, 256, 4, 4), 512), ((8, 64, 4, 4), 128)]
     assert [transposed_kernels(*each, grid) for each in few] == [ROWS] * 3
     small = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
     for data, filters, windows in (((8, 64, 16, 16), 128, grid), ((1, 16, 16, 16), 16, small)):
