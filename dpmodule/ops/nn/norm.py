@@ -67,8 +67,9 @@ _MIN_CHANNELS, _MIN_PIXELS = 4, 16
 """Channels of images from which the extension normalises them in channels_last, and pixels from which it is faster."""
 _MIN_STRETCH = 4
 """Adjacent numbers of a row, with one gamma or each its own, from which the extension supports it."""
-_MIN_SIZE, _MIN_TRAINED = 2**15, 2**16
-"""Size of the data from which normalising rows by the extension is faster, in prediction and in training."""
+_MIN_SIZE, _MIN_TRAINED, _MIN_SHARED = 2**15, 2**16, 3 * 2**16
+"""Size of the data from which normalising rows by the extension is faster: in prediction, in training, and in both with
+several threads."""
 
 
 def _is_native(channels: int, data: torch.Tensor, *vectors: torch.Tensor) -> bool:
@@ -138,16 +139,17 @@ def _normalize_rows(
     Returns:
         (result like data; mean and 1 / deviation of each row, (2, N * groups))
     """
-    records = torch.is_grad_enabled()
+    records, threads = torch.is_grad_enabled(), torch.get_num_threads()
     if is_tracing() or torch_private.is_transformed(data, weight, bias):
         return None
-    if data.numel() < (_MIN_TRAINED if records else _MIN_SIZE) or not data.is_contiguous():
+    least = _MIN_SHARED if threads > 1 else _MIN_TRAINED if records else _MIN_SIZE
+    if data.numel() < least or not data.is_contiguous():
         return None
     images, channels, groups = counts
     rows, parts, length = images * groups, channels // groups, data.numel() // (images * channels)
     if (length if length > 1 else parts) < _MIN_STRETCH or not _is_native(channels, data, weight, bias):
         return None
-    sizes = rows, parts, length, groups, torch.get_num_threads()
+    sizes = rows, parts, length, groups, threads
     out = torch.empty_like(data, requires_grad=False)
     statistics = weight.new_empty(2, rows)
     kernels().row_norm_forward(*sizes, eps, *map(address, (data, weight, bias, out, statistics)))

@@ -85,9 +85,9 @@ def test_instance_norm_of_images_in_channels_last(shape, threads):
 
 
 ROWS = [
-    ("LayerNorm", (512, 129), 129, {}, lambda x, *vectors: F.layer_norm(x, (129,), *vectors)),
-    ("GroupNorm", (5, 24, 11, 53), 24, {"num_groups": 4}, lambda x, *vectors: F.group_norm(x, 4, *vectors)),
-    ("InstanceNorm", (6, 12, 1000), 12, {"eps": 1e-5}, lambda x, *vectors: F.group_norm(x, 12, *vectors)),
+    ("LayerNorm", (1600, 129), 129, {}, lambda x, *vectors: F.layer_norm(x, (129,), *vectors)),
+    ("GroupNorm", (16, 24, 11, 53), 24, {"num_groups": 4}, lambda x, *vectors: F.group_norm(x, 4, *vectors)),
+    ("InstanceNorm", (17, 12, 1000), 12, {"eps": 1e-5}, lambda x, *vectors: F.group_norm(x, 12, *vectors)),
 ]
 
 
