@@ -80,8 +80,8 @@ position, up to which `_MIN_WORK` holds."""
 _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 """Multiplications from which it is the fastest there, and the same for larger weights."""
 _MAX_COPIES = {8: 0.5, 16: 2.0}
-"""Positions for each filter, times the square root of the number of copies of a pixel in the windows, up to which windows
-as rows are faster than oneDNN's convolution; by lanes of a vector."""
+"""Positions for each filter, times the square root of the number of copies of a pixel in the windows, up to which
+windows as rows are faster than oneDNN's convolution; by lanes of a vector."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
