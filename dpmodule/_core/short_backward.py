@@ -22,6 +22,9 @@ _LARGE = 2**18
 _PRODUCT = "MulBackward0"
 """Type of torch's gradient function of a product."""
 
+_Result = tuple[int, torch.Size, torch.dtype] | None
+_Call = Callable[[Any, Sequence[torch.Tensor | None]], Iterable[torch.Tensor | None]]
+
 
 class _Step(NamedTuple):
     """A gradient function of a recording. The gradients that the functions take and return have numbers.
@@ -44,8 +47,8 @@ class _Step(NamedTuple):
     leaves: Sequence[tuple[int, int]]
     begin: int
     end: int
-    results: Sequence[tuple[int, torch.Size, torch.dtype] | None]
-    call: Callable[[Any, Sequence[torch.Tensor | None]], Iterable[torch.Tensor | None]]
+    results: Sequence[_Result]
+    call: _Call
 
 
 class ShortBackward:
@@ -170,7 +173,7 @@ def _steps(root: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Sequence[_Step
         if len(functions) > _MAX_FUNCTIONS or (in_python and len(shapes[i]) > 1):
             return ()
         leaves: list[tuple[int, int]] = []
-        results: list[tuple[int, torch.Size, torch.dtype] | None] = []
+        results: list[_Result] = []
         for position, (after, index) in enumerate(function.next_functions):
             if after is None:
                 if not in_python:
@@ -187,8 +190,8 @@ def _steps(root: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Sequence[_Step
                 number = ends[step] + index
                 shape, dtype = shapes[step][index], after._input_metadata[index].dtype
             results.append((number, shape, dtype))
-        call = _call_square if _is_square(function, results) else _call
-        if _adds_large(results[: 1 if call is _call_square else None], summed):
+        call, results = _call_of(function, results)
+        if _adds_large(results, summed):
             return ()
         following = [type(after) for after, _ in function.next_functions]
         begin, end = ends[i : i + 2]
@@ -198,12 +201,15 @@ def _steps(root: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Sequence[_Step
     return steps
 
 
-def _is_square(function: Any, results: Sequence[Any]) -> bool:
-    """Return True if a function with these results differentiates the product of a tensor with itself."""
-    return type(function).__name__ == _PRODUCT and len(results) == 2 and results[0] == results[1]
+def _call_of(function: Any, results: list[_Result]) -> tuple[_Call, list[_Result]]:
+    """Return the function that computes the results of a gradient function, and the results that it returns."""
+    is_product = type(function).__name__ == _PRODUCT and len(results) == 2
+    if is_product and results[0] is not None and results[0] == results[1] and results[0][2].is_floating_point:
+        return _call_square, results[:1]
+    return _call, results
 
 
-def _adds_large(results: Iterable[tuple[int, torch.Size, torch.dtype] | None], summed: set[int]) -> bool:
+def _adds_large(results: Iterable[_Result], summed: set[int]) -> bool:
     """Return True if one of the results is added to a large gradient.
 
     Args:

@@ -66,6 +66,7 @@ class Halves(torch.autograd.Function):
         (lambda x: x * x, [leaf(3, 4)]),  # read twice
         (lambda x: x * x, [leaf(512, 512)]),  # two products that are not added up
         (lambda x: (x * x).sum(0), [leaf(512, 512)]),
+        (lambda x: x * x, [leaf(3, 4, dtype=torch.complex64)]),  # the gradient is conjugate
         (lambda x: x.exp() + x, [leaf(3, 4)]),
         (lambda x: (x + x.exp()).sum(0), [leaf(3, 4)]),
         (lambda x: (y := x.exp()) * y, [leaf(3, 4)]),

@@ -277,12 +277,8 @@ def _weight_by_tiles(sizes: _Sizes) -> bool:
 
 def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     """Return True if the kernels win although they first convert the data to channels_last."""
-    work, numbers, grid, threads = (
-        sizes.windows * sizes.weight,
-        sizes.numbers,
-        sizes.grid,
-        torch.get_num_threads(),
-    )
+    grid, threads = sizes.grid, torch.get_num_threads()
+    work, numbers = sizes.windows * sizes.weight, sizes.numbers
     if not uses_onednn((sizes.images, sizes.channels, *sizes.sides), grid, threads):
         is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
         return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)

@@ -79,9 +79,9 @@ _MIN_CHANNELS, _MAX_WEIGHT = 24, 16
 position, up to which `_MIN_WORK` holds."""
 _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 """Multiplications from which it is the fastest there, and the same for larger weights."""
-_MAX_COPIES = {8: 0.5, 16: 2.0}
+_MAX_POSITIONS, _MAX_WIDE_POSITIONS = 0.5, 2.0
 """Positions for each filter, times the square root of the number of copies of a pixel in the windows, up to which
-windows as rows are faster than oneDNN's convolution; by lanes of a vector."""
+windows as rows are faster than oneDNN's convolution: with AVX2, and with AVX-512."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -117,12 +117,13 @@ def is_fast_as_rows(
     positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
     by_onednn, are_points = uses_onednn(data, grid, threads), is_last and grid == _POINTS
     least = _MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT if data[0] > 1 else _MIN_LONE_WEIGHT
-    is_small = positions <= filters
+    are_few = positions <= filters
     if by_onednn and grid != _POINTS:
         copies = prod(grid.kernel) / prod(grid.stride)
-        most = _MAX_COPIES.get(getattr(kernels(), "vector_width", 0), 0.5)
-        is_small = is_small and positions * sqrt(copies) <= most * filters
-    if is_small and filters * depth >= least and (by_onednn or data[0] > 1 or not are_points):
+        is_wide = getattr(kernels(), "vector_width", 0) == 16
+        most = _MAX_WIDE_POSITIONS if is_wide else _MAX_POSITIONS
+        are_few = are_few and positions * sqrt(copies) <= most * filters
+    if are_few and filters * depth >= least and (by_onednn or data[0] > 1 or not are_points):
         return positions > 0
     if are_points and is_fast_product(data, filters, grid):
         return True
