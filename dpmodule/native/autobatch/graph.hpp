@@ -113,7 +113,7 @@ class Graph {
             uses[a] += uses[a] < most_uses;
         }
         const int id = size(), first = static_cast<int>(args.size());
-        args.insert(args.end(), arguments, arguments + count);
+        for (int i = 0; i < count; i++) args.push_back(arguments[i]);  // mostly one or two: faster than insert()
         nodes.push_back({sig, first, count, aux});
         uses.push_back(0);
         return id;

@@ -76,12 +76,6 @@ void add_lstm(Group &group, int sig, const Signature &s) {
 
 }  // namespace
 
-namespace {
-
-bool of_matrices(const Signature &s) { return s.op == Op::Multiply || s.op == Op::AddColumn || s.op == Op::Arrange; }
-
-}  // namespace
-
 Step step_of(int sig, const Signature &s) {
     Step step;
     step.kind = s.op == Op::Affine ? Step::Kind::Affine : Step::Kind::Op;
@@ -91,24 +85,24 @@ Step step_of(int sig, const Signature &s) {
     return step;
 }
 
-// Sizes of matrices differ between examples, so vectors stay out of their groups.
-bool Groups::may_be_inner(const Signature &s, const Signature &consumer) {
-    if (s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary) return s.is_matrix || !of_matrices(consumer);
-    return of_matrices(s) && s.is_matrix;
-}
-
-bool Groups::is_spread(const Signature &s) {
+const Traits *Groups::traits() {
     constexpr int narrow = 32;  // operands of fewer numbers are multiplied faster together
-    return s.op == Op::Concat && s.kind == 0 && *std::min_element(s.widths.begin(), s.widths.end()) >= narrow;
+    // sizes of matrices differ between examples, so vectors stay out of their groups
+    for (int sig = static_cast<int>(traits_.size()); sig < signatures_.size(); sig++) {
+        const Signature &s = signatures_[sig];
+        const bool matrices = s.op == Op::Multiply || s.op == Op::AddColumn || s.op == Op::Arrange,
+                   vectors = s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary,
+                   holds = matrices || vectors || s.op == Op::UnaryEach || s.op == Op::PickNegLogSoftmax ||
+                           s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::SumElems ||
+                           s.op == Op::SquaredNorm || s.op == Op::Dot,
+                   wide = s.op == Op::Concat && s.kind == 0 &&
+                          std::all_of(s.widths.begin(), s.widths.end(), [](int width) { return width >= narrow; });
+        traits_.push_back({s.op, matrices, holds, s.is_matrix && (matrices || vectors), vectors, wide});
+    }
+    return traits_.data();
 }
 
-bool Groups::may_hold(const Signature &s) {
-    return s.op == Op::Affine || of_matrices(s) || s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary ||
-           s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::SumElems ||
-           s.op == Op::SquaredNorm || s.op == Op::Dot;
-}
-
-int Groups::of(int sig, const int *inner, int count) {
+int Groups::find(int sig, const int *inner, int count) {
     if (count > 2) {
         for (int k = 0; k < count; k++) {
             if (inner[k] >= 0) return compile(sig, inner, count);
@@ -116,7 +110,7 @@ int Groups::of(int sig, const int *inner, int count) {
         count = 0;  // a group of one is determined by its signature
     }
     const int a = count > 0 ? inner[0] : -1, b = count > 1 ? inner[1] : -1;
-    const auto h = static_cast<unsigned>(sig * 31 + a * 1009 + b * 9176);
+    const unsigned h = hash(sig, a, b);
     // as in Builder::signature
     constexpr unsigned tries = 4;
     for (unsigned i = 0; i < tries; i++) {

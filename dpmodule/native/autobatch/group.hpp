@@ -48,6 +48,15 @@ struct Group {
     int memory = -1;  // the step whose value follows the root's
 };
 
+// What the planner asks of every node, by signature.
+struct Traits {
+    Op op;
+    bool of_matrices;
+    bool may_hold;                       // may contain inner nodes
+    bool is_inner, is_inner_of_vectors;  // may be fused into its only consumer: into any, or unless that is of matrices
+    bool is_spread;                      // a concatenation: products read its operands instead of its value
+};
+
 Step step_of(int sig, const Signature &s);
 inline bool is_sum(const Signature &s) { return s.op == Op::Binary && s.kind == static_cast<int>(Binary::Add); }
 
@@ -55,18 +64,21 @@ class Groups {
   public:
     explicit Groups(const Signatures &signatures) : signatures_(signatures) {}
     // The group of a node whose arguments are roots of the groups `inner` (-1: external).
-    int of(int sig, const int *inner, int count);
+    int of(int sig, const int *inner, int count) {
+        const int a = count > 0 ? inner[0] : -1, b = count > 1 ? inner[1] : -1;
+        const Entry &entry = recent_[hash(sig, a, b)];
+        if (count <= 2 && entry.sig == sig && entry.a == a && entry.b == b) return entry.group;
+        return find(sig, inner, count);
+    }
+    // Of all signatures so far.
+    const Traits *traits();
     const Group &operator[](int index) const { return all_[index]; }
     int size() const { return static_cast<int>(all_.size()); }
 
-    // Whether products read the operands of a concatenation `s` instead of its value.
-    static bool is_spread(const Signature &s);
-    // Whether a node of signature `s` may be fused into its only consumer, and whether it may contain inner nodes.
-    static bool may_be_inner(const Signature &s, const Signature &consumer);
-    static bool may_hold(const Signature &s);
     static constexpr int largest = 24;
 
   private:
+    int find(int sig, const int *inner, int count);
     int compile(int sig, const int *inner, int count);
     void place(Group &group) const;
 
@@ -76,7 +88,12 @@ class Groups {
     const Signatures &signatures_;
     Interner numbers_;
     std::vector<Group> all_;
-    std::array<Entry, 1024> recent_;  // for one or two arguments, the hot case
+    static constexpr unsigned places = 1024;
+    static unsigned hash(int sig, int a, int b) {
+        return static_cast<unsigned>(sig * 31 + a * 1009 + b * 9176) % places;
+    }
+    std::array<Entry, places> recent_;  // for one or two arguments, the hot case
+    std::vector<Traits> traits_;
 };
 
 // A step of a recurrent network as one node (compound.cpp): its operations are added once to placeholders of its

@@ -11,6 +11,7 @@ namespace dpmodule::autobatch {
 
 Current current;
 Handles handles;
+SpareMemory spare_memory;
 PyTypeObject *node_type = nullptr;
 
 namespace {
@@ -40,8 +41,12 @@ int node_init(PyObject *self, PyObject *args, PyObject *keywords) {
 
 void node_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    if (type == current.expression) handles.leave(reinterpret_cast<NodeObject *>(self));
-    type->tp_free(self);
+    if (type == current.expression) {
+        handles.leave(reinterpret_cast<NodeObject *>(self));
+        spare_memory.give(self);
+    } else {
+        type->tp_free(self);
+    }
     Py_DECREF(type);
 }
 

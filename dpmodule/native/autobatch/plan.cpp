@@ -10,8 +10,8 @@ namespace dpmodule::autobatch {
 class Planner {
   public:
     Planner(Plan &plan, Graph &graph, Groups &groups, PlanOptions manner)
-        : plan_(plan), graph_(graph), groups_(groups), manner_(manner), size_(plan.to - plan.from),
-          repeats_(graph, plan.from, plan.to) {}
+        : plan_(plan), graph_(graph), groups_(groups), traits_(groups.traits()), manner_(manner),
+          size_(plan.to - plan.from), repeats_(graph, plan.from, plan.to) {}
 
     void make(Arena &memory) {
         find_groups();
@@ -26,23 +26,29 @@ class Planner {
   private:
     // Views share their argument's memory, or are copies without fusion.
     bool computed(int node) const {
-        const Op op = graph_.signature(node).op;
+        const Op op = traits(node).op;
         return op > Op::View || (op == Op::View && !manner_.fuses && !graph_.is_memory(node));
     }
+
+    const Traits &traits(int node) const { return traits_[graph_.nodes[node].sig]; }
 
     int group_of(int node) const { return group_[node - plan_.from]; }
 
     // Bottom up: which arguments are fused into their consumer, and the resulting group.
     void find_groups() {
-        group_.assign(size_, -1);
+        group_.resize(size_);
         plan_.owner_.assign(size_, -1);
+        const bool fuses = manner_.batched && manner_.fuses;
         std::vector<int> inner;
         for (int n = plan_.from; n < plan_.to; n++) {
-            const Signature &s = graph_.signature(n);
-            if (s.op == Op::Lookup && manner_.batched && manner_.fuses) repeats_.add_row(n, plan_.stamp);
-            if (!computed(n)) continue;
+            const Traits own = traits(n);
+            if (!computed(n)) {
+                given_.push_back(n);
+                if (own.op == Op::Lookup && fuses) repeats_.add_row(n, plan_.stamp);
+                continue;
+            }
             const int count = graph_.nodes[n].count, *args = graph_.begin(n);
-            if (!manner_.batched || !manner_.fuses || !Groups::may_hold(s)) {
+            if (!fuses || !own.may_hold) {
                 group_[n - plan_.from] = groups_.of(graph_.nodes[n].sig, nullptr, 0);
                 continue;
             }
@@ -52,9 +58,11 @@ class Planner {
                 const int a = args[k];
                 inner[k] = -1;
                 if (a < plan_.from) continue;
-                const bool spread = s.op == Op::Affine;
-                if (spread ? !Groups::is_spread(graph_.signature(a))
-                           : graph_.uses[a] != 1 || !Groups::may_be_inner(graph_.signature(a), s))
+                const Traits other = traits(a);
+                const bool spread = own.op == Op::Affine;
+                if (spread
+                        ? !other.is_spread
+                        : graph_.uses[a] != 1 || !(other.is_inner || (other.is_inner_of_vectors && !own.of_matrices)))
                     continue;
                 const int size = groups_[group_of(a)].size;
                 if (total + size > Groups::largest) continue;
@@ -115,7 +123,8 @@ class Planner {
         const Op op = graph_.signature(node).op;
         const int id = static_cast<int>(plan_.instances.size()), first = static_cast<int>(plan_.outside.size());
         const int group = group_of(node);
-        key_ = {group};
+        key_.clear();
+        key_.push_back(group);
         collect(node, groups_[group]);
         const int count = static_cast<int>(plan_.outside.size()) - first;
         // random numbers and results of calls may differ each time
@@ -123,6 +132,7 @@ class Planner {
             plan_.owner_[node - plan_.from] = module_tensor(repeats_.first(node));
             plan_.instances[module_tensor(node)].repeats++;
             plan_.outside.resize(first);
+            repeated_.push_back(node);
             return;
         }
         const int run = run_of(group);
@@ -237,7 +247,11 @@ class Planner {
 
     // Inputs, parameters and lookups are read in place; views point into their argument, and equal nodes share memory.
     void place_views() {
-        for (int n = plan_.from; n < plan_.to; n++) {
+        for (int n : repeated_) {
+            graph_.value[n] = graph_.value[repeats_.first(n)];
+            graph_.grad[n] = graph_.grad[repeats_.first(n)];
+        }
+        for (int n : given_) {
             const Node &node = graph_.nodes[n];
             const Signature &s = graph_.signatures[node.sig];
             if (s.op == Op::Param) {
@@ -248,10 +262,7 @@ class Planner {
                 graph_.value[n] = graph_.tables[s.params[0]]->value + static_cast<std::size_t>(node.aux) * s.width;
                 plan_.lookups.push_back(n);
                 graph_.grad[n] = nullptr;  // assigned by the backward pass
-            } else if (repeats_.first(n) != n && computed(n)) {
-                graph_.value[n] = graph_.value[repeats_.first(n)];
-                graph_.grad[n] = graph_.grad[repeats_.first(n)];
-            } else if (s.op == Op::View && !computed(n)) {
+            } else if (s.op == Op::View) {
                 const int a = *graph_.begin(n);
                 plan_.views.push_back(n);
                 graph_.value[n] = graph_.value[a] + node.aux;
@@ -263,13 +274,16 @@ class Planner {
     Plan &plan_;
     Graph &graph_;
     Groups &groups_;
+    const Traits *const traits_;
     const PlanOptions manner_;
     const int size_;
     Repeats repeats_;
     std::vector<int> key_;    // of a node that may be repeated
     std::vector<int> group_;  // per node
     std::vector<int> run_of_group_;
-    std::vector<int> spread_;  // concatenations, for each product that reads their operands
+    std::vector<int> spread_;    // concatenations, for each product that reads their operands
+    std::vector<int> given_;     // nodes that are not computed
+    std::vector<int> repeated_;  // nodes equal to an earlier one, whose value they share
 };
 
 Plan::Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, PlanOptions manner)

@@ -43,6 +43,23 @@ class Handles {
 };
 extern Handles handles;
 
+// Memory of freed expressions for the next ones, since graphs have tens of thousands: at most two megabytes.
+class SpareMemory {
+  public:
+    // Uninitialized memory for a NodeObject; nullptr if there is no more.
+    void *take() { return count_ ? free_[--count_] : PyObject_Malloc(sizeof(NodeObject)); }
+    void give(void *memory) {
+        if (count_ < most) free_[count_++] = memory;
+        else PyObject_Free(memory);
+    }
+
+  private:
+    static constexpr std::size_t most = 1 << 16;
+    std::size_t count_ = 0;
+    void *free_[most];
+};
+extern SpareMemory spare_memory;
+
 // The turn in which this thread last started adding to a graph: one load, while Python's thread number needs a call.
 // With glibc, such small data of a late-loaded library fits into static thread-local storage.
 #ifdef __GLIBC__
@@ -84,14 +101,15 @@ extern PyTypeObject *node_type;  // AutobatchNode
 
 // A new handle of a node of the current graph. The types consist only of a NodeObject, so all fields are set.
 inline PyObject *make_handle(PyTypeObject *type, int node) {
-    NodeObject *made = PyObject_New(NodeObject, type);
-    if (made) {
-        made->node = node;
-        made->version = current.version;
-        made->table = -1;
-        made->serial = 0;
-    }
-    return reinterpret_cast<PyObject *>(made);
+    void *memory = spare_memory.take();
+    if (!memory) return PyErr_NoMemory();
+    PyObject *made = PyObject_Init(static_cast<PyObject *>(memory), type);
+    auto *handle = reinterpret_cast<NodeObject *>(made);
+    handle->node = node;
+    handle->version = current.version;
+    handle->table = -1;
+    handle->serial = 0;
+    return made;
 }
 
 // A new expression of an input, whose value is never recomputed.
