@@ -281,7 +281,7 @@ def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
 
     Raises:
         DTypeError: the tensor's type has no counterpart (complex, quantized), or it is not a tensor.
-        ArgumentError: the tensor is sparse, or on another device than `ctx`.
+        ArgumentError: the tensor is sparse, on another device than `ctx`, or a view with other signs than its memory.
     """
     if not isinstance(tensor, torch.Tensor):
         raise DTypeError(f"from_torch takes a torch.Tensor, got {type(tensor).__name__}")
@@ -290,6 +290,8 @@ def from_torch(tensor: torch.Tensor, ctx: ContextLike | None = None) -> NDArray:
         raise ArgumentError(
             f"from_torch takes a dense tensor on a CPU or GPU, got {tensor.layout} on {tensor.device}"
         )
+    if tensor.is_neg():
+        raise ArgumentError("from_torch: the tensor's memory has other signs; pass tensor.resolve_neg()")
     if ctx is None and is_gpu(tensor.device):
         where = Context("gpu", tensor.device.index or 0)
     else:

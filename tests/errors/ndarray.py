@@ -115,6 +115,7 @@ ROWS = [
     (lambda: nd.from_torch([1, 2]), DTypeError, ""),
     (lambda: nd.from_torch(torch.zeros(2, dtype=torch.complex64)), DTypeError, ""),
     (lambda: nd.from_torch(torch.zeros(2).to_sparse()), ArgumentError, ""),
+    (lambda: nd.from_torch(torch.zeros(2, dtype=torch.complex64).conj().imag), ArgumentError, "resolve_neg"),
     (lambda: nd.from_numpy(np.arange(6).reshape(2, 3).T), ArgumentError, "zero_copy=False"),
     (lambda: nd.from_numpy(np.frombuffer(b"12345678", "int32")), ArgumentError, "memory is read-only"),
     (lambda: nd.from_numpy([1, 2]), DTypeError, ""),

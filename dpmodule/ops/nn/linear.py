@@ -170,6 +170,7 @@ def is_float32_cpu(tensor: torch.Tensor) -> bool:
         and tensor.is_cpu
         and type(tensor) is torch.Tensor
         and tensor.layout is torch.strided
+        and not tensor.is_neg()  # its memory has other signs
     )
 
 

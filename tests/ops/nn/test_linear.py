@@ -3,10 +3,12 @@
 import platform
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
+import dpmodule as mx
 from dpmodule import native
 from dpmodule._core import torch_private
 from dpmodule.ops.nn import linear as module
@@ -273,3 +275,19 @@ def test_slices_of_a_batch_give_the_same_rows():
     data, weight, bias = tensors()
     halves = [module.linear(part, weight, bias) for part in data.split(32)]
     assert torch.equal(torch.cat(halves), module.linear(data, weight, bias))
+
+
+class Imaginary(torch.nn.Module):
+    def forward(self, x):
+        return torch.complex(x, x).conj().imag  # a view of memory with other signs
+
+
+@pytest.mark.parametrize("is_train", [False, True])
+def test_a_view_of_memory_with_other_signs(is_train):
+    x, weight = torch.randn(2, 8, 16, 16), torch.randn(16, 8, 3, 3)
+    made = mx.sym.torch_module(Imaginary(), mx.sym.Variable("w"))
+    symbol = mx.sym.Convolution(mx.sym.Variable("x"), made, kernel=(3, 3), num_filter=16, no_bias=True)
+    values = {"x": mx.nd.from_torch(x), "w": mx.nd.from_torch(weight)}
+    grads = {name: mx.nd.zeros(value.shape) for name, value in values.items()}
+    got = symbol.bind(mx.cpu(), values, grads).forward(is_train)[0].asnumpy()
+    np.testing.assert_allclose(got, torch.conv2d(x, -weight), rtol=1e-3, atol=1e-4)
