@@ -294,10 +294,14 @@ def upsampling(a: Any, env: Env, *inputs: torch.Tensor) -> torch.Tensor:
     if a.sample_type == "bilinear":
         return _bilinear(a.scale, *inputs)
     height = inputs[0].shape[2] * a.scale
-    images = [_repeat_pixels(x, height // x.shape[2]) for x in inputs]
+    images = [_repeat_pixels(x, height // x.shape[2] if x.shape[2] else a.scale) for x in inputs]
     if len(images) == 1:
         return images[0]
-    return torch.cat(images, 1) if a.multi_input_mode == "concat" else torch.stack(images).sum(0)
+    return (
+        torch.cat(images, 1)
+        if a.multi_input_mode == "concat"
+        else torch.stack(images).sum(0, dtype=images[0].dtype)
+    )
 
 
 def _crop_size(a: Any, like: Shape) -> tuple[int, int]:

@@ -52,6 +52,14 @@ test_shapes = rules_test(
 )  # fmt: skip
 
 
+def test_upsampling_keeps_types_and_empty_axes():
+    whole = [x.astype("i4") for x in (8 * SMALL, 8 * LARGE)]
+    out = run("UpSampling", *whole, **NEAREST, multi_input_mode="sum")
+    assert out.dtype == "i4"
+    np.testing.assert_array_equal(out, repeated(whole[0], 4) + repeated(whole[1], 2))
+    assert run("UpSampling", SMALL[:, :, :0], **NEAREST).shape == (2, 3, 0, 8)
+
+
 def test_bilinear_has_a_weight_that_is_made_when_missing():
     for attrs in ({}, {"num_args": 1}, {"num_args": 2}):
         attrs |= {"scale": 2, "sample_type": "bilinear", "num_filter": 3, "name": "up"}
