@@ -244,7 +244,18 @@ NN = [
     rule("3 axes", "col2im", (4, 4), kernel=(2, 2), output_size=(3, 3)),
     rule("raise pad_size", "Correlation", (1, 2, 5, 5), (1, 2, 5, 5), max_displacement=3),
     rule("odd number", "Correlation", (1, 2, 5, 5), (1, 2, 5, 5), kernel_size=2),
+    (zeros("Correlation", (1, 2, 5, 5), (1, 2, 5, 5), kernel_size=2), OpError, "odd number"),
     rule("5, 6", "Correlation", (1, 2, 5, 5), (1, 2, 5, 6)),
+    *both("data1 and data2", "Correlation", (1, 2, 5, 5), (2, 2, 5, 5)),
+    *[
+        (zeros(name, (1,) * 6, (1,) * 6, kernel=(1,) * 4, num_filter=1, no_bias=True), ShapeError, "1, 2 or 3 values")
+        for name in (CONV, DECONV)
+    ],
+    (
+        lambda: shapes(CONV, [(2, 3, 0, 0), None, None], [(2, 2, 1, 1)], kernel=(2, 2), pad=(2, 2), num_filter=2),
+        ShapeError,
+        "output of size 1 is too small",
+    ),
 ]  # fmt: skip
 C, NMS, PRIOR, ROI_ALIGN = mx.nd.contrib, "_contrib_box_nms", "_contrib_MultiBoxPrior", "_contrib_ROIAlign"
 TARGET, DETECTION, DEFORMABLE = (

@@ -54,7 +54,11 @@ _forward = layer(("weight", "bias"), _params, _output)
 
 def _input_size(size: int, out: int, window: int, step: int, pad: int) -> int:
     """Return the data's size along an axis, inferred from the output if unknown and the stride is 1."""
-    return out + window - 1 - 2 * pad if not size and out and step == 1 else size
+    if size or not out or step > 1:
+        return size
+    if out + window - 1 < 2 * pad:
+        raise ShapeError(f"an output of size {out} is too small for pad {pad} and window size {window}")
+    return out + window - 1 - 2 * pad
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -112,7 +116,7 @@ def convolution(a: Any) -> Callable[..., torch.Tensor]:
     Source: MXNet 1.9.1 `Convolution`, whose CPU build has no channels-last layouts.
     """
     call = partial(
-        _CALLS[len(a.kernel)],
+        _CALLS[kernel_rank(a)],
         stride=a.stride or 1,
         padding=a.pad or 0,
         dilation=a.dilate or 1,
@@ -196,13 +200,12 @@ def deconvolved(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _conv_transpose(
-    a: Any, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    function: Callable[..., torch.Tensor], a: Any, data: torch.Tensor, *rest: torch.Tensor
 ) -> torch.Tensor:
     """Run torch's transposed convolution with the sizes of `pads_and_adds`, which satisfy torch's restrictions."""
     pads, adds = pads_and_adds(a, tuple(data.shape[2:]))
-    return _TRANSPOSED[len(a.kernel)](
-        data, weight, bias, a.stride or 1, pads, adds, a.num_group, a.dilate or 1
-    )
+    sizes = {"stride": a.stride or 1, "padding": pads, "output_padding": adds, "dilation": a.dilate or 1}
+    return function(data, *rest, groups=a.num_group, **sizes)
 
 
 @bound(
@@ -250,5 +253,5 @@ def deconvolution(a: Any) -> Callable[..., torch.Tensor]:
     Source: Zeiler et al., "Deconvolutional networks", 2010; MXNet 1.9.1 `Deconvolution`, whose CPU build has
     neither channels-last layouts nor dilation in three dimensions.
     """
-    call = partial(_conv_transpose, a)
+    call = partial(_conv_transpose, _TRANSPOSED[kernel_rank(a)], a)
     return through_first(call, 2) if channels_last(a.layout) else call

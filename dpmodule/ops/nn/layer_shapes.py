@@ -35,12 +35,12 @@ def unify_input(name: str, have: Shape, want: Shape, data: Shape) -> Shape:
         raise ShapeError(f"{name} has shape {have}, expected {want} from data {data}") from None
 
 
-def kernel_rank(a: Any, data: tuple[int, ...]) -> int:
-    """Return the number of spatial axes of a layer's kernel."""
+def kernel_rank(a: Any, data: tuple[int, ...] | None = None) -> int:
+    """Return the number of spatial axes of a layer's kernel, and of its data's shape if given."""
     rank = len(a.kernel)
     if not 1 <= rank <= 3:
         raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
-    if len(data) != rank + 2:
+    if data is not None and len(data) != rank + 2:
         raise ShapeError(f"data has shape {data}, expected {rank + 2} axes for kernel {a.kernel}")
     return rank
 

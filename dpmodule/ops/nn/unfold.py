@@ -230,7 +230,8 @@ def _scatter_windows(w: _UnfoldWindows, columns: torch.Tensor) -> torch.Tensor:
     indices = w.indices(columns.device).flatten()
     rows, channels = columns.shape[0], columns.shape[1] // prod(w.kernel)
     flat = columns.new_zeros((rows, channels, prod(w.padded())))
-    out = flat.index_add(2, indices, columns.reshape(rows, channels, -1)).view(rows, channels, *w.padded())
+    windows = columns.reshape(rows, channels, indices.numel())
+    out = flat.index_add(2, indices, windows).view(rows, channels, *w.padded())
     for axis, (p, x) in enumerate(zip(w.pad, w.spatial, strict=True)):
         out = out.narrow(2 + axis, p, x)
     return out
@@ -390,11 +391,12 @@ def correlation(a: Any, data1: torch.Tensor, data2: torch.Tensor) -> torch.Tenso
     first = reach - reach // step * step
     shifts = range(first, 2 * reach + 1, step)
     compare = _product if a.is_multiply else _distance
-    _sizes(a, tuple(data1.shape[2:]))
+    _infer(a, [tuple(data1.shape), tuple(data2.shape)], [None])
     height, width = (n + 2 * (pad - reach) for n in data1.shape[2:])
     # an unpadded rim of data1 is never compared
     one = F.pad(data1, [pad - reach] * 4)
     other = F.pad(data2, [pad] * 4)
     maps = [compare(one, other[:, :, dy : dy + height, dx : dx + width]) for dy in shifts for dx in shifts]
     elements = data1.shape[1] * a.kernel_size**2
-    return F.avg_pool2d(torch.stack(maps, 1), a.kernel_size, a.stride1, divisor_override=elements)
+    means = F.avg_pool2d(torch.stack(maps, 1), a.kernel_size, a.stride1, divisor_override=elements)
+    return means.to(data1.dtype)  # a sum of integers is int64

@@ -26,6 +26,25 @@ test_shapes = rules_test(
     ("col2im", [(0, 8, 0)], {"output_size": (3, 3), "kernel": (2, 2)}, [(0, 8, 4)], [(0, 2, 3, 3)]),
     ("Correlation", [(0, 3, 4, 0), None], {"max_displacement": 1, "pad_size": 1}, None, [(0, 9, 4, 0)]),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_no_columns_give_no_images(rank):
+    kernel, size = (2,) * rank, (3,) * rank
+    assert run("col2im", np.zeros((0, 3 * 2**rank, 2**rank)), output_size=size, kernel=kernel).shape == (
+        0,
+        3,
+        *size,
+    )
+
+
+def test_a_correlation_of_integers_keeps_their_type():
+    data = np.full((1, 2, 3, 3), 3, "i4")
+    out = run("Correlation", data, data, max_displacement=0)
+    assert out.dtype == "i4"
+    np.testing.assert_array_equal(out, np.full((1, 1, 3, 3), 9))
+
+
 FLAT = np.zeros((1, 1, 3, 3))
 test_the_slope_at_a_tie_is_one = gradients_test(
     ("Correlation", (FLAT, FLAT), {"max_displacement": 0, "is_multiply": False}, [FLAT + 1, FLAT - 1])
