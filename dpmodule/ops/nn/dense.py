@@ -19,11 +19,6 @@ from .layer_shapes import flat_from, unify_input
 from .linear import CHOICE_MIN_WORK, ONEDNN_MIN_WORK, linear
 
 
-def _features(data: tuple[int, ...], flatten: bool) -> int:
-    """Return the number of input features of a dense layer, or 0 if unknown."""
-    return prod(data[1:]) if flatten else data[-1]
-
-
 def _data_from_neighbours(a: Any, data: tuple[int, ...], weight: Shape, out: Shape) -> tuple[int, ...]:
     """Infer data dimensions from the output's rows and the weight's columns."""
     lead = 1 if a.flatten else len(data) - 1
@@ -46,7 +41,8 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
             unify(weight, (units, 0), "weight")  # an unknown weight stays unknown, as in MXNet
         return [None, weight, *bias], outs
     data = _data_from_neighbours(a, data, weight, outs[0])
-    weight = unify_input("weight", weight, (units, _features(data, a.flatten)), data)
+    features = prod(data[1:]) if a.flatten else data[-1]  # 0 if unknown
+    weight = unify_input("weight", weight, (units, features), data)
     out = (data[0], units) if a.flatten else (*data[:-1], units)
     return [data, weight, *bias], [unify_input("output", outs[0], out, data)]
 

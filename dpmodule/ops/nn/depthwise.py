@@ -82,16 +82,16 @@ class _Depthwise(torch.autograd.Function):
     ) -> torch.Tensor:
         x = in_channels_last(x)
         ctx.save_for_backward(x, weight)
-        ctx.has_bias, ctx.grid = bias is not None, grid
+        ctx.grid = grid
         return _result(x, weight, bias, grid)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[MaybeTensor, ...]:
         (grad,), (x, weight), grid = grads, ctx.saved_tensors, ctx.grid
         if torch.is_grad_enabled() or not is_float32_cpu(grad) or torch_private.is_transformed(grad):
-            wanted, sizes = list(ctx.needs_input_grad[:3]), list(weight.shape[:1]) if ctx.has_bias else None
-            geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), x.shape[1]
-            return *torch.ops.aten.convolution_backward(grad, x, weight, sizes, *geometry, wanted), None
+            channels, wanted = x.shape[1], ctx.needs_input_grad[:3]
+            geometry = grid.stride, grid.pad, grid.dilate, False, (0, 0), channels
+            return *torch.ops.aten.convolution_backward(grad, x, weight, [channels], *geometry, wanted), None
         grad = in_channels_last(grad)
         for_data, for_weight = torch.empty_like(x), torch.empty_like(weight)
         addresses = map(torch.Tensor.data_ptr, (x, weight, grad, for_data, for_weight))

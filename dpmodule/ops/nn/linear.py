@@ -463,17 +463,14 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
     if not torch.is_grad_enabled():
         return fastest_linear(data, weight, bias)
     if data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad):
-        function = _apply if use_onednn(data, weight) or _kernel_beats_autograd(data, weight) else F.linear
-        return function(data, weight, bias)
+        if use_onednn(data, weight):
+            return _apply(data, weight, bias)
+        least = _WORTH_RECORDING if onednn_is_faster() else _WORTH_RECORDING_OVER_MKL
+        is_worth = data.shape[0] * weight.numel() >= least and fits_kernel(data, weight)
+        return (_apply if is_worth else F.linear)(data, weight, bias)
     if use_onednn(data, weight):
         return torch_private.onednn_linear(data, weight, bias, "none", [], "")
     return F.linear(data, weight, bias)
-
-
-def _kernel_beats_autograd(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Return True if our own kernel should compute a product with gradients."""
-    least = _WORTH_RECORDING if onednn_is_faster() else _WORTH_RECORDING_OVER_MKL
-    return data.shape[0] * weight.numel() >= least and fits_kernel(data, weight)
 
 
 def fastest_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

@@ -168,19 +168,9 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     return weight <= most * windows and weight * windows >= _MIN_PLAIN_WORK
 
 
-def _computed(channels: int) -> int:
-    """Return how many channels the tiles compute for a number of them."""
-    return _BLOCK * -(-channels // _BLOCK)
-
-
 def _are_fast_tiles(sizes: _Sizes, outputs: int) -> bool:
     """Return True if tiles of some channels are faster than oneDNN, which reorders the weight in each call."""
     return outputs > _HALF_TILE or sizes.windows * sizes.weight < _MAX_HALF_WORK
-
-
-def _result_by_tiles(sizes: _Sizes) -> bool:
-    """Return True if the tiles of a result are the fastest."""
-    return sizes.filters >= _MIN_FILTERS and _are_fast_tiles(sizes, sizes.filters)
 
 
 def _data_by_tiles(sizes: _Sizes) -> bool:
@@ -259,14 +249,6 @@ _TORCH, ROWS = TrainingKernels("", "", ""), TrainingKernels("rows", "rows", "row
 """All by torch, and all as products with windows as rows."""
 
 
-def _is_unsafe(sizes: _Sizes) -> bool:
-    """Return True if oneDNN, which computes gradients of gradients, writes outside of its memory.
-
-    `conv` avoids this for 1x1 windows of few channels with a stride.
-    """
-    return sizes.channels < FEW_CHANNELS and sizes.grid.kernel == (1, 1) != sizes.grid.stride
-
-
 def _weight_by_tiles(sizes: _Sizes) -> bool:
     """Return True if the tiles of the weight's gradient are the fastest."""
     kernel, dilate = sizes.grid.kernel, sizes.grid.dilate
@@ -284,8 +266,14 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
         return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
     if numbers > _MAX_CONVERTED and work < _MIN_WORK_PER_NUMBER * numbers:
         return False
-    computed = sizes.windows * prod(grid.kernel) * _computed(sizes.channels) * _computed(sizes.filters)
+    channels, filters = [-(-n // _BLOCK) * _BLOCK for n in (sizes.channels, sizes.filters)]
+    computed = sizes.windows * prod(grid.kernel) * channels * filters
     return by_windows or (computed <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED)
+
+
+def _fastest(by_3x3: bool, by_windows: bool, by_tiles: bool) -> str:
+    """Return the first of these kernels that is suitable, or "" for torch's."""
+    return "3x3" if by_3x3 else "windows" if by_windows else "tiles" if by_tiles else ""
 
 
 def training_kernels(
@@ -300,7 +288,9 @@ def training_kernels(
         with_data: True if the gradient of the data is wanted.
     """
     sizes = _sizes(data, filters, grid)
-    if min(*data, *sizes.counts) < 1 or _is_unsafe(sizes):
+    # oneDNN, which computes gradients of gradients, writes outside of its memory for these; `conv` avoids that
+    is_unsafe = sizes.channels < FEW_CHANNELS and grid.kernel == (1, 1) != grid.stride
+    if min(*data, *sizes.counts) < 1 or is_unsafe:
         return _TORCH
     fits3x3 = (
         grid in _SMALL_GRIDS
@@ -309,27 +299,14 @@ def training_kernels(
         and sizes.windows >= _MIN_POSITIONS
     )
     tiles = _uses_tiles(sizes)
-    result = (
-        "3x3"
-        if fits3x3 and _result3x3(sizes, filters)
-        else "windows"
-        if tiles and _result_by_windows(sizes)
-        else "tiles"
-        if tiles and _result_by_tiles(sizes)
-        else ""
-    )
+    by_tiles = tiles and filters >= _MIN_FILTERS and _are_fast_tiles(sizes, filters)
+    by_windows = tiles and _result_by_windows(sizes)
+    result = _fastest(fits3x3 and _result3x3(sizes, filters), by_windows, by_tiles)
     # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own
     if not tiles and not (result and is_last):
         return _TORCH
-    for_data = (
-        "3x3"
-        if fits3x3 and _result3x3(sizes, sizes.channels)
-        else "windows"
-        if tiles and _data_by_windows(sizes)
-        else "tiles"
-        if tiles and _data_by_tiles(sizes)
-        else ""
-    )
+    by_tiles, by_windows = tiles and _data_by_tiles(sizes), tiles and _data_by_windows(sizes)
+    for_data = _fastest(fits3x3 and _result3x3(sizes, sizes.channels), by_windows, by_tiles)
     by_windows = result == "windows" or (with_data and for_data == "windows")
     if not (is_last or _is_worth_converting(sizes, by_windows)):
         return _TORCH
@@ -477,12 +454,7 @@ class _Convolution(torch.autograd.Function):
     ) -> torch.Tensor:
         x = x if chosen == ROWS else in_channels_last(x)
         ctx.save_for_backward(x, weight)
-        ctx.has_bias, ctx.sizes, ctx.chosen, ctx.is_transposed = (
-            bias is not None,
-            sizes,
-            chosen,
-            is_transposed,
-        )
+        ctx.sizes, ctx.chosen, ctx.is_transposed = sizes, chosen, is_transposed
         if is_transposed:
             return _transposed(x, weight, bias, sizes, chosen.for_data)
         return _result(x, weight, bias, sizes, chosen.result)
@@ -508,25 +480,15 @@ class _Convolution(torch.autograd.Function):
                     wanted[1:] = False, False
             weight = in_channels_last(weight) if wanted[0] else weight
         if any(wanted):
-            computed = torch.ops.aten.convolution_backward(
-                grad, x, weight, _bias_sizes(ctx), *_geometry(ctx), 1, wanted
-            )
+            grid, filters, adds = sizes.grid, sizes.filters, (0, 0)
+            if ctx.is_transposed:
+                filters, adds = sizes.channels, sizes.adds()
+            geometry = grid.stride, grid.pad, grid.dilate, ctx.is_transposed, adds, 1
+            computed = torch.ops.aten.convolution_backward(grad, x, weight, [filters], *geometry, wanted)
             gradients = [
                 new if is_wanted else old for new, is_wanted, old in zip(computed, wanted, gradients)
             ]
         return *gradients, None, None, None
-
-
-def _bias_sizes(ctx: Any) -> list[int] | None:
-    filters = ctx.sizes.channels if ctx.is_transposed else ctx.sizes.filters
-    return [filters] if ctx.has_bias else None
-
-
-def _geometry(ctx: Any) -> tuple[Any, ...]:
-    """Return torch's arguments from the stride to the elements added to a transposed convolution's result."""
-    grid = ctx.sizes.grid
-    adds = ctx.sizes.adds() if ctx.is_transposed else (0, 0)
-    return grid.stride, grid.pad, grid.dilate, ctx.is_transposed, adds
 
 
 _apply: Callable[..., torch.Tensor] = torch_private.autograd_apply(_Convolution)
