@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,7 +25,7 @@ from .layer_shapes import (
     window_size,
 )
 from .linear import is_float32_cpu
-from .unfold import WindowGrid, uses_onednn, window_grid
+from .unfold import WINDOW, WindowGrid, uses_onednn, window_grid
 
 FEW_CHANNELS = 16
 """Elements of the widest vector."""
@@ -39,14 +39,17 @@ def _params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [to_last((a.num_filter, channels // a.num_group, *a.kernel), last), (a.num_filter,)]
 
 
+def _windows(a: Any, data: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+    """Return length, step and padding of the windows along each axis."""
+    rank = kernel_rank(a, data)
+    lengths = [d * (k - 1) + 1 for k, d in zip(a.kernel, per_axis(a.dilate, rank, 1, "dilate"), strict=True)]
+    return zip(lengths, per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad"), strict=True)
+
+
 def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
-    rank, last = kernel_rank(a, data), channels_last(a.layout)
-    steps = per_axis(a.stride, rank, 1, "stride")
-    dilate = per_axis(a.dilate, rank, 1, "dilate")
-    pads = per_axis(a.pad, rank, 0, "pad")
-    axes = zip(to_first(data, last)[2:], a.kernel, steps, dilate, pads, strict=True)
-    sizes = [window_size(x, d * (k - 1) + 1, s, p) for x, k, s, d, p in axes]
-    return to_last((data[0], a.num_filter, *sizes), last)
+    last = channels_last(a.layout)
+    axes = zip(to_first(data, last)[2:], _windows(a, data), strict=True)
+    return to_last((data[0], a.num_filter, *(window_size(x, *window) for x, window in axes)), last)
 
 
 _forward = layer(("weight", "bias"), _params, _output)
@@ -65,39 +68,37 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer layer shapes, and unknown spatial sizes of the data from the output if the stride is 1."""
     data, out = ins[0], outs[0]
     if data and out and 0 in data and len(out) == len(data):
-        rank, last = kernel_rank(a, data), channels_last(a.layout)
-        windows = [
-            d * (k - 1) + 1 for k, d in zip(a.kernel, per_axis(a.dilate, rank, 1, "dilate"), strict=True)
-        ]
-        steps, pads = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
+        last = channels_last(a.layout)
         first = to_first(data, last)
-        axes = zip(first[2:], to_first(out, last)[2:], windows, steps, pads, strict=True)
-        ins = [to_last((*first[:2], *(_input_size(*axis) for axis in axes)), last), *ins[1:]]
+        axes = zip(first[2:], to_first(out, last)[2:], _windows(a, data), strict=True)
+        sizes = [_input_size(size, made, *window) for size, made, window in axes]
+        ins = [to_last((*first[:2], *sizes), last), *ins[1:]]
     return _forward(a, ins, outs)
 
 
-@bound(
-    "Convolution",
-    [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
-    {
-        "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
-        "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
-        "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
-        "pad": Attr(shape, "zeros added at both ends of each axis; 0 if empty", ()),
+def _attributes(rows: str, workspace: int, no_bias: bool) -> dict[str, Attr]:
+    """Return the attributes of both layers that follow those of windows; `rows` are the first axis of the weight."""
+    return {
         "num_filter": Attr(integer(low=1), "number of output channels"),
         "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
-        "workspace": Attr(integer(low=0), "accepted and ignored", 1024),
-        "no_bias": Attr(boolean, "omit the bias", False),
+        "workspace": Attr(integer(low=0), "accepted and ignored", workspace),
+        "no_bias": Attr(boolean, "omit the bias", no_bias),
         "cudnn_tune": Attr(
             optional(choice("fastest", "limited_workspace", "off")), "accepted and ignored", None
         ),
         "cudnn_off": Attr(boolean, "accepted and ignored", False),
         "layout": Attr(
             optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
-            "order of the axes of data and weight, where N means the filters of weight; channels second if None",
+            f"order of the axes of data and weight, where N means the {rows} of weight; channels second if None",
             None,
         ),
-    },
+    }
+
+
+@bound(
+    "Convolution",
+    [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
+    {**WINDOW, **_attributes("filters", workspace=1024, no_bias=False)},
     aliases=["Convolution_v1"],
     infer=_infer,
     onnx=Onnx("Conv", builder="convolution"),
@@ -212,25 +213,13 @@ def _conv_transpose(
     "Deconvolution",
     [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
     {
-        "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
+        "kernel": WINDOW["kernel"],
         "stride": Attr(shape, "distance between the windows in the output; 1 on every axis if empty", ()),
-        "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
+        "dilate": WINDOW["dilate"],
         "pad": Attr(shape, "elements cropped from both ends of each axis; 0 if empty", ()),
         "adj": Attr(shape, "elements added at the end of each axis, less than stride; 0 if empty", ()),
         "target_shape": Attr(shape, "spatial shape of the output, which determines pad and adj", ()),
-        "num_filter": Attr(integer(low=1), "number of output channels"),
-        "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
-        "workspace": Attr(integer(low=0), "accepted and ignored", 512),
-        "no_bias": Attr(boolean, "omit the bias", True),
-        "cudnn_tune": Attr(
-            optional(choice("fastest", "limited_workspace", "off")), "accepted and ignored", None
-        ),
-        "cudnn_off": Attr(boolean, "accepted and ignored", False),
-        "layout": Attr(
-            optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
-            "order of the axes of data and weight, where N means the channels of weight; channels second if None",
-            None,
-        ),
+        **_attributes("channels", workspace=512, no_bias=True),
     },
     infer=layer(("weight", "bias"), _deconv_params, deconvolved),
     onnx=Onnx("ConvTranspose", builder="deconvolution"),

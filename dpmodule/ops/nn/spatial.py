@@ -103,16 +103,19 @@ def grid_generator(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return _warp if a.transform_type == "warp" else partial(_affine, _target_size(a))
 
 
-def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+def _sampler_infer(is_last: bool, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    """Infer shapes of images, grid and result; `is_last` if x and y are the last axis of the grid."""
     data, grid, out = ins[0], ins[1], outs[0]
     if data is None and grid is None:
         return ins, outs
     rows = next((s[0] for s in (data, grid, out) if s and s[0]), 0)
-    grid = unify_input("grid", grid, (rows, 2, *(out[2:] if out else (0, 0))), data)
+    sizes = out[2:] if out else (0, 0)
+    grid = unify_input("grid", grid, (rows, *sizes, 2) if is_last else (rows, 2, *sizes), data)
     if data is None or grid is None:
         return [data, grid], outs
     data = unify_input("data", data, (rows, 0, 0, 0), data)
-    return [data, grid], [unify_input("output", out, (rows, (data or (0, 0))[1], *grid[2:]), data)]
+    sizes = grid[1:3] if is_last else grid[2:]
+    return [data, grid], [unify_input("output", out, (rows, (data or (0, 0))[1], *sizes), data)]
 
 
 @bound(
@@ -120,7 +123,7 @@ def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     [arg("data", ROWS), arg("grid", ROWS)],
     {"cudnn_off": _CUDNN_OFF},
     hidden=1,
-    infer=_sampler_infer,
+    infer=partial(_sampler_infer, False),
     onnx=Onnx("GridSample", builder="bilinear_sampler"),
 )
 def bilinear_sampler(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -136,18 +139,6 @@ def bilinear_sampler(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Ten
     return _sample
 
 
-def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    data, grid, out = ins[0], ins[1], outs[0]
-    if data is None or grid is None:
-        return ins, outs
-    rows = data[0] or grid[0]
-    data = unify_input("data", data, (rows, 0, 0, 0), data)
-    grid = unify_input("grid", grid, (rows, 0, 0, 2), data)
-    return [data, grid], [
-        unify_input("output", out, (rows, (data or (0, 0))[1], *(grid or (0, 0, 0))[1:3]), data)
-    ]
-
-
 @bound(
     "_grid_sample",
     [arg("data", ROWS), arg("grid", ROWS)],
@@ -158,7 +149,7 @@ def _grid_sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
             boolean, "let -1 and 1 be the centers of the corner pixels instead of their edges", False
         ),
     },
-    infer=_grid_sample_infer,
+    infer=partial(_sampler_infer, True),
     onnx=Onnx("GridSample", builder="grid_sample"),
 )
 def grid_sample(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:

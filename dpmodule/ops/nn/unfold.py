@@ -82,7 +82,7 @@ _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 _MAX_POSITIONS, _MAX_WIDE_POSITIONS = 0.5, 2.0
 """Positions for each filter, times the square root of the number of copies of a pixel in the windows, up to which
 windows as rows are faster than oneDNN's convolution: with AVX2, and with AVX-512."""
-_FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
+_FEW_IMAGES, _SMALL_IMAGE, _LARGEWINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
 
@@ -92,7 +92,7 @@ def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
     images, channels, height, width = data
     is_small = grid.kernel == grid.stride == grid.dilate == (1, 1) and images < _FEW_IMAGES and threads == 1
     has_many = images > 1 or channels * height * width > _SMALL_IMAGE
-    return not is_small and (has_many or min(grid.kernel) >= _LARGE_WINDOW)
+    return not is_small and (has_many or min(grid.kernel) >= _LARGEWINDOW)
 
 
 def is_fast_product(data: Sequence[int], filters: int, grid: WindowGrid) -> bool:
@@ -166,12 +166,13 @@ def images_of_windows(rows: torch.Tensor, shape: Sequence[int], grid: WindowGrid
     return images
 
 
-_WINDOW = {
+WINDOW = {
     "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
     "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
     "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
     "pad": Attr(shape, "zeros added at both ends of each axis; 0 if empty", ()),
 }
+"""Attributes of windows."""
 
 
 class _UnfoldWindows:
@@ -277,7 +278,7 @@ def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 @bound(
     "im2col",
     [arg("data", ROWS)],
-    _WINDOW,
+    WINDOW,
     infer=layer((), lambda a, data: [], _columns_shape),
     onnx=Onnx("Conv", builder="im2col"),
 )
@@ -299,7 +300,7 @@ def im2col(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 @bound(
     "col2im",
     [arg("data", ROWS)],
-    {"output_size": Attr(shape, "spatial shape of the image: (w,), (h, w) or (d, h, w)"), **_WINDOW},
+    {"output_size": Attr(shape, "spatial shape of the image: (w,), (h, w) or (d, h, w)"), **WINDOW},
     infer=_col2im_infer,
     onnx=Onnx("ConvTranspose", builder="col2im"),
 )
