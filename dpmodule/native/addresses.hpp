@@ -2,6 +2,7 @@
 // tensors alive.
 #pragma once
 
+#include <new>
 #include <tuple>
 #include <type_traits>
 
@@ -63,13 +64,17 @@ class Arguments {
     bool good_;
 };
 
-// Run a function that does not use Python; it returns false if it runs out of memory.
+// Run a function that does not use Python; it throws std::bad_alloc or returns false if it runs out of memory.
 template <class Run, class Record>
 PyObject *without_gil(const Run &function, const Record &record) {
     bool done = true;
     Py_BEGIN_ALLOW_THREADS
-    if constexpr (std::is_void_v<decltype(function(record))>) function(record);
-    else done = function(record);
+    try {
+        if constexpr (std::is_void_v<decltype(function(record))>) function(record);
+        else done = function(record);
+    } catch (const std::bad_alloc &) {
+        done = false;
+    }
     Py_END_ALLOW_THREADS
     if (!done) return PyErr_NoMemory();
     Py_RETURN_NONE;

@@ -5,7 +5,6 @@
 #if defined(__x86_64__)
 
 #include <algorithm>
-#include <new>
 #include <vector>
 
 #include "parallel.hpp"
@@ -298,36 +297,25 @@ std::ptrdiff_t conv3x3_lanes() {
     return best == vector::Instructions::Avx512 ? 16 : best == vector::Instructions::Avx2 ? 8 : 0;
 }
 
-bool conv3x3(const Conv3x3 &run) {
-    try {
-        std::vector<float> weight(numbers(run.size));
-        each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
-        const Forward kernel = forward_for(run);
-        parallel_for(run.size.images, run.size.threads,
-                     [&](std::ptrdiff_t image) { kernel(run, weight.data(), image); });
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void conv3x3(const Conv3x3 &run) {
+    std::vector<float> weight(numbers(run.size));
+    each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { weight[at] = number; });
+    const Forward kernel = forward_for(run);
+    parallel_for(run.size.images, run.size.threads, [&](std::ptrdiff_t image) { kernel(run, weight.data(), image); });
 }
 
-bool conv3x3_gradients(const Conv3x3Gradients &run) {
-    try {
-        const std::ptrdiff_t parts = std::max(run.size.threads, 1), size = numbers(run.size) + run.size.filters;
-        std::vector<float> sums(parts * size);
-        const Gradients kernel = gradients_for(run.size);
-        parallel_for(parts, run.size.threads, [&](std::ptrdiff_t part) {
-            const std::ptrdiff_t images = run.size.images, end = images * (part + 1) / parts;
-            for (std::ptrdiff_t image = images * part / parts; image < end; ++image)
-                kernel(run, image, sums.data() + part * size);
-        });
-        for (std::ptrdiff_t at = size; at < parts * size; ++at) sums[at % size] += sums[at];
-        each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { number = sums[at]; });
-        if (run.bias) std::copy_n(sums.data() + numbers(run.size), run.size.filters, run.bias);
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void conv3x3_gradients(const Conv3x3Gradients &run) {
+    const std::ptrdiff_t parts = std::max(run.size.threads, 1), size = numbers(run.size) + run.size.filters;
+    std::vector<float> sums(parts * size);
+    const Gradients kernel = gradients_for(run.size);
+    parallel_for(parts, run.size.threads, [&](std::ptrdiff_t part) {
+        const std::ptrdiff_t images = run.size.images, end = images * (part + 1) / parts;
+        for (std::ptrdiff_t image = images * part / parts; image < end; ++image)
+            kernel(run, image, sums.data() + part * size);
+    });
+    for (std::ptrdiff_t at = size; at < parts * size; ++at) sums[at % size] += sums[at];
+    each_weight(run.size, run.weight, [&](float &number, std::ptrdiff_t at) { number = sums[at]; });
+    if (run.bias) std::copy_n(sums.data() + numbers(run.size), run.size.filters, run.bias);
 }
 
 }  // namespace dpmodule

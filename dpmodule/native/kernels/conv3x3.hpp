@@ -33,9 +33,8 @@ struct Conv3x3Gradients {
     float *bias;           // (filters): written; or null
 };
 
-// Both return false if the memory for the packed weight cannot be allocated.
-bool conv3x3(const Conv3x3 &run);
-bool conv3x3_gradients(const Conv3x3Gradients &run);
+void conv3x3(const Conv3x3 &run);
+void conv3x3_gradients(const Conv3x3Gradients &run);
 
 // Number of filters per vector on this processor; 0 without suitable instructions.
 std::ptrdiff_t conv3x3_lanes();

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <thread>
 #include <type_traits>
@@ -601,30 +600,25 @@ std::ptrdiff_t convolution_block(std::ptrdiff_t filters) {
     }
 }
 
-bool run_layers(const std::vector<ImageLayer> &layers, int threads) {
-    try {
-        std::deque<Step> steps;
-        std::size_t most = 1;
-        std::ptrdiff_t windows = 0, padded = 0;
-        for (const ImageLayer &each : layers) {
-            Step &step = steps.emplace_back(each, threads);
-            most = std::max(most, step.shares.size());
-            windows = std::max(windows, step.windows);
-            padded = std::max(padded, step.padded);
-        }
-        std::vector<Workspace> spaces(most);
-        for (Workspace &space : spaces)
-            space = {std::unique_ptr<Window[]>(new Window[windows]), std::unique_ptr<float[]>(new float[padded])};
-        for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
-            std::vector<Share> &shares = steps[i].shares, &next = steps[i + 1].shares;
-            for (std::size_t at = 0; at < shares.size(); ++at) shares[at].next = next[at % next.size()].weight;
-        }
-        parallel_for(most, static_cast<int>(most),
-                     [&](std::ptrdiff_t thread) { of_one_thread(steps, thread, spaces[thread]); });
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
+void run_layers(const std::vector<ImageLayer> &layers, int threads) {
+    std::deque<Step> steps;
+    std::size_t most = 1;
+    std::ptrdiff_t windows = 0, padded = 0;
+    for (const ImageLayer &each : layers) {
+        Step &step = steps.emplace_back(each, threads);
+        most = std::max(most, step.shares.size());
+        windows = std::max(windows, step.windows);
+        padded = std::max(padded, step.padded);
     }
+    std::vector<Workspace> spaces(most);
+    for (Workspace &space : spaces)
+        space = {std::unique_ptr<Window[]>(new Window[windows]), std::unique_ptr<float[]>(new float[padded])};
+    for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+        std::vector<Share> &shares = steps[i].shares, &next = steps[i + 1].shares;
+        for (std::size_t at = 0; at < shares.size(); ++at) shares[at].next = next[at % next.size()].weight;
+    }
+    parallel_for(most, static_cast<int>(most),
+                 [&](std::ptrdiff_t thread) { of_one_thread(steps, thread, spaces[thread]); });
 }
 
 }  // namespace dpmodule

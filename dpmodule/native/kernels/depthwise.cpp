@@ -3,7 +3,6 @@
 #include "depthwise.hpp"
 
 #include <algorithm>
-#include <new>
 #include <vector>
 
 #include "parallel.hpp"
@@ -144,61 +143,35 @@ struct Channels {
 
 }  // namespace
 
-bool depthwise(const Depthwise &run) {
-    try {
-        const DepthwiseSizes &size = run.size;
-        const std::vector<float> weight = packed(size, run.weight);
-        const ImageLayer layer{LayerKind::Depthwise,
-                               size.images,
-                               size.channels,
-                               size.channels,
-                               1,
-                               size.y,
-                               size.x,
-                               0,
-                               LayerFunction::None,
-                               0,
-                               0,
-                               size.channels,
-                               size.channels,
-                               size.channels,
-                               run.data,
-                               weight.data(),
-                               run.bias,
-                               nullptr,
-                               run.result,
-                               0,
-                               0};
-        parallel_ranges(size.images * size.y.result * size.x.result, threads_for(size),
-                        [&](std::ptrdiff_t begin, std::ptrdiff_t end) { compute_pixels(layer, begin, end); });
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void depthwise(const Depthwise &run) {
+    const DepthwiseSizes &size = run.size;
+    const std::vector<float> weight = packed(size, run.weight);
+    ImageLayer layer{};
+    layer.kind = LayerKind::Depthwise, layer.images = size.images, layer.groups = 1;
+    layer.channels = layer.filters = layer.data_gap = layer.result_gap = size.channels;
+    layer.y = size.y, layer.x = size.x;
+    layer.data = run.data, layer.weight = weight.data(), layer.bias = run.bias, layer.result = run.result;
+    parallel_ranges(size.images * size.y.result * size.x.result, threads_for(size),
+                    [&](std::ptrdiff_t begin, std::ptrdiff_t end) { compute_pixels(layer, begin, end); });
 }
 
-bool depthwise_gradients(const DepthwiseGradients &run) {
-    try {
-        const DepthwiseSizes &size = run.size;
-        const std::vector<float> weight = packed(size, run.weight);
-        std::vector<float> sums(weight.size());
-        parallel_ranges((size.channels + kLine - 1) / kLine, threads_for(size),
-                        [&](std::ptrdiff_t first, std::ptrdiff_t last) {
-                            const std::ptrdiff_t begin = first * kLine, end = std::min(last * kLine, size.channels);
-                            const auto compute = [&](auto kernel) {
-                                run_best<decltype(kernel)>(run, weight.data(), sums.data(), begin, end);
-                            };
-                            if (size.x.kernel == 3) return compute(Channels<3>{});
-                            if (size.x.kernel == 5) return compute(Channels<5>{});
-                            compute(Channels<7>{});
-                        });
-        const std::ptrdiff_t taps = size.y.kernel * size.x.kernel;
-        for (std::ptrdiff_t at = 0; at < taps * size.channels; ++at)
-            run.for_weight[at] = sums[at % taps * size.channels + at / taps];
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void depthwise_gradients(const DepthwiseGradients &run) {
+    const DepthwiseSizes &size = run.size;
+    const std::vector<float> weight = packed(size, run.weight);
+    std::vector<float> sums(weight.size());
+    parallel_ranges((size.channels + kLine - 1) / kLine, threads_for(size),
+                    [&](std::ptrdiff_t first, std::ptrdiff_t last) {
+                        const std::ptrdiff_t begin = first * kLine, end = std::min(last * kLine, size.channels);
+                        const auto compute = [&](auto kernel) {
+                            run_best<decltype(kernel)>(run, weight.data(), sums.data(), begin, end);
+                        };
+                        if (size.x.kernel == 3) return compute(Channels<3>{});
+                        if (size.x.kernel == 5) return compute(Channels<5>{});
+                        compute(Channels<7>{});
+                    });
+    const std::ptrdiff_t taps = size.y.kernel * size.x.kernel;
+    for (std::ptrdiff_t at = 0; at < taps * size.channels; ++at)
+        run.for_weight[at] = sums[at % taps * size.channels + at / taps];
 }
 
 }  // namespace dpmodule

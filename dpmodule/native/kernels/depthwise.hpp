@@ -32,8 +32,7 @@ struct DepthwiseGradients {
     float *for_weight;  // written
 };
 
-// Both return false if the memory for the packed weight cannot be allocated.
-bool depthwise(const Depthwise &run);
-bool depthwise_gradients(const DepthwiseGradients &run);
+void depthwise(const Depthwise &run);
+void depthwise_gradients(const DepthwiseGradients &run);
 
 }  // namespace dpmodule

@@ -29,11 +29,12 @@ DPMODULE_INLINE Range inside(const Axis &axis, std::ptrdiff_t index) {
 struct Pixels {
     const ImageLayer &l;
     std::ptrdiff_t y, x;
-    Range rows, columns;
-    const float *begin;          // first window; may be outside of the image
-    std::ptrdiff_t pitch, step;  // elements from one row or column of a window to the next
-    const float *other;          // first pixel of the other operand, or null
+    const float *begin;  // first window; may be outside of the image
+    const float *other;  // first pixel of the other operand, or null
     float *result;
+    Range rows = inside(l.y, y), columns = inside(l.x, x);
+    // elements from one row or column of a window to the next
+    std::ptrdiff_t pitch = l.y.dilate * l.x.size * l.data_gap, step = l.x.dilate * l.data_gap;
 
     DPMODULE_INLINE const float *data(std::ptrdiff_t row, std::ptrdiff_t column, std::ptrdiff_t c) const {
         return begin + row * pitch + column * step + c;
@@ -439,16 +440,7 @@ struct Rows {
             begin += stop - x;
             while (x < stop) {
                 const float *window = line + (x * l.x.stride - l.x.pad) * l.data_gap;
-                const Pixels first{l,
-                                   y,
-                                   x,
-                                   inside(l.y, y),
-                                   inside(l.x, x),
-                                   window,
-                                   l.y.dilate * l.x.size * l.data_gap,
-                                   l.x.dilate * l.data_gap,
-                                   other,
-                                   result};
+                const Pixels first{l, y, x, window, other, result};
                 const std::ptrdiff_t done = compute<Width, Kernel, Stride, Groups>(first, stop - x);
                 x += done;
                 result += done * l.result_gap;

@@ -62,8 +62,8 @@ struct ImageLayer {
     std::ptrdiff_t row_gap, image_gap;  // convolution: elements from one row and one image of the result to the next
 };
 
-// Runs layers in order, on `threads` of torch's threads. Returns false if there is no memory for the list of windows.
-bool run_layers(const std::vector<ImageLayer> &layers, int threads);
+// Runs layers in order, on `threads` of torch's threads.
+void run_layers(const std::vector<ImageLayer> &layers, int threads);
 
 // Computes some pixels of the result of a layer other than a convolution, but for the functions after `HardSwish`.
 void compute_pixels(const ImageLayer &layer, std::ptrdiff_t begin, std::ptrdiff_t end);

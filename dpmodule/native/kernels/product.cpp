@@ -204,15 +204,8 @@ void run_layers(const Dense &run, std::ptrdiff_t first, std::ptrdiff_t rows, flo
                                made, threads, layer.function == LayerFunction::Clamp});
             apply(layer.function, made, rows, layer.units, layer.units);
         } else {
-            multiply({rows,
-                      layer.units,
-                      layer.features,
-                      {data, gap, 1},
-                      {},
-                      layer.bias,
-                      made,
-                      layer.weight,
-                      layer.function,
+            const Matrix left{data, gap, 1}, none{};
+            multiply({rows, layer.units, layer.features, left, none, layer.bias, made, layer.weight, layer.function,
                       threads});
         }
         data = made;

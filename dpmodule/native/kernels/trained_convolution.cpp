@@ -6,7 +6,6 @@
 #if defined(__x86_64__)
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "kernels.hpp"
@@ -266,6 +265,12 @@ class TileGradients {
         grad_.reserve(windows * kMaxVectors * Width);
     }
 
+    template <int>
+    DPMODULE_INLINED static void run(TileGradients *share) {
+        share->compute();
+    }
+
+  private:
     DPMODULE_INLINE void compute() {
         const Axis &y = size_.y, &x = size_.x;
         const auto is_plain = [](const Axis &axis) { return axis.kernel == 1 && axis.stride == 1 && axis.pad == 0; };
@@ -295,7 +300,6 @@ class TileGradients {
         write();
     }
 
-  private:
     // Number of elements that some windows read along an axis.
     static std::ptrdiff_t reach(const Axis &axis, std::ptrdiff_t windows) {
         return (windows - 1) * axis.stride + (axis.kernel - 1) * axis.dilate + 1;
@@ -395,13 +399,6 @@ class TileGradients {
     std::vector<float> sums_;   // of each tile
 };
 
-struct Compute {
-    template <int Width>
-    DPMODULE_INLINED static void run(TileGradients<Width> *share) {
-        share->compute();
-    }
-};
-
 template <int Width>
 std::vector<GradientTile> all_tiles(const ConvolutionSizes &size) {
     const bool is_dense = size.x.dilate == 1;  // the numbers of a window's row are consecutive
@@ -442,78 +439,59 @@ void weight_gradients(const ConvolutionGradients &run) {
         shares.emplace_back(run, tiles.data() + first, count * (part + 1) / parts - first);
     }
     parallel_for(parts, static_cast<int>(parts),
-                 [&](std::ptrdiff_t part) { run_wide<Width, Compute>(shares.data() + part); });
+                 [&](std::ptrdiff_t part) { run_wide<Width, TileGradients<Width>>(shares.data() + part); });
 }
 
 }  // namespace
 
-bool convolve(const TrainedConvolution &run) {
-    try {
-        std::vector<float> packed;
-        ImageLayer layer = packed_layer(run.size, run.weight, run.bias, packed);
-        layer.data = run.data, layer.result = run.result;
-        return run_layers({layer}, run.size.threads);
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void convolve(const TrainedConvolution &run) {
+    std::vector<float> packed;
+    ImageLayer layer = packed_layer(run.size, run.weight, run.bias, packed);
+    layer.data = run.data, layer.result = run.result;
+    run_layers({layer}, run.size.threads);
 }
 
-bool convolution_data(const ConvolutionData &run) {
-    try {
-        const Axis &y = run.size.y, &x = run.size.x;
-        const std::ptrdiff_t channels = run.size.channels;
-        std::vector<std::vector<float>> packed(y.stride * x.stride);
-        std::vector<ImageLayer> layers;
-        for (std::ptrdiff_t i = 0; i < y.stride * x.stride; ++i) {
-            const Phase down = phase(y, i / x.stride), across = phase(x, i % x.stride);
-            if (!down.axis.result || !across.axis.result) continue;
-            if (!down.axis.kernel || !across.axis.kernel) {
-                const std::ptrdiff_t pixels = run.size.images * y.size * x.size;
-                if (!run.bias) std::fill_n(run.data, pixels * channels, 0.0f);
-                for (std::ptrdiff_t at = 0; run.bias && at < pixels; ++at)
-                    std::copy_n(run.bias, channels, run.data + at * channels);
-                continue;
-            }
-            const StridedWeight &w = run.weight;
-            const StridedWeight turned{w.numbers + down.tap * w.row + across.tap * w.column, w.channel, w.filter,
-                                       -y.stride * w.row, -x.stride * w.column};
-            ImageLayer layer = packed_layer({run.size.images, run.size.filters, channels, down.axis, across.axis, 1},
-                                            turned, run.bias, packed[i]);
-            layer.data = run.grad;
-            layer.result = run.data + (down.first * x.size + across.first) * channels;
-            layer.result_gap = x.stride * channels, layer.row_gap = y.stride * x.size * channels;
-            layer.image_gap = y.size * x.size * channels;
-            layers.push_back(layer);
+void convolution_data(const ConvolutionData &run) {
+    const Axis &y = run.size.y, &x = run.size.x;
+    const std::ptrdiff_t channels = run.size.channels;
+    std::vector<std::vector<float>> packed(y.stride * x.stride);
+    std::vector<ImageLayer> layers;
+    for (std::ptrdiff_t i = 0; i < y.stride * x.stride; ++i) {
+        const Phase down = phase(y, i / x.stride), across = phase(x, i % x.stride);
+        if (!down.axis.result || !across.axis.result) continue;
+        if (!down.axis.kernel || !across.axis.kernel) {
+            const std::ptrdiff_t pixels = run.size.images * y.size * x.size;
+            if (!run.bias) std::fill_n(run.data, pixels * channels, 0.0f);
+            for (std::ptrdiff_t at = 0; run.bias && at < pixels; ++at)
+                std::copy_n(run.bias, channels, run.data + at * channels);
+            continue;
         }
-        return run_layers(layers, run.size.threads);
-    } catch (const std::bad_alloc &) {
-        return false;
+        const StridedWeight &w = run.weight;
+        const StridedWeight turned{w.numbers + down.tap * w.row + across.tap * w.column, w.channel, w.filter,
+                                   -y.stride * w.row, -x.stride * w.column};
+        ImageLayer layer = packed_layer({run.size.images, run.size.filters, channels, down.axis, across.axis, 1},
+                                        turned, run.bias, packed[i]);
+        layer.data = run.grad;
+        layer.result = run.data + (down.first * x.size + across.first) * channels;
+        layer.result_gap = x.stride * channels, layer.row_gap = y.stride * x.size * channels;
+        layer.image_gap = y.size * x.size * channels;
+        layers.push_back(layer);
     }
+    run_layers(layers, run.size.threads);
 }
 
-bool overlapping_data(const ConvolutionData &run) {
-    try {
-        const std::vector<float> packed = OverlapSums::pack(run);
-        const std::ptrdiff_t rows = run.size.images * run.size.y.size, parts = std::min(threads_for(run.size), rows);
-        std::vector<OverlapSums> shares;
-        shares.reserve(parts);
-        for (std::ptrdiff_t part = 0; part < parts; ++part) shares.emplace_back(run, packed);
-        parallel_for(parts, static_cast<int>(parts), [&](std::ptrdiff_t part) {
-            shares[part].compute(rows * part / parts, rows * (part + 1) / parts);
-        });
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void overlapping_data(const ConvolutionData &run) {
+    const std::vector<float> packed = OverlapSums::pack(run);
+    const std::ptrdiff_t rows = run.size.images * run.size.y.size, parts = std::min(threads_for(run.size), rows);
+    std::vector<OverlapSums> shares;
+    shares.reserve(parts);
+    for (std::ptrdiff_t part = 0; part < parts; ++part) shares.emplace_back(run, packed);
+    parallel_for(parts, static_cast<int>(parts),
+                 [&](std::ptrdiff_t part) { shares[part].compute(rows * part / parts, rows * (part + 1) / parts); });
 }
 
-bool convolution_gradients(const ConvolutionGradients &run) {
-    try {
-        best_width() == 16 && run.size.filters > 8 ? weight_gradients<16>(run) : weight_gradients<8>(run);
-        return true;
-    } catch (const std::bad_alloc &) {
-        return false;
-    }
+void convolution_gradients(const ConvolutionGradients &run) {
+    best_width() == 16 && run.size.filters > 8 ? weight_gradients<16>(run) : weight_gradients<8>(run);
 }
 
 }  // namespace dpmodule

@@ -44,10 +44,10 @@ struct ConvolutionGradients {
     float *bias;           // (filters): written; or null
 };
 
-// All return false if memory cannot be allocated. The first two need a `convolution_block`, the others need AVX2.
-bool convolve(const TrainedConvolution &run);
-bool convolution_data(const ConvolutionData &run);
-bool overlapping_data(const ConvolutionData &run);
-bool convolution_gradients(const ConvolutionGradients &run);
+// The first two need a `convolution_block`, the others need AVX2.
+void convolve(const TrainedConvolution &run);
+void convolution_data(const ConvolutionData &run);
+void overlapping_data(const ConvolutionData &run);
+void convolution_gradients(const ConvolutionGradients &run);
 
 }  // namespace dpmodule
