@@ -30,8 +30,6 @@ from .unfold import WINDOW, WindowGrid, uses_onednn, window_grid
 FEW_CHANNELS = 16
 """Elements of the widest vector."""
 
-_CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
-
 
 def _params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the shapes of weight and bias."""
@@ -117,7 +115,7 @@ def convolution(a: Any) -> Callable[..., torch.Tensor]:
     Source: MXNet 1.9.1 `Convolution`, whose CPU build has no channels-last layouts.
     """
     call = partial(
-        _CALLS[kernel_rank(a)],
+        getattr(torch, f"conv{kernel_rank(a)}d"),
         stride=a.stride or 1,
         padding=a.pad or 0,
         dilation=a.dilate or 1,
@@ -144,13 +142,6 @@ def _strided_1x1(
         return call(x, *rest)
     rows, columns = grid.stride
     return call(x[:, :, ::rows, ::columns], *rest, stride=1)
-
-
-_TRANSPOSED: dict[int, Callable[..., torch.Tensor]] = {
-    1: torch.conv_transpose1d,
-    2: torch.conv_transpose2d,
-    3: torch.conv_transpose3d,
-}
 
 
 def _deconv_params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -193,9 +184,9 @@ def deconvolved(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     last = channels_last(a.layout)
     spatial = to_first(data, last)[2:]
     pads, adds = pads_and_adds(a, spatial)
-    axes = zip(_full_sizes(a, spatial), pads, adds, strict=True)
-    sizes = [w and w - 2 * p + n for w, p, n in axes]
-    if any(w and size < 1 for w, size in zip(_full_sizes(a, spatial), sizes, strict=True)):
+    whole = _full_sizes(a, spatial)
+    sizes = [w and w - 2 * p + n for w, p, n in zip(whole, pads, adds, strict=True)]
+    if any(w and size < 1 for w, size in zip(whole, sizes, strict=True)):
         raise ShapeError(f"pad is {pads}, which makes the output of data {data} empty")
     return to_last((data[0], a.num_filter, *sizes), last)
 
@@ -242,5 +233,5 @@ def deconvolution(a: Any) -> Callable[..., torch.Tensor]:
     Source: Zeiler et al., "Deconvolutional networks", 2010; MXNet 1.9.1 `Deconvolution`, whose CPU build has
     neither channels-last layouts nor dilation in three dimensions.
     """
-    call = partial(_conv_transpose, _TRANSPOSED[kernel_rank(a)], a)
+    call = partial(_conv_transpose, getattr(torch, f"conv_transpose{kernel_rank(a)}d"), a)
     return through_first(call, 2) if channels_last(a.layout) else call

@@ -193,12 +193,6 @@ def fits_kernel(left: torch.Tensor, right: torch.Tensor) -> bool:
     )
 
 
-def shapes_match(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Return True if the shapes fit ``left @ right.T + bias``; requires `are_float32_cpu` and matrices."""
-    fits = bias is None or (bias.shape == right.shape[:1] and bias.dtype is left.dtype and bias.is_cpu)
-    return fits and left.shape[1] == right.shape[1]
-
-
 def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Return ``left @ right.T + bias`` without recording a gradient.
 
@@ -209,7 +203,8 @@ def multiply(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
     """
     (rows, depth), columns = left.shape, right.shape[0]
     is_few = 0 < rows <= FEW_ROWS
-    if not shapes_match(left, right, bias) or (is_few and not right.is_contiguous()):
+    fits = bias is None or (bias.shape == right.shape[:1] and bias.dtype is left.dtype and bias.is_cpu)
+    if not fits or depth != right.shape[1] or (is_few and not right.is_contiguous()):
         return F.linear(left, right, bias)  # raises errors, and supports transposed weights
     if is_few:
         bias = None if bias is None else bias.contiguous()

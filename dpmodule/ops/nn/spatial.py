@@ -173,9 +173,7 @@ def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if data is None:
         return [data, loc], outs
     data = unify_input("data", data, (rows, 0, 0, 0), data)
-    if data is None:
-        raise ShapeError("SpatialTransformer: the data's shape is unknown")
-    return [data, loc], [unify_input("output", out, (*data[:2], *target), data)]
+    return [data, loc], [unify_input("output", out, (rows, (data or (0, 0))[1], *target), data)]
 
 
 @bound(
@@ -208,11 +206,6 @@ def spatial_transformer(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.
     return lambda data, loc: _sample(data, _affine(target, loc))
 
 
-def _bilinear_weight(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
-    size = 2 * a.scale - a.scale % 2
-    return (data[1], 1, size, size)
-
-
 def _channels(a: Any, ins: list[Shape]) -> int:
     """Return the output's number of channels; 0 if an input's is unknown."""
     if a.sample_type == "bilinear" or a.multi_input_mode == "sum":
@@ -231,7 +224,8 @@ def _infer_upsampling(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         first = (outs[0][0], *first[1:])
     ins = [first, *ins[1:]]
     if a.sample_type == "bilinear":
-        ins = [first, unify(ins[1], _bilinear_weight(a, first), "weight")]
+        side = 2 * a.scale - a.scale % 2
+        ins = [first, unify(ins[1], (first[1], 1, side, side), "weight")]
     size = (first[0], _channels(a, ins), first[2] * a.scale, first[3] * a.scale)
     return ins, [unify(outs[0], size, "output")]
 

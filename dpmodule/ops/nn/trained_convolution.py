@@ -370,24 +370,21 @@ def _result(
         return images_of_pixels(fastest_linear(rows, weight.reshape(sizes.filters, -1), bias), shape)
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     tensors = x.data_ptr(), address(bias), out.data_ptr()
-    filter_, channel, row, column = weight.stride()
     if kernel == "windows":
-        turned = _end_of_window(weight), channel, filter_, -row, -column
-        kernels().overlapping_data(*_turned(sizes).arguments(), *turned, *tensors)
-        return out
-    straight = weight.data_ptr(), filter_, channel, row, column
-    if kernel == "tiles":
-        kernels().convolve(*sizes.arguments(), *straight, *tensors)
+        kernels().overlapping_data(*_turned(sizes).arguments(), *_turned_weight(weight), *tensors)
+    elif kernel == "tiles":
+        kernels().convolve(*sizes.arguments(), weight.data_ptr(), *weight.stride(), *tensors)
     else:
-        kernels().conv3x3(*_arguments3x3(sizes), 1, *straight, *tensors)
+        kernels().conv3x3(*_arguments3x3(sizes), 1, weight.data_ptr(), *weight.stride(), *tensors)
     return out
 
 
-def _end_of_window(weight: torch.Tensor) -> int:
-    """Return the address of the last element of the first window."""
-    _, _, row, column = weight.stride()
+def _turned_weight(weight: torch.Tensor) -> tuple[int, ...]:
+    """Return address and strides of a weight turned by 180 degrees, with channels and filters exchanged."""
+    filter_, channel, row, column = weight.stride()
     height, width = weight.shape[2:]
-    return weight.data_ptr() + weight.element_size() * ((height - 1) * row + (width - 1) * column)
+    last = weight.data_ptr() + weight.element_size() * ((height - 1) * row + (width - 1) * column)
+    return last, channel, filter_, -row, -column
 
 
 def _for_data(
@@ -401,15 +398,13 @@ def _for_data(
         images = images_of_windows(rows, shape, sizes.grid)
         return images if bias is None else images.add_(bias.view(-1, 1, 1))
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
-    filter_, channel, row, column = weight.stride()
     tensors = grad.data_ptr(), address(bias), out.data_ptr()
-    if kernel == "3x3":  # a convolution of the result's gradient with the weight, turned by 180 degrees
-        turned = _end_of_window(weight), channel, filter_, -row, -column
+    if kernel == "3x3":  # a convolution of the result's gradient
         arguments = sizes.images, *sizes.counts, sizes.filters, sizes.channels, 1, torch.get_num_threads()
-        kernels().conv3x3(*arguments, sizes.grid.stride[0], *turned, *tensors)
+        kernels().conv3x3(*arguments, sizes.grid.stride[0], *_turned_weight(weight), *tensors)
         return out
     compute = kernels().overlapping_data if kernel == "windows" else kernels().convolution_data
-    compute(*sizes.arguments(), weight.data_ptr(), filter_, channel, row, column, *tensors)
+    compute(*sizes.arguments(), weight.data_ptr(), *weight.stride(), *tensors)
     return out
 
 

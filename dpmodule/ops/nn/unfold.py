@@ -82,7 +82,7 @@ _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 _MAX_POSITIONS, _MAX_WIDE_POSITIONS = 0.5, 2.0
 """Positions for each filter, times the square root of the number of copies of a pixel in the windows, up to which
 windows as rows are faster than oneDNN's convolution: with AVX2, and with AVX-512."""
-_FEW_IMAGES, _SMALL_IMAGE, _LARGEWINDOW = 16, 20480, 4
+_FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
 
@@ -92,7 +92,7 @@ def uses_onednn(data: Sequence[int], grid: WindowGrid, threads: int) -> bool:
     images, channels, height, width = data
     is_small = grid.kernel == grid.stride == grid.dilate == (1, 1) and images < _FEW_IMAGES and threads == 1
     has_many = images > 1 or channels * height * width > _SMALL_IMAGE
-    return not is_small and (has_many or min(grid.kernel) >= _LARGEWINDOW)
+    return not is_small and (has_many or min(grid.kernel) >= _LARGE_WINDOW)
 
 
 def is_fast_product(data: Sequence[int], filters: int, grid: WindowGrid) -> bool:
@@ -199,13 +199,10 @@ class _UnfoldWindows:
 
     def indices(self, device: torch.device) -> torch.Tensor:
         """Return the index in the flat padded image of each element of each window: (prod(kernel), windows)."""
-        axes = []
-        for k, s, d, n in zip(self.kernel, self.stride, self.dilate, self.counts, strict=True):
+        flat, rank = torch.zeros((), dtype=torch.int64, device=device), len(self.kernel)
+        axes = zip(self.kernel, self.stride, self.dilate, self.counts, self.padded(), strict=True)
+        for i, (k, s, d, n, size) in enumerate(axes):
             inside, start = torch.arange(k, device=device) * d, torch.arange(n, device=device) * s
-            axes.append((inside, start))
-        flat = torch.zeros((), dtype=torch.int64, device=device)
-        rank = len(axes)
-        for i, ((inside, start), size) in enumerate(zip(axes, self.padded(), strict=True)):
             one = inside.view(-1, *(1,) * (2 * rank - 1 - i)) + start.view(-1, *(1,) * (rank - 1 - i))
             flat = flat * size + one
         return flat.reshape(prod(self.kernel), -1)
