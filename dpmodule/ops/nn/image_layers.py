@@ -161,11 +161,6 @@ class TiledConvolution:
         core = kernels()
         return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
 
-    @property
-    def _filled(self) -> float:
-        """Share of the tiles' filters that is not padding."""
-        return self._filters / (-(-self._filters // self._block) * self._block)
-
     def kind(self, channels: int) -> str:
         """Return the kind of layer that computes it, for images of some channels."""
         own = channels // self._groups
@@ -203,7 +198,8 @@ class TiledConvolution:
             return True
         if in_run and channels <= _COLOURS and (is_small or not self._filters % _FULL_TILE):
             return True
-        if in_run and products <= (_SHORT if self._filled >= _FILLED else _TINY):
+        is_filled = self._filters >= _FILLED * -(-self._filters // self._block) * self._block
+        if in_run and products <= (_SHORT if is_filled else _TINY):
             return True
         if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
             return False

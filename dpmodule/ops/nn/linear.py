@@ -403,7 +403,10 @@ def weight_gradients(
     """
     (samples, units), features = grad.shape, data.shape[1]
     fits = not torch.is_grad_enabled() and grad.is_contiguous() and data.is_contiguous()
-    if fits and _by_tiles(samples, units * features) and are_float32_cpu(grad, data):
+    fits = fits and samples >= _MIN_TILE_SAMPLES and 0 < units * features <= _MAX_TILE_WEIGHT * samples
+    # tiles are the fastest with the widest vectors
+    is_wide = fits and getattr(kernels(), "vector_width", 0) > _MIN_WIDTH and not _by_mkl()
+    if is_wide and are_float32_cpu(grad, data):
         found, bias = grad.new_empty(units, features), grad.new_empty(units) if with_bias else None
         # samples are the rows of an image of one column
         axes = samples, samples, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0
@@ -412,12 +415,6 @@ def weight_gradients(
         kernels().convolution_gradients(*sizes, found.data_ptr(), features, 1, 1, 1, *addresses)
         return found, bias
     return gradient_product(samples)(grad.t(), data.t()), grad.sum(0) if with_bias else None
-
-
-def _by_tiles(samples: int, weight: int) -> bool:
-    """Return True if tiles are the fastest for the gradient of a weight."""
-    is_wide = getattr(kernels(), "vector_width", 0) > _MIN_WIDTH and not _by_mkl()
-    return is_wide and samples >= _MIN_TILE_SAMPLES and 0 < weight <= _MAX_TILE_WEIGHT * samples
 
 
 class _Linear(torch.autograd.Function):
