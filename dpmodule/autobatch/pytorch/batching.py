@@ -26,7 +26,8 @@ from .calls import (
     HOOKS,
     LARGEST_CONSTANT,
     REPEATED,
-    changes_argument,
+    changed_by,
+    changes_description,
     changes_memory,
     describe,
     is_like,
@@ -255,12 +256,10 @@ class Run:
     ) -> Any:
         """Run a call immediately."""
         kwargs = kwargs or {}
-        if changes_argument(function, args, kwargs):
+        if changed_by(function, args, kwargs) is not None:
             return self.in_place(function, args, kwargs)
-        if is_like(function):
-            with torch._C.DisableTorchFunction():
-                given = [_replaced(each, _empty) for each in args]
-                return function(*given, **{name: _replaced(each, _empty) for name, each in kwargs.items()})
+        if is_like(function) and args:
+            args = (_replaced(args[0], _empty), *args[1:])
         found: list[Any] = []
         _replaced((args, kwargs), found.append)
         if found:
@@ -297,32 +296,47 @@ class Run:
         """Run a call that changes a tensor."""
         kwargs = kwargs or {}
         target: Any = args[0] if args else None
-        if kwargs.get("out") is None and self._changed_without_memory(function, args, kwargs):
+        changed: Any = changed_by(function, args, kwargs)
+        if changed is None:
+            changed = target
+        if changed is target and self._changed_without_memory(function, args, kwargs):
             return target
-        found: list[Any] = []
-        _replaced(target if kwargs.get("out") is None else kwargs["out"], found.append)
-        if changes_memory(function) and (found or self._recorder.needs_tensor(target)):
+        tensors = _tensors_of(changed)
+        self._prepare_change(function, tensors)
+        numbers = [tensor_of(each) if is_value(each) else each for each in tensors]
+        before = [_description(each) for each in numbers]
+        result = self._call(function, args, kwargs)
+        if before != [_description(each) for each in numbers]:
+            self._recorder.refresh()
+            for value, tensor in zip(tensors, numbers):
+                if is_value(value) and not value._place.is_own:
+                    value._place.become(self._recorder.leaf(tensor))
+        return next((value for value, tensor in zip(tensors, numbers) if tensor is result), result)
+
+    def _prepare_change(self, function: Callable[..., Any], tensors: Sequence[Any]) -> None:
+        """Compute what reads tensors that will change, and give values among them memory of their own."""
+        found = [each for each in tensors if is_value(each)]
+        if changes_memory(function) and (found or self._recorder.needs_tensor(tensors[0])):
             raise StateError(
                 f"batching: {name_of(function)} gives a tensor of the block other memory; do it before the block (at"
                 f" {user_line()})"
             )
-        is_alone = found and not any(
+        is_alone = 0 < len(found) == len(tensors) and not any(
             value._place.has_views or value._place.is_leaf > value._place.is_shared for value in found
         )
         self._read(found if is_alone else None)  # recorded calls read the tensor as it was
         for value in found:
             self._give_memory(value)
         self._make_views()
-        if changes_memory(function):
-            for value in self._recorder.values():  # views of the memory before
-                if value._place.is_leaf and value._place.source[0] is target:
+        if changes_description(function):
+            tensor = tensor_of(found[0]) if found else tensors[0]
+            for value in self._recorder.values():  # of the tensor as it was
+                if value is not tensors[0] and value._place.is_leaf and value._place.source[0] is tensor:
                     value._place.become(self._recorder.leaf(self._separated(value)))
-        changed = [tensor_of(value) for value in found] if found else [target]
-        before = [_description(each) for each in changed]
-        result = self._call(function, args, kwargs)
-        if before != [_description(each) for each in changed]:
-            self._recorder.refresh()
-        return next((value for value, tensor in zip(found, changed) if tensor is result), result)
+        elif name_of(function) in ("requires_grad", "requires_grad_"):
+            for value in found:
+                if value._place.has_views:
+                    value._place.become(self._recorder.leaf(self._separated(value)))
 
     def _changed_without_memory(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -575,16 +589,28 @@ def _run_each(
 
 def _listed(result: Any) -> list[Tensor]:
     outs = [result] if isinstance(result, torch.Tensor) else list(result)
-    return [each if each.is_contiguous() else each.contiguous() for each in outs]
+    return [
+        each
+        if each.is_contiguous() and not (each.is_conj() or each.is_neg())
+        else each.contiguous().resolve_conj().resolve_neg()
+        for each in outs
+    ]
 
 
 def _description(item: Any) -> Any:
     """Return what a change in place may change except numbers."""
-    return (item.shape, item.dtype, item.requires_grad) if isinstance(item, torch.Tensor) else None
+    return item.shape, item.dtype, item.requires_grad
+
+
+def _tensors_of(given: Any) -> list[Any]:
+    """Return the tensors among one or several objects."""
+    items = given if isinstance(given, (list, tuple)) else [given]
+    return [each for each in items if isinstance(each, torch.Tensor)]
 
 
 def _empty(item: Any) -> Any:
-    return torch.empty(item.shape, dtype=item.dtype, device=item.device)
+    with torch._C.DisableTorchFunction():
+        return torch.empty(item.shape, dtype=item.dtype, device=item.device)
 
 
 def _replaced(item: Any, change: Callable[[Any], Any]) -> Any:

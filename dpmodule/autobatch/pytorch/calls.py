@@ -108,17 +108,9 @@ def classify(function: Callable[..., Any]) -> int:
     return EAGER if name in _CALLED or name in _LIKE or name.startswith("_foreach") else RECORD
 
 
-_INPLACE_POSITIONS = {
-    "dropout": 3,
-    "relu": 1,
-    "alpha_dropout": 3,
-    "feature_alpha_dropout": 3,
-    "leaky_relu": 2,
-    "elu": 2,
-}
-"""Functions whose argument `inplace` is often given by position."""
-
 _RESIZING = words("resize_ resize_as_ set_ data")
+_REDESCRIBING = _RESIZING | words("squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ detach_")
+_NORMS = words("batch_norm instance_norm")
 
 
 def changes_memory(function: Callable[..., Any]) -> bool:
@@ -126,18 +118,18 @@ def changes_memory(function: Callable[..., Any]) -> bool:
     return name_of(function) in _RESIZING
 
 
+def changes_description(function: Callable[..., Any]) -> bool:
+    """Return True if a function changes more of its first argument than numbers; other views stay as they are."""
+    return name_of(function) in _REDESCRIBING
+
+
 def without_change(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
     """Return the call whose result a change in place writes into its first argument, or None if there is none."""
+    if kwargs.get("inplace"):
+        return function, args, {**kwargs, "inplace": False}
     name = getattr(function, "__name__", "")
-    at = _INPLACE_POSITIONS.get(name, len(args))
-    if kwargs.get("inplace") or args[at : at + 1] == (True,):
-        return (
-            function,
-            (*args[:at], *(False for _ in args[at : at + 1]), *args[at + 1 :]),
-            {**kwargs, "inplace": False},
-        )
     plain = f"__{name[3:]}" if name in _CHANGES and name.startswith("__i") else name.removesuffix("_")
     if plain == name or plain.strip("_") not in POINTWISE or not hasattr(torch.Tensor, plain):
         return None
@@ -149,15 +141,23 @@ def is_like(function: Callable[..., Any]) -> bool:
     return getattr(function, "__name__", "") in _LIKE
 
 
-def changes_argument(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Return True if a call with these arguments changes one of them."""
-    if kwargs.get("out") is not None or kwargs.get("inplace"):
-        return True
-    name = getattr(function, "__name__", "")
-    at = _INPLACE_POSITIONS.get(name, len(args))
-    is_running = name_of(function) in ("batch_norm", "instance_norm")
-    is_limited = name == "embedding" and _option(args, kwargs, 3, "max_norm") is not None
-    return args[at : at + 1] == (True,) or is_running or is_limited
+def changed_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the argument that a call changes, or a sequence of them; None if it changes none."""
+    if kwargs.get("out") is not None:
+        return kwargs["out"]
+    if kwargs.get("inplace"):
+        return args[0]
+    name = name_of(function)
+    if name in _NORMS and kwargs.get("training", kwargs.get("use_input_stats")) is not False:
+        first = 3 if function in (torch.batch_norm, torch.instance_norm) else 1
+        mean, variance = (
+            _option(args, kwargs, first, "running_mean"),
+            _option(args, kwargs, first + 1, "running_var"),
+        )
+        return [each for each in (mean, variance) if each is not None] or None
+    if name in ("embedding", "embedding_bag") and _option(args, kwargs, 3, "max_norm") is not None:
+        return _option(args, kwargs, 1, "weight")
+    return None
 
 
 def _option(args: Sequence[Any], kwargs: dict[str, Any], position: int, name: str) -> Any:
@@ -198,17 +198,13 @@ def describe(
         None if the call must run immediately; else (True if it returns a constant, the constant, number of the group or
         -1 if all results are ranges of operands, results, True if it returns one tensor, a function that makes the
         result from a tuple or None). A result is (spec, operand that it is a range of or -1, offset, operand that
-        shares its memory or -1).
+        shares its memory or -1). A range without such an operand is the operand itself.
     """
     kwargs = kwargs or {}
-    if changes_argument(function, args, kwargs):
+    if name_of(function) in _NORMS or changed_by(function, args, kwargs) is not None:
         return None
     autocast = autocast_state() if is_autocast_enabled() else ()
     device = "meta" if not autocast else None
-    dummies = [
-        torch.zeros(tuple(x.shape), dtype=x.dtype, device=device or x.device).requires_grad_(x.requires_grad)
-        for x in operands
-    ]
     found = iter(range(len(operands)))
     slots = [_with_slots(each, found) for each in args]
     named = {name: _with_slots(each, found) for name, each in kwargs.items()}
@@ -217,6 +213,12 @@ def describe(
         torch.is_grad_enabled(), autocast, name_of(function) in RANDOM,
     )  # fmt: skip
     try:
+        dummies = [
+            torch.zeros(tuple(x.shape), dtype=x.dtype, device=device or x.device).requires_grad_(
+                x.requires_grad
+            )
+            for x in operands
+        ]
         result = group.call(dummies)
     except Exception:  # the call itself will raise the error, or needs the numbers
         return None
@@ -231,9 +233,7 @@ def describe(
     sources = [_source(each, dummies) for each in outs]
     pack = None if is_single or type(result) is tuple else _packer(type(result))
     if all(source is not None for source in sources):
-        results = tuple(
-            (spec, *source, source[0]) for spec, source in zip(specs, sources) if source is not None
-        )
+        results = tuple((spec, *source) for spec, source in zip(specs, sources) if source is not None)
         return False, None, -1, results, is_single, pack
     number = _group_number(group, operands, outs)
     results = tuple((spec, -1, 0, _base(each, dummies)) for spec, each in zip(specs, outs))
@@ -254,11 +254,14 @@ def _with_slots(item: Any, numbers: Any) -> Any:
     return item
 
 
-def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
-    """Return the operand whose contiguous range a result is, and its offset in elements."""
+def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int, int] | None:
+    """Return the operand whose contiguous range a result is, its offset in elements, and again the operand, or -1.
+
+    It is -1 if the result is the operand itself.
+    """
     for number, each in enumerate(dummies):
         if out is each:
-            return number, 0
+            return number, 0, -1
         if (
             out._is_view()
             and out._base is each
@@ -267,7 +270,7 @@ def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int] | None:
             and out.requires_grad == each.requires_grad
             and not (out.is_conj() or out.is_neg())
         ):
-            return number, int(out.storage_offset())
+            return number, int(out.storage_offset()), number
     return None
 
 
@@ -288,7 +291,7 @@ def _group_number(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tens
         group.rule, group.repeated = join, (-1,)
         return _number(group, operands, ("join", name, outs[0].shape[1:], group.dims), "")
     shape_key: tuple[Any, ...] = tuple(shapes)
-    group.ragged = _ragged_rule(group, outs)
+    group.ragged = _ragged_rule(group, operands)
     if group.ragged is not None:
         group.repeated = ()
         whole = 1 if group.ragged is padded_product and len(shapes[0]) == 2 else None
@@ -342,7 +345,7 @@ def _number(group: CallGroup, operands: Sequence[Any], shape_key: tuple[Any, ...
     return number
 
 
-def _ragged_rule(group: CallGroup, outs: Sequence[Tensor]) -> Any:
+def _ragged_rule(group: CallGroup, operands: Sequence[Any]) -> Any:
     """Return the rule for examples that differ in their first dimension, or None."""
     shapes = group.shapes
     if group.rule is along_dims and len(shapes) == 1 and group.name in REDUCTIONS and shapes[0]:
@@ -350,7 +353,7 @@ def _ragged_rule(group: CallGroup, outs: Sequence[Tensor]) -> Any:
         dim = group.args[position] if len(group.args) > position else group.kwargs.get(name)
         is_first = dim in (-len(shapes[0]), (-len(shapes[0]),), [-len(shapes[0])])
         has_dtype = group.name == "mean" and "dtype" in group.kwargs
-        is_plain = len(group.args) <= position + 1 and outs[0].is_floating_point() and not has_dtype
+        is_plain = len(group.args) <= position + 1 and operands[0].dtype.is_floating_point and not has_dtype
         return REDUCTIONS[group.name] if is_first and is_plain else None
     lengths = [len(shape) for shape in shapes]
     if group.name in ("getitem", "index_select") and lengths[1:] == [1] and lengths[0] and _is_indexed(group):

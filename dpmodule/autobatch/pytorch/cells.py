@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
-from weakref import ReferenceType, WeakKeyDictionary
+from weakref import ReferenceType, finalize
 
 import torch
 
@@ -56,15 +56,17 @@ def _call_of_modules(function: Callable[..., Any]) -> Any:
     return core.RecordedCell(function, True)
 
 
-_stores: WeakKeyDictionary[torch.nn.Module, Any] = WeakKeyDictionary()
+_stores: dict[int, Any] = {}
 
 
 def store_of_module(module: torch.nn.Module) -> Any:
     """Return what the recorder keeps of a module as long as it lives."""
-    if module not in _stores:
+    store = _stores.get(id(module))  # not of a module that is only equal
+    if store is None:
         core: Any = native.core
-        _stores[module] = core.CellStore()
-    return _stores[module]
+        store = _stores[id(module)] = core.CellStore()
+        finalize(module, _stores.pop, id(module)).atexit = False
+    return store
 
 
 def state_of_module(module: torch.nn.Module) -> tuple[bool, list[Any]] | None:

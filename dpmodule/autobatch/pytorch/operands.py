@@ -73,7 +73,7 @@ def _in_memory(tensor: Tensor) -> Tensor:
 
 def _gathered(ranges: Any, sources: Sequence[Tensor]) -> Tensor:
     joined = [_in_memory(source.detach()) for source in sources]
-    out = torch.empty(ranges.total, dtype=joined[0].dtype)
+    out = joined[0].new_empty(ranges.total)
     ranges.gather(out.data_ptr(), [each.data_ptr() for each in joined], out.element_size())
     return out
 

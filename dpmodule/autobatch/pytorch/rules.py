@@ -132,8 +132,10 @@ def pointwise(group: CallGroup, operands: list[Tensor], shared: list[bool], coun
     found = []
     for operand, is_shared, shape in zip(operands, shared, group.shapes):
         missing = group.dims - len(shape)
-        if missing and not is_shared and len(shape) + missing > 0:
+        if missing and not is_shared:
             operand = operand.reshape(count, *[1] * missing, *shape)
+        elif is_shared and group.dims == 0:  # torch promotes numbers without dimensions less
+            operand = operand.expand(count)
         found.append(operand)
     return group.call(found)
 
@@ -238,7 +240,7 @@ def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count:
             else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
         )
     if len(a) == 1 and len(b) == 1:
-        return (left * right).sum(-1) if not shared[1] else left @ right
+        return (left * right).sum(-1, dtype=left.dtype) if not shared[1] else left @ right
     if shared[1]:
         return left @ right if len(b) <= 2 or len(a) >= len(b) else by_vmap(group, operands, shared, count)
     if len(a) == 1:

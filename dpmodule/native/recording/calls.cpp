@@ -197,8 +197,8 @@ PyObject *value_of(RecorderObject *self, const Result &result, int node, int out
     const bool is_value = given && Py_TYPE(given) == setup.value;
     bool is_range = result.source >= 0;
     if (is_range) {
+        if (!given) return Py_NewRef(arguments.given[result.source]);
         const Operand &source = arguments.operands[result.source];
-        if (is_value && result.offset == 0 && result.spec == source.spec) return Py_NewRef(given);
         place = {source.node, source.output, source.offset + result.offset, result.spec};
         is_range = source.node >= 0 || self->leaves[~source.node].is_contiguous;
         is_range = is_range && !(is_value && place_of_value(given)->view);
@@ -224,18 +224,24 @@ PyObject *value_of(RecorderObject *self, const Result &result, int node, int out
 
 int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_grad) {
     PyObject *tuple = PyTuple_Pack(4, shape, dtype, device, needs_grad ? Py_True : Py_False);
-    const int number = tuple ? number_in(table.spec_numbers, tuple) : -1;
-    Py_XDECREF(tuple);
-    if (number < static_cast<int>(table.specs.size())) return number;
+    PyObject *known = tuple ? PyDict_GetItemWithError(table.spec_numbers, tuple) : nullptr;
+    if (known || !tuple || PyErr_Occurred()) {
+        Py_XDECREF(tuple);
+        return known ? static_cast<int>(PyLong_AsLong(known)) : -1;
+    }
     const int dims = static_cast<int>(PyTuple_GET_SIZE(shape));
     PyObject *stand_in = PyObject_CallFunctionObjArgs(setup.stand_in, shape, dtype, nullptr);
-    if (!stand_in) {
-        PyErr_Clear();  // no operand has such a description
-        return -1;
-    }
     PyObject *name = PyObject_Str(device);
     const bool is_on_cpu = name && PyUnicode_CompareWithASCIIString(name, "cpu") == 0;
     Py_XDECREF(name);
+    PyErr_Clear();  // no operand has a description without a stand-in
+    // Python code has run, and other threads with it
+    const int number = stand_in ? number_in(table.spec_numbers, tuple) : -1;
+    Py_DECREF(tuple);
+    if (number < static_cast<int>(table.specs.size())) {
+        Py_XDECREF(stand_in);
+        return number;
+    }
     Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1, is_on_cpu, 0, 0};
     for (int i = 0; i < dims; ++i) {
         const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
@@ -315,16 +321,16 @@ bool refresh_leaf(RecorderObject *self, int number) {
 }
 
 int function_number(PyObject *function) {
-    const int number = number_in(table.function_numbers, function);
-    if (number < static_cast<int>(table.functions.size())) return number;
+    PyObject *known = PyDict_GetItemWithError(table.function_numbers, function);
+    if (known || PyErr_Occurred()) return known ? static_cast<int>(PyLong_AsLong(known)) : -1;
     PyObject *treatment = PyObject_CallOneArg(setup.classify, function);
-    if (!treatment) {
-        PyDict_DelItem(table.function_numbers, function);
-        return -1;
+    // Python code has run, and other threads with it
+    const int number = treatment ? number_in(table.function_numbers, function) : -1;
+    if (number >= static_cast<int>(table.functions.size())) {
+        table.functions.push_back(Py_NewRef(function));
+        table.treatments.push_back(static_cast<Treatment>(PyLong_AsLong(treatment)));
     }
-    table.functions.push_back(Py_NewRef(function));
-    table.treatments.push_back(static_cast<Treatment>(PyLong_AsLong(treatment)));
-    Py_DECREF(treatment);
+    Py_XDECREF(treatment);
     return number;
 }
 

@@ -32,7 +32,7 @@ struct Result {
     int spec;
     int source;
     std::int64_t offset;
-    int base;  // the operand that shares its memory in torch; -1 if none does
+    int base;  // the operand that shares its memory in torch; -1 if none does, or if it is `source` itself
 };
 
 // Everything that calls with equal keys share.

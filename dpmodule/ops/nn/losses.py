@@ -113,7 +113,7 @@ def mae_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Ten
 def _make_loss_scaled_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     scale: float = a.grad_scale
     if a.normalization == "batch":
-        scale /= prod(data.shape[:-1])
+        scale /= max(prod(data.shape[:-1]), 1)
     grad = torch.full_like(data, scale, requires_grad=False)
     if a.normalization == "valid":
         grad.div_((data > a.valid_thresh).sum().clamp_(min=1))

@@ -268,8 +268,8 @@ def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Te
     """Return the gradient for labels that are class indices."""
     classes = label.long()
     if a.multi_output:
-        p = out.reshape(out.shape[0], out.shape[1], -1)
-        labels = classes.reshape(out.shape[0], 1, -1)
+        p = out.flatten(2) if out.dim() > 2 else out.unsqueeze(2)
+        labels = classes.reshape(p.shape[0], 1, p.shape[2])
     else:
         p = out if out.dim() == 2 else out.reshape(-1, out.shape[-1]) if a.preserve_shape else out.flatten(1)
         labels = classes.reshape(-1, 1)
@@ -312,9 +312,9 @@ def label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch
     if a.normalization == "valid":
         return scale / (classes != int(a.ignore_label)).sum().clamp_(min=1)
     if a.multi_output:
-        scale /= p.shape[2]
+        scale /= max(p.shape[2], 1)
     if a.normalization == "batch":
-        scale /= classes.shape[0] if a.multi_output else classes.numel()
+        scale /= max(classes.shape[0] if a.multi_output else classes.numel(), 1)
     return scale
 
 

@@ -517,6 +517,112 @@ def test_statistics_of_batch_norm_are_those_of_the_loop():
     assert int(other.num_batches_tracked) == 4
 
 
+def batch_norm_with_statistics_made_inside(data):
+    norm = torch.nn.functional.batch_norm
+    return [norm(each * 2, torch.zeros(3), torch.ones(3), training=True) for each in data] + [torch.zeros(3)]
+
+
+def statistics_read_before_a_batch_norm(data):
+    norm = torch.nn.BatchNorm1d(3)
+    norm.num_batches_tracked = None
+    doubled = [each * 2 for each in data]
+    before = norm.running_mean + 1
+    return [before, *(norm(each) for each in doubled), norm.running_var * 1]
+
+
+def weights_read_before_they_are_limited(data):
+    weight = torch.full((5, 3), 3.0)
+    before = weight * 1
+    return [before, *(torch.nn.functional.embedding(each.argmax(1), weight, max_norm=1.0) for each in data)]
+
+
+def a_result_in_memory_of_another_size(data):
+    out = torch.empty(0)
+    before = out + 1
+    torch.add(data[0] * 2, data[1], out=out)
+    return [before, out * 2]
+
+
+def filled_by_values(data):
+    doubled = [each * 2 for each in data]
+    filled = [torch.full_like(each, each.sum()) for each in doubled] + [
+        each.new_full((2,), each[0, 0]) for each in doubled
+    ]
+    return filled + [each.new_tensor([each[0, 1].item(), 2.0]) for each in doubled]
+
+
+def other_views_of_their_own_memory(data):
+    doubled = [each * 2 for each in data]
+    rows, flat = [each[1:] for each in doubled], [each.view(-1) for each in doubled]
+    for each in doubled:
+        each.t_().unsqueeze_(0)
+    sums = [each.sum(1) for each in doubled]
+    for each in flat:
+        each.mul_(3)
+    return [*doubled, *sums, *rows, *flat]
+
+
+def a_view_of_a_tensor_of_the_program_before_it_is_transposed(data):
+    tensor = data[0].clone()
+    view = tensor[1:]
+    tensor.t_()
+    return [tensor * 1, view * 1]
+
+
+def views_with_a_gradient_of_their_own(data):
+    doubled = [each * 2 for each in data]
+    views = [each.view(each.shape).requires_grad_() for each in doubled]
+    sum((each * view).sum() for each, view in zip(doubled, views)).backward()
+    assert not any(each.requires_grad for each in doubled)
+    return [view.grad for view in views]
+
+
+def conjugated(data):
+    turned = [torch.complex(each, -each).conj() for each in data]
+    return [torch.view_as_real(each.resolve_conj()) for each in turned] + [each.imag * 1 for each in turned]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        batch_norm_with_statistics_made_inside,
+        statistics_read_before_a_batch_norm,
+        weights_read_before_they_are_limited,
+        a_result_in_memory_of_another_size,
+        filled_by_values,
+        other_views_of_their_own_memory,
+        a_view_of_a_tensor_of_the_program_before_it_is_transposed,
+        views_with_a_gradient_of_their_own,
+        conjugated,
+    ],
+)
+def test_changes_of_other_tensors_and_of_shapes(program):
+    torch.manual_seed(3)
+    data = [torch.randn(5, 3) for _ in range(4)]
+    alone = program(data)
+    with autobatch.batching():
+        together = program(data)
+    for a, b in zip(alone, together, strict=True):
+        torch.testing.assert_close(b, a)
+
+
+def test_calls_that_return_their_operand(examples):
+    with autobatch.batching():
+        doubled = [each * 2 for each in examples]
+        assert all(each.contiguous() is each for each in doubled)
+        assert not any(each.view(4) is each for each in doubled)
+        assert examples[0].contiguous() is examples[0]
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantized_tensors_run_immediately(examples):
+    quantized = torch.quantize_per_tensor(torch.arange(4.0), 0.5, 0, torch.quint8)
+    with autobatch.batching():
+        sums = [quantized.dequantize() + each for each in examples]
+    for each, found in zip(examples, sums):
+        torch.testing.assert_close(found, torch.arange(4.0) + each)
+
+
 def test_training_steps_inside_a_block(linear, examples):
     other = copy.deepcopy(linear)
 

@@ -430,3 +430,24 @@ def test_threads_share_a_module():
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
+
+
+class Equal(nn.Sequential):
+    """A module that is equal to others."""
+
+    def __eq__(self, other):
+        return isinstance(other, Equal)
+
+    def __hash__(self):
+        return 0
+
+
+def test_equal_modules_have_weights_of_their_own():
+    torch.manual_seed(1)
+    modules = [autobatch.cell(Equal(nn.Linear(3, 3))) for _ in range(2)]
+    examples = [torch.randn(3) for _ in range(4)]
+    with autobatch.batching():
+        found = [[module(each * 1) for each in examples] for module in modules]
+    for module, outs in zip(modules, found):
+        for each, out in zip(examples, outs):
+            torch.testing.assert_close(out, module(each))

@@ -421,6 +421,29 @@ def test_arguments_of_every_form(call, lengths):
         torch.testing.assert_close(together, alone)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.dot(x[:2], x[:2] + 1),
+        lambda x: F.softmax(x * 2, 0, dtype=torch.float32),
+        lambda x: torch.logsumexp(x * 2, 0),
+        lambda x: (x * 2).sum(0, dtype=torch.float32),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
+def test_integers_of_different_lengths(call, dtype):
+    data = [torch.arange(length, dtype=dtype) for length in (2, 5, 3)]
+    for out, each in zip(autobatch.map(lambda x: call(x + 1), data), data):
+        torch.testing.assert_close(out, call(each + 1))
+
+
+def test_a_number_that_examples_share_keeps_its_dtype():
+    scale, data = torch.tensor(0.1, dtype=torch.float64), list(torch.arange(6.0))
+    for call in (torch.mul, torch.maximum, lambda x, y: torch.where(x > 0, x, y)):
+        for out, each in zip(autobatch.map(lambda x, call=call: call(x + 1, scale), data), data):
+            torch.testing.assert_close(out, call(each + 1, scale))
+
+
 @pytest.mark.parametrize("options", [{"scale_grad_by_freq": True}, {"max_norm": 0.5}])
 def test_options_of_embeddings(options):
     results = []

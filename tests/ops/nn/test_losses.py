@@ -47,6 +47,22 @@ def test_losses_leave_their_inputs_alone(name):
     assert op.is_loss(a)
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "attrs"),
+    [
+        ("MakeLoss", [(0, 3)], {"normalization": "batch"}),
+        ("SoftmaxOutput", [(0, 3), (0,)], {"normalization": "batch"}),
+        ("SoftmaxOutput", [(2, 3, 0), (2, 0)], {"multi_output": True}),
+        ("SoftmaxOutput", [(0, 3, 2), (0, 2)], {"multi_output": True, "normalization": "batch"}),
+    ],
+)
+def test_gradients_of_no_rows(name, shapes, attrs):
+    op = get(name)
+    a, tensors = op.parse(attrs), [torch.zeros(shape) for shape in shapes]
+    out = op.loss.forward(a, environment(), *tensors)
+    assert op.loss.grad(a, environment(), out, *tensors).shape == shapes[0]
+
+
 # CTC
 
 
