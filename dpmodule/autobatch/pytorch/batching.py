@@ -175,7 +175,7 @@ class Run:
             return
         try:
             if kind is None:
-                self._compute(None)
+                self.compute(None)
                 self._settle()
                 _profit.report(self._site, self._recorder.recorded, self._cost)
         finally:
@@ -430,7 +430,7 @@ class Run:
 
     def _restart(self) -> None:
         """Forget what is computed, after a backward pass."""
-        self._compute(None)
+        self.compute(None)
         self._make_views()
         for value in self._recorder.values():
             value._place.become(self._recorder.leaf(tensor_of(value)))
@@ -467,16 +467,13 @@ class Run:
 
     def _read(self, values: Sequence[Any] | None) -> None:
         calls = self.calls
-        self._compute(values)
+        self.compute(values)
         if self.calls > calls:
             line = _line()
             self._reads[line] = self._reads.get(line, 0) + 1
 
-    def compute(self, values: Sequence[Any]) -> None:
-        """Compute values together."""
-        self._compute(values)
-
-    def _compute(self, values: Sequence[Any] | None) -> None:
+    def compute(self, values: Sequence[Any] | None) -> None:
+        """Compute values together; by default all that the program still refers to."""
         recorder = self._recorder
         if recorder.is_traced:
             raise NotACell
@@ -525,11 +522,8 @@ def _run(
         if group.rule is join:
             return [joined(operands[0], (), count)], False
         shared = [each[0] == SHARED for each in operands]
-        if count == 1 or (all(shared) and not group.is_random):
-            outs = group.call(
-                [range_of(*each[1:]) if each[0] == SHARED else batched(each, 1)[0] for each in operands]
-            )
-            return _listed(outs), True
+        if all(shared) and (count == 1 or not group.is_random):
+            return _listed(group.call([range_of(*each[1:]) for each in operands])), True
         if sizes is not None:
             return _listed(_run_rows(group, count, sizes, operands, shared)), False
         given = [range_of(*each[1:]) if each[0] == SHARED else batched(each, count) for each in operands]
@@ -717,7 +711,7 @@ def _results(run: Run | None, program: Callable[..., Any], calls: Sequence[tuple
     if not any(inspect.iscoroutine(each) for each in results):
         return results
     make_tensors_awaitable()
-    driver = ProgramLoop(_nothing if run is None else run.compute)
+    driver = ProgramLoop((lambda values: None) if run is None else run.compute)
     if run is None:
         return driver.run(results)
     outer, run.driver = run.driver, driver
@@ -725,7 +719,3 @@ def _results(run: Run | None, program: Callable[..., Any], calls: Sequence[tuple
         return driver.run(results)
     finally:
         run.driver = outer
-
-
-def _nothing(values: Sequence[Any]) -> None:
-    pass

@@ -173,11 +173,6 @@ def autocast_state() -> tuple[tuple[str, torch.dtype], ...]:
     )
 
 
-def is_autocast_enabled() -> bool:
-    """Return True if any device has automatic casts."""
-    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-
-
 GROUPS: list[CallGroup] = []
 REPEATED: dict[int, tuple[int, ...]] = {}
 _numbers: dict[Any, int] = {}
@@ -203,7 +198,7 @@ def describe(
     kwargs = kwargs or {}
     if name_of(function) in _NORMS or changed_by(function, args, kwargs) is not None:
         return None
-    autocast = autocast_state() if is_autocast_enabled() else ()
+    autocast = autocast_state()
     device = "meta" if not autocast else None
     found = iter(range(len(operands)))
     slots = [_with_slots(each, found) for each in args]
@@ -312,7 +307,7 @@ def _rule(group: CallGroup, operands: Sequence[Any], outs: Sequence[Tensor]) -> 
         return pointwise if _may_gain_dims(group, operands) else one_by_one
     if name == "embedding" and _option(group.args, group.kwargs, 5, "scale_grad_by_freq"):
         return one_by_one  # counts the indices of each call
-    if name in ROWWISE and len(outs) == 1 and _is_first(group):
+    if name in ROWWISE and len(outs) == 1 and isinstance(next(iter(group.args), None), OperandSlot):
         return direct
     if name in DIMENSIONS and _count_from_end(group, group.shapes):
         return along_dims
@@ -350,7 +345,7 @@ def _ragged_rule(group: CallGroup, operands: Sequence[Any]) -> Any:
     shapes = group.shapes
     if group.rule is along_dims and len(shapes) == 1 and group.name in REDUCTIONS and shapes[0]:
         position, name = DIMENSIONS[group.name]
-        dim = group.args[position] if len(group.args) > position else group.kwargs.get(name)
+        dim = _option(group.args, group.kwargs, position, name)
         is_first = dim in (-len(shapes[0]), (-len(shapes[0]),), [-len(shapes[0])])
         has_dtype = group.name == "mean" and "dtype" in group.kwargs
         is_plain = len(group.args) <= position + 1 and operands[0].dtype.is_floating_point and not has_dtype
@@ -398,10 +393,6 @@ def _joins_rows(group: CallGroup, operands: Sequence[Any]) -> bool:
     return dim in (0, -group.dims) and len({x.dtype for x in operands}) == 1 and "out" not in group.kwargs
 
 
-def _is_first(group: CallGroup) -> bool:
-    return bool(group.args) and isinstance(group.args[0], OperandSlot)
-
-
 def _is_plain_loss(group: CallGroup) -> bool:
     shapes = group.shapes
     return (
@@ -424,22 +415,15 @@ def _count_from_end(group: CallGroup, shapes: Sequence[Shape]) -> bool:
         return False
     dims = len(shapes[0])
     extra = 1 if group.name in ("stack", "unsqueeze") else 0
-    given = group.args[position] if len(group.args) > position else group.kwargs.get(name)
+    given = _option(group.args, group.kwargs, position, name)
     if given is None and group.name in JOINING:
         given = 0
-    is_dim = isinstance(given, int) or (
-        isinstance(given, (tuple, list)) and given and all(isinstance(each, int) for each in given)
-    )
-    if (
-        not is_dim
-        or dims + extra == 0
-        or len({len(shape) for shape in shapes}) > 1
-        or isinstance(given, bool)
-    ):
-        if given is None and group.name in ("sum", "mean") and dims > 0 and len(shapes) == 1:
-            given = tuple(range(dims))
-        else:
-            return False
+    elif given is None and group.name in ("sum", "mean") and len(shapes) == 1:
+        given = tuple(range(dims))
+    items = given if isinstance(given, (tuple, list)) else (given,)
+    is_dim = items and all(isinstance(each, int) for each in items) and not isinstance(given, bool)
+    if not is_dim or dims + extra == 0 or len({len(shape) for shape in shapes}) > 1:
+        return False
     counted = from_end(given, dims + extra)
     if len(group.args) > position:
         group.args = (*group.args[:position], counted, *group.args[position + 1 :])

@@ -18,51 +18,28 @@ _TOGETHER = (
 )
 
 
-class _Modes:
-    """The modes of torch that a program has set with ``with``: gradients and automatic casts.
-
-    Raises:
-        StateError: the program waits in a mode that cannot belong to one program.
-    """
-
-    __slots__ = ("_casts", "_grad")
-
-    def __init__(self) -> None:
-        self._grad = torch.is_grad_enabled()
-        self._casts = (
-            tuple(
-                (each, torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
-            )
-            if torch._C._is_any_autocast_enabled()
-            else None
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Modes) and (self._grad, self._casts) == (other._grad, other._casts)
-
-    def are_set(self) -> bool:
-        """Return True if they are the modes of now, without casts."""
-        return (
-            self._casts is None
-            and torch.is_grad_enabled() is self._grad
-            and not torch._C._is_any_autocast_enabled()
-        )
-
-    def apply(self) -> None:
-        """Set the modes of the thread."""
-        torch.set_grad_enabled(self._grad)
-        if self._casts is None:
-            if torch._C._is_any_autocast_enabled():
-                for each in _DEVICES:
-                    torch.set_autocast_enabled(each, False)
-            return
-        for each, is_enabled, dtype in self._casts:
-            torch.set_autocast_enabled(each, is_enabled)
-            torch.set_autocast_dtype(each, dtype)
-
-
 _DEVICES = ("cpu", "cuda")
+_Modes = tuple[bool, tuple[tuple[str, bool, torch.dtype], ...]]
 _modes: contextvars.ContextVar[_Modes] = contextvars.ContextVar("modes")
+
+
+def _modes_of_now() -> _Modes:
+    """Return the modes of torch that a program sets with ``with``: gradients and automatic casts."""
+    casts = torch._C._is_any_autocast_enabled() and tuple(
+        (each, torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
+    )
+    return torch.is_grad_enabled(), casts or ()
+
+
+def _set_modes(modes: _Modes) -> None:
+    has_grad, casts = modes
+    torch.set_grad_enabled(has_grad)
+    if not casts and torch._C._is_any_autocast_enabled():
+        for each in _DEVICES:
+            torch.set_autocast_enabled(each, False)
+    for each, is_enabled, dtype in casts:
+        torch.set_autocast_enabled(each, is_enabled)
+        torch.set_autocast_dtype(each, dtype)
 
 
 class ProgramLoop:
@@ -76,7 +53,7 @@ class ProgramLoop:
 
     def __init__(self, compute: Callable[[Sequence[Any]], None]) -> None:
         self._compute = compute
-        self._outer = _Modes()
+        self._outer = _modes_of_now()
         self._ready: deque[asyncio.Handle] = deque()
         self._waiting: list[tuple[asyncio.Future[None], Any]] = []
 
@@ -104,7 +81,7 @@ class ProgramLoop:
             for task in tasks:
                 task.cancel()
             self._run_ready()
-            self._outer.apply()
+            _set_modes(self._outer)
             asyncio._set_running_loop(outer)
             if outer is not None and outer_task is not None:
                 asyncio.tasks._enter_task(outer, outer_task)
@@ -143,15 +120,13 @@ class ProgramLoop:
         context: contextvars.Context = handle._context  # type: ignore[attr-defined]
         modes = context.get(_modes, self._outer)
         if modes is not self._outer:
-            modes.apply()
+            _set_modes(modes)
         handle._run()
-        if modes is self._outer and modes.are_set():
-            return
-        after = _Modes()
+        after = _modes_of_now()
         if after != modes:
             context.run(_modes.set, after)
         if after != self._outer:
-            self._outer.apply()
+            _set_modes(self._outer)
 
     # what tasks and futures call
 

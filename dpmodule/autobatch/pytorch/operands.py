@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -126,9 +127,7 @@ def range_of(source: Tensor, offset: int, shape: Sequence[int]) -> Tensor:
     """
     if source.shape == shape and offset == 0:
         return source
-    size = 1
-    for each in shape:
-        size *= each
+    size = prod(shape)
     if source.numel() == size:
         return source.reshape(shape)
     if source.dim() > 1 and size and offset % size == 0 and source.shape[1:].numel() == size:
@@ -168,9 +167,7 @@ def joined(operand: tuple[Any, ...], tail: Sequence[int], count: int) -> Tensor:
 
 
 def _block(source: Tensor, width: int, row: int, column: int, count: int, shape: Sequence[int]) -> Tensor:
-    size = 1
-    for each in shape:
-        size *= each
+    size = prod(shape)
     rows = source if source.dim() == 2 and source.shape[1] == width else source.reshape(-1, width)
     if row or rows.shape[0] != count:
         rows = rows[row : row + count]

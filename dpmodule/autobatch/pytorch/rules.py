@@ -233,29 +233,19 @@ def product(group: CallGroup, operands: list[Tensor], shared: list[bool], count:
     (left, right), (a, b) = operands, group.shapes
     if shared[0] and len(a) == 1:
         return right @ left if len(b) == 1 else left @ right
-    if shared[0] and len(b) == 1:
-        return (
-            right @ left.mT
-            if len(a) == 2
-            else (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
-        )
+    if shared[0] and len(b) == 1 and len(a) == 2:
+        return right @ left.mT
     if len(a) == 1 and len(b) == 1:
         return (left * right).sum(-1, dtype=left.dtype) if not shared[1] else left @ right
     if shared[1]:
         return left @ right if len(b) <= 2 or len(a) >= len(b) else by_vmap(group, operands, shared, count)
-    if len(a) == 1:
-        return (
-            (left.unsqueeze(-2) @ right).squeeze(-2)
-            if len(b) == 2
-            else by_vmap(group, operands, shared, count)
-        )
     if len(b) == 1:
-        if shared[0]:
-            return by_vmap(group, operands, shared, count)
         return (left @ right.reshape(count, *[1] * (len(a) - 2), -1, 1)).squeeze(-1)
-    if len(a) != len(b) and not (shared[0] and len(a) < len(b)):
-        return by_vmap(group, operands, shared, count)
-    return left @ right
+    if len(a) == 1 and len(b) == 2:
+        return (left.unsqueeze(-2) @ right).squeeze(-2)
+    if len(a) == len(b) or (shared[0] and len(a) < len(b)):
+        return left @ right
+    return by_vmap(group, operands, shared, count)
 
 
 def cell(group: CallGroup, operands: list[Tensor], shared: list[bool], count: int) -> Any:
@@ -429,7 +419,6 @@ RULES: dict[str, Callable[[CallGroup, list[Tensor], list[bool], int], Any]] = {
     "mm": product,
     "mv": product,
     "dot": product,
-    "inner": by_vmap,
     "set_item": set_items,
     "getitem": items,
     **dict.fromkeys(words("T mT t transpose swapaxes swapdims permute"), permuted),

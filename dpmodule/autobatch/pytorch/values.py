@@ -30,6 +30,27 @@ class NotACell(Exception):
     """A function reads or changes values, so that its calls cannot be recorded as one."""
 
 
+def _reading(read: Any) -> Any:
+    """Return the method of values that answers as a function of a tensor of one number."""
+    convert = {torch.Tensor.item: _same, torch.Tensor.__index__: operator.index}.get(read, read)
+
+    def method(self: Any) -> Any:
+        core: Any = native.core
+        found = core.recorded_number(self)
+        return _read(self, read) if found is None else convert(found)
+
+    return method
+
+
+def _same(number: Any) -> Any:
+    return number
+
+
+def _read(value: Any, read: Callable[[Tensor], Any]) -> Any:
+    with torch._C.DisableTorchFunction():
+        return read(_owner_of(value).number_of(value))
+
+
 class RecordedTensor(torch.Tensor):
     """A tensor of a `batching` block that is not computed yet.
 
@@ -67,29 +88,16 @@ class RecordedTensor(torch.Tensor):
     def __hash__(self) -> int:
         return id(self)
 
-    def item(self) -> Any:
-        return _number_of(self, torch.Tensor.item)
+    item = _reading(torch.Tensor.item)
+    __bool__ = _reading(bool)
+    __float__ = _reading(float)
+    __int__ = _reading(int)
+    __index__ = _reading(torch.Tensor.__index__)
 
     def tolist(self) -> Any:
         core: Any = native.core
         found = core.recorded_list(self)
-        return _number_of(self, torch.Tensor.tolist) if found is None else found
-
-    def __bool__(self) -> bool:
-        found: bool = _number_of(self, bool)
-        return found
-
-    def __float__(self) -> float:
-        found: float = _number_of(self, float)
-        return found
-
-    def __int__(self) -> int:
-        found: int = _number_of(self, int)
-        return found
-
-    def __index__(self) -> int:
-        found: int = _number_of(self, torch.Tensor.__index__)
-        return found
+        return _read(self, torch.Tensor.tolist) if found is None else found
 
 
 def prepare() -> None:
@@ -163,24 +171,6 @@ def tensor_of(value: Any) -> Tensor:
     """Return the tensor of a value, which is computed if necessary."""
     found: Tensor = _owner_of(value).tensor_of(value)
     return found
-
-
-def _number_of(value: Any, read: Callable[[Tensor], Any]) -> Any:
-    core: Any = native.core
-    found = None if read is torch.Tensor.tolist else core.recorded_number(value)
-    if found is not None:
-        return found if read is torch.Tensor.item else _CONVERSIONS[read](found)
-    with torch._C.DisableTorchFunction():
-        return read(_owner_of(value).number_of(value))
-
-
-_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
-    bool: bool,
-    float: float,
-    int: int,
-    torch.Tensor.__index__: operator.index,
-}
-"""How Python's numbers answer what torch's tensors are asked."""
 
 
 def _owner_of(value: Any) -> Any:

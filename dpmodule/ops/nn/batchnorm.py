@@ -284,6 +284,13 @@ ATTRS = {
     "use_global_stats": Attr(boolean, "use the moving statistics also in training", False),
     "output_mean_var": Attr(boolean, "also return the statistics", False),
 }
+_AXIS_ATTRS = {
+    **ATTRS,
+    "axis": Attr(integer(), "axis of the channels", 1),
+    "cudnn_off": Attr(boolean, "accepted and ignored", False),
+    "min_calib_range": Attr(optional(real), "accepted and ignored", None),
+    "max_calib_range": Attr(optional(real), "accepted and ignored", None),
+}
 FIELDS: dict[str, Any] = {
     "outputs": lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
     "hidden": lambda a: 0 if a.output_mean_var else 2,
@@ -299,13 +306,7 @@ FIELDS: dict[str, Any] = {
 @op(
     "BatchNorm",
     INPUTS,
-    {
-        **ATTRS,
-        "axis": Attr(integer(), "axis of the channels", 1),
-        "cudnn_off": Attr(boolean, "accepted and ignored", False),
-        "min_calib_range": Attr(optional(real), "accepted and ignored", None),
-        "max_calib_range": Attr(optional(real), "accepted and ignored", None),
-    },
+    _AXIS_ATTRS,
     **FIELDS,
 )
 def batch_norm(
@@ -376,13 +377,7 @@ def sync_batch_norm(
 @op(
     "_contrib_BatchNormWithReLU",
     INPUTS,
-    {
-        **ATTRS,
-        "axis": Attr(integer(), "axis of the channels", 1),
-        "cudnn_off": Attr(boolean, "accepted and ignored", False),
-        "min_calib_range": Attr(optional(real), "accepted and ignored", None),
-        "max_calib_range": Attr(optional(real), "accepted and ignored", None),
-    },
+    _AXIS_ATTRS,
     **{
         **FIELDS,
         "hidden": lambda a: 1 if a.output_mean_var else 3,

@@ -148,16 +148,12 @@ def make_loss_scaled(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return data
 
 
-def _make_loss_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
-    return torch.ones_like(data, requires_grad=False)
-
-
 @op(
     "make_loss",
     [arg("data", ROWS)],
     aliases=["_sparse_make_loss"],
     outputs=("loss",),
-    loss_grad=_make_loss_grad,
+    loss_grad=lambda a, env, out, data: torch.ones_like(data, requires_grad=False),
     infer=same,
     view=True,
     onnx=Onnx("Identity"),
@@ -278,14 +274,6 @@ def identity_attach_kl_sparse_reg(
     return out, moved
 
 
-def _with_data_lengths(a: Any) -> bool:
-    return bool(a.use_data_lengths)
-
-
-def _with_label_lengths(a: Any) -> bool:
-    return bool(a.use_label_lengths)
-
-
 def _check_width(labels: Shape, data: tuple[int, ...]) -> None:
     if labels and data[0] and labels[1] > data[0]:
         raise ShapeError(f"label has shape {labels}, expected at most the {data[0]} steps of data {data}")
@@ -325,8 +313,8 @@ def _check_lengths(name: str, values: torch.Tensor, low: int, high: int) -> None
     [
         arg("data"),
         label(),
-        Input("data_lengths", LABEL, when=_with_data_lengths),
-        Input("label_lengths", LABEL, when=_with_label_lengths),
+        Input("data_lengths", LABEL, when=lambda a: bool(a.use_data_lengths)),
+        Input("label_lengths", LABEL, when=lambda a: bool(a.use_label_lengths)),
     ],
     {
         "use_data_lengths": Attr(boolean, "pass each row's number of time steps as an input", False),

@@ -270,16 +270,12 @@ def _group_norm(
     return torch.group_norm(data, groups, weight, bias, eps)
 
 
-def _channels(a: Any, data: tuple[int, ...]) -> int:
-    return data[1]
-
-
 @op(
     "InstanceNorm",
     [arg("data", ROWS), param("gamma"), param("beta")],
     {"eps": Attr(real, "added to the variance", 1e-3)},
     hidden=2,
-    infer=_shape_rule(_channels, lambda a, data: data[:2], 3),
+    infer=_shape_rule(lambda a, data: data[1], lambda a, data: data[:2], 3),
     onnx=Onnx("InstanceNormalization", builder="instance_norm"),
 )
 def instance_norm(

@@ -199,9 +199,8 @@ def _global_pool(a: Any, data: torch.Tensor) -> torch.Tensor:
             return data.mean(axes, keepdim=True)
         # unlike the mean's, this gradient is an expanded small tensor, without a memory layout that could mismatch
         return data.sum(axes, keepdim=True) / operand_for(data, prod(data.shape[2:]))
-    if a.pool_type == "sum":
-        return data.sum(axes, keepdim=True)
-    return _root(_power(data, a.p_value).sum(axes, keepdim=True), a.p_value)
+    p = _exponent(a)
+    return _root(_power(data, p).sum(axes, keepdim=True), p)
 
 
 def _torch_has_windows(a: Any) -> bool:
@@ -240,6 +239,11 @@ def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
     return _sum(window, data) / window.counts(with_padding, data)
 
 
+def _exponent(a: Any) -> int:
+    """Return the exponent of the p-norm; a sum is the norm for 1 without absolute values."""
+    return 1 if a.pool_type == "sum" else int(a.p_value)
+
+
 def _power(data: torch.Tensor, p: int) -> torch.Tensor:
     return data if p == 1 else data.pow(p)
 
@@ -253,10 +257,8 @@ def _root(total: torch.Tensor, p: int) -> torch.Tensor:
 
 def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
     """Return the sum or p-norm of every window."""
-    window = pool_windows(a, data.shape[2:])
-    if a.pool_type == "sum":
-        return _sum(window, data)
-    return _root(_sum(window, _power(data, a.p_value)), a.p_value)
+    window, p = pool_windows(a, data.shape[2:]), _exponent(a)
+    return _root(_sum(window, _power(data, p)), p)
 
 
 @bound(

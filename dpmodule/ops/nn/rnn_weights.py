@@ -127,13 +127,8 @@ def vector_size(
         >>> vector_size("lstm", 2, 5, 3, bidirectional=True)
         504
     """
-    directions = 2 if bidirectional else 1
-    state = projection or state_size
-    rows = len(gates(mode)) * state_size * directions
-    first = rows * (input_size + state + 2)
-    others = rows * (directions * state + state + 2)
-    projected = directions * num_layers * state_size * (projection or 0)
-    return first + (num_layers - 1) * others + projected
+    layout = matrices(mode, num_layers, input_size, state_size, bidirectional, projection)
+    return sum(block.size for block in layout)
 
 
 def input_size(

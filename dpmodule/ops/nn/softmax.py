@@ -378,8 +378,7 @@ def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) ->
         label: the shape of data without its last axis; (N, positions) or (N, ...) with multi_output; or like data.
 
     Source: MXNet 1.9.1 `SoftmaxOutput`, including out_grad: it is documented as the head gradient, but multiplies by
-        the
-    output.
+    the output.
     """
     if a.multi_output:
         return torch.softmax(data, 1)
