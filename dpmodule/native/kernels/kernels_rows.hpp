@@ -10,25 +10,17 @@ using dpmodule::vector::LstmRowBack;
 using dpmodule::vector::Reads;
 using dpmodule::vector::Unary;
 
-template <class F>
-inline void map1(int rows, int width, Block y, Block x, F f) {
-    if (y.stride == width && x.stride == width) {
+// y = f(from...)
+template <class F, class... From>
+inline void map(int rows, int width, F f, Block y, From... from) {
+    if (y.stride == width && (... && (from.stride == width))) {
         width *= rows;
         rows = 1;
     }
-    for (int i = 0; i < rows; i++, y.at += y.stride, x.at += x.stride) {
-        sweep(width, [&](int j, int n) { put(y.at + j, f(get(x.at + j, n)), n); });
-    }
-}
-
-template <class F>
-inline void map2(int rows, int width, Block y, Block a, Block b, F f) {
-    if (y.stride == width && a.stride == width && b.stride == width) {
-        width *= rows;
-        rows = 1;
-    }
-    for (int i = 0; i < rows; i++, y.at += y.stride, a.at += a.stride, b.at += b.stride) {
-        sweep(width, [&](int j, int n) { put(y.at + j, f(get(a.at + j, n), get(b.at + j, n)), n); });
+    for (int i = 0; i < rows; i++) {
+        sweep(width, [&](int j, int n) { put(y.at + j, f(get(from.at + j, n)...), n); });
+        y.at += y.stride;
+        ((from.at += from.stride), ...);
     }
 }
 
@@ -61,7 +53,7 @@ void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
     switch (op) {
 #define BY_LANES(kind, name, reads, value, gradient) \
-    case Unary::kind: map1(rows, width, y, x, [=](V v) { return value; }); break;
+    case Unary::kind: map(rows, width, [=](V v) { return value; }, y, x); break;
 #include "unary_list.hpp"
         default: dpmodule::vector::unary_scalar(op, attr, rows, width, y, x); break;
     }
@@ -90,18 +82,20 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
     }
 }
 
+// The result for a number that remains if it is NaN.
+inline V unless_nan(V p, V found) { return Lanes::where_equal(p, p, found, p); }
+
 void binary(Binary op, int rows, int width, Block y, Block a, Block b) {
     using L = Lanes;
+    const auto of = [&](auto f) { map(rows, width, f, y, a, b); };
     switch (op) {
-        case Binary::Add: map2(rows, width, y, a, b, [](V p, V q) { return L::add(p, q); }); break;
-        case Binary::Sub: map2(rows, width, y, a, b, [](V p, V q) { return L::sub(p, q); }); break;
-        case Binary::Mul: map2(rows, width, y, a, b, [](V p, V q) { return L::mul(p, q); }); break;
-        case Binary::Div: map2(rows, width, y, a, b, [](V p, V q) { return L::div(p, q); }); break;
-        case Binary::Max: map2(rows, width, y, a, b, [](V p, V q) { return L::max(p, q); }); break;
-        case Binary::Min: map2(rows, width, y, a, b, [](V p, V q) { return L::min(p, q); }); break;
-        case Binary::Equal:
-            map2(rows, width, y, a, b, [](V p, V q) { return L::where_equal(p, q, L::set(1.0f), L::set(0.0f)); });
-            break;
+        case Binary::Add: of([](V p, V q) { return L::add(p, q); }); break;
+        case Binary::Sub: of([](V p, V q) { return L::sub(p, q); }); break;
+        case Binary::Mul: of([](V p, V q) { return L::mul(p, q); }); break;
+        case Binary::Div: of([](V p, V q) { return L::div(p, q); }); break;
+        case Binary::Max: of([](V p, V q) { return unless_nan(p, L::max(p, q)); }); break;
+        case Binary::Min: of([](V p, V q) { return unless_nan(p, L::min(p, q)); }); break;
+        case Binary::Equal: of([](V p, V q) { return L::where_equal(p, q, L::set(1.0f), L::set(0.0f)); }); break;
         default: dpmodule::vector::binary_scalar(op, rows, width, y, a, b); break;
     }
 }
@@ -292,7 +286,7 @@ void extremes(bool least, int rows, int width, float *y, const float *x) {
         for (int i = 1; i < rows; i++) {
             const V v = get(x + static_cast<long>(i) * width + j, n);
             const V found = least ? L::where_greater(best, v, v, best) : L::where_greater(v, best, v, best);
-            best = L::where_equal(v, v, found, v);
+            best = unless_nan(v, found);
         }
         put(y + j, best, n);
     });

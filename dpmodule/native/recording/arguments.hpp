@@ -8,20 +8,26 @@
 
 namespace dpmodule::recording {
 
-enum Tag : std::int64_t { value_tag, integer_tag, real_tag, object_tag, sequence_tag, slice_tag, keyword_tag };
+enum Tag : std::int64_t {
+    value_tag,
+    parameter_tag,
+    integer_tag,
+    real_tag,
+    object_tag,
+    sequence_tag,
+    slice_tag,
+    keyword_tag
+};
 
 // Number of an object in a dict of numbers; -1 with an exception.
 inline int number_in(PyObject *numbers, PyObject *object) {
     if (PyObject *found = PyDict_GetItemWithError(numbers, object)) return static_cast<int>(PyLong_AsLong(found));
     if (PyErr_Occurred()) return -1;
-    PyObject *number = PyLong_FromSsize_t(PyDict_Size(numbers));
-    const int made =
-        number && PyDict_SetItem(numbers, object, number) == 0 ? static_cast<int>(PyLong_AsLong(number)) : -1;
-    Py_XDECREF(number);
-    return made;
+    const Py_ssize_t count = PyDict_Size(numbers);
+    const Reference number(PyLong_FromSsize_t(count));
+    return number && PyDict_SetItem(numbers, object, number.get()) == 0 ? static_cast<int>(count) : -1;
 }
 
-// The arguments of a call, as a key and operands.
 class Arguments {
   public:
     // With `only_constants`, nothing but tensors, numbers, texts, types and such objects of torch as dtypes.
@@ -32,18 +38,15 @@ class Arguments {
 
     // The grad mode and the automatic casts of now.
     bool add_modes() {
-        PyObject *grad = PyObject_CallNoArgs(setup.is_grad_enabled);
-        PyObject *cast = PyObject_CallNoArgs(setup.is_autocast_enabled);
-        Py_XDECREF(grad);  // both are True or False
-        Py_XDECREF(cast);
+        const Reference grad(PyObject_CallNoArgs(setup.is_grad_enabled)),
+            cast(PyObject_CallNoArgs(setup.is_autocast_enabled));
         if (!grad || !cast) return false;
-        has_grad = grad == Py_True;
-        key.push_back(has_grad + 2 * (cast == Py_True));
-        if (cast != Py_True) return true;
-        PyObject *state = PyObject_CallNoArgs(setup.autocast_state);
-        const bool fits = state && add(state);
-        Py_XDECREF(state);
-        return fits;
+        has_grad = grad.get() == Py_True;
+        const bool has_casts = cast.get() == Py_True;
+        key.push_back(has_grad + 2 * has_casts);
+        if (!has_casts) return true;
+        const Reference state(PyObject_CallNoArgs(setup.autocast_state));
+        return state && add(state.get());
     }
 
     bool add_all(PyObject *const *args, std::size_t count, PyObject *keywords) {
@@ -95,17 +98,15 @@ class Arguments {
             const int is_constant = PyObject_IsInstance(item, setup.constant_types);
             if (is_constant <= 0) return false;
         }
-        PyObject *typed = PyTuple_Pack(2, Py_TYPE(item), item);
-        const int number = typed ? number_in(table.constant_numbers, typed) : -1;
-        Py_XDECREF(typed);
+        const Reference typed(PyTuple_Pack(2, Py_TYPE(item), item));
+        const int number = typed ? number_in(table.constant_numbers, typed.get()) : -1;
         if (number < 0) PyErr_Clear();  // it is not hashable
         return number >= 0 && push(object_tag, -number - 1);
     }
 
     bool add_keyword(PyObject *name, PyObject *item) {
-        key.push_back(keyword_tag);
         const int number = number_in(table.constant_numbers, name);
-        key.push_back(number);
+        push(keyword_tag, number);
         return number >= 0 && add(item);
     }
 
@@ -123,23 +124,22 @@ class Arguments {
 
     bool push_pointer(PyObject *object) { return push(object_tag, reinterpret_cast<std::intptr_t>(object)); }
 
-    bool push_operand(const Operand &operand, PyObject *item) {
+    bool push_operand(Tag tag, const Operand &operand, PyObject *item) {
         operands.push_back(operand);
         given.push_back(item);
-        return push(value_tag, operand.spec);
+        return push(tag, operand.spec);
     }
 
     bool add_value(PyObject *item) {
         const PlaceObject *place = place_of_value(item);
-        return place && place->recorder == self_ && push_operand(place->place, item);
+        return place && place->recorder == self_ && push_operand(value_tag, place->place, item);
     }
 
     bool add_leaf(PyObject *tensor) {
         const int number = leaf_number(self_, tensor);
         if (number < 0) return false;
         const Leaf &leaf = self_->leaves[number];
-        key.push_back(leaf.is_parameter);
-        return push_operand({~number, 0, 0, leaf.spec}, tensor);
+        return push_operand(leaf.is_parameter ? parameter_tag : value_tag, {~number, 0, 0, leaf.spec}, tensor);
     }
 
     RecorderObject *self_;

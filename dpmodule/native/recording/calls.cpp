@@ -19,24 +19,19 @@ Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::si
               Arguments &arguments) {
     const auto found = table.calls.find(arguments.key);
     if (found != table.calls.end()) return &found->second;
-    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
-    PyObject *operands = tuple_of(arguments.given.size(), [&](std::size_t i) { return Py_NewRef(arguments.given[i]); });
-    PyObject *described = positional && operands
-                              ? PyObject_CallMethod(self->owner, "describe", "OOOO", table.functions[function],
-                                                    positional, keywords ? keywords : Py_None, operands)
-                              : nullptr;
-    Py_XDECREF(positional);
-    Py_XDECREF(operands);
+    const Reference positional = tuple_of_arguments(args, count),
+                    operands = tuple_of_arguments(arguments.given.data(), arguments.given.size());
+    if (!positional || !operands) return nullptr;
+    const Reference described(PyObject_CallMethod(self->owner, "describe", "OOOO", table.functions[function],
+                                                  positional.get(), keywords ? keywords : Py_None, operands.get()));
     if (!described) return nullptr;
     Call call;
     PyObject *results, *pack, *constant;
     int is_constant, is_single;
-    if (described != Py_None) {
-        if (!PyArg_ParseTuple(described, "pOiO!pO", &is_constant, &constant, &call.group, &PyTuple_Type, &results,
-                              &is_single, &pack)) {
-            Py_DECREF(described);
+    if (described.get() != Py_None) {
+        if (!PyArg_ParseTuple(described.get(), "pOiO!pO", &is_constant, &constant, &call.group, &PyTuple_Type, &results,
+                              &is_single, &pack))
             return nullptr;
-        }
         call.kind = is_constant ? Call::Kind::constant : Call::Kind::values;
         call.is_single = is_single;
         if (is_constant) call.constant = Py_NewRef(constant);
@@ -45,15 +40,12 @@ Call *call_of(RecorderObject *self, int function, PyObject *const *args, std::si
             long long offset;
             Result result;
             if (!PyArg_ParseTuple(PyTuple_GET_ITEM(results, i), "iiLi", &result.spec, &result.source, &offset,
-                                  &result.base)) {
-                Py_DECREF(described);
+                                  &result.base))
                 return nullptr;
-            }
             result.offset = offset;
             call.results.push_back(result);
         }
     }
-    Py_DECREF(described);
     return &table.calls.emplace(arguments.key, std::move(call)).first->second;
 }
 
@@ -89,12 +81,10 @@ bool is_soon_read(const RecorderObject *self, const Call &call, const std::vecto
 
 PyObject *run_in_python(RecorderObject *self, const char *method, int function, PyObject *const *args,
                         std::size_t count, PyObject *keywords) {
-    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
-    PyObject *found = positional ? PyObject_CallMethod(self->owner, method, "OOO", table.functions[function],
-                                                       positional, keywords ? keywords : Py_None)
-                                 : nullptr;
-    Py_XDECREF(positional);
-    return found;
+    const Reference positional = tuple_of_arguments(args, count);
+    return positional ? PyObject_CallMethod(self->owner, method, "OOO", table.functions[function], positional.get(),
+                                            keywords ? keywords : Py_None)
+                      : nullptr;
 }
 
 // While it lives, torch's attributes and functions are called without the modes of the thread.
@@ -137,10 +127,8 @@ PyObject *shared_value(RecorderObject *self, PyObject *tensor) {
 
 PyObject *call_torch(int function, PyObject *const *args, std::size_t count, PyObject *keywords) {
     const Undispatched guard;
-    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
-    PyObject *found = positional ? PyObject_Call(table.functions[function], positional, keywords) : nullptr;
-    Py_XDECREF(positional);
-    return found;
+    const Reference positional = tuple_of_arguments(args, count);
+    return positional ? PyObject_Call(table.functions[function], positional.get(), keywords) : nullptr;
 }
 
 // The result of a call that depends only on numbers of Python and on the description of a tensor.
@@ -148,21 +136,17 @@ PyObject *constant_value(RecorderObject *self, int function, PyObject *const *ar
                          PyObject *keywords) {
     Arguments arguments(self);
     arguments.key.push_back(function);
-    PyObject *dtype = PyObject_CallNoArgs(setup.default_dtype);
-    bool fits = dtype && arguments.add(dtype);
-    Py_XDECREF(dtype);
-    fits = fits && arguments.add_all(args, count, keywords);
+    const Reference dtype(PyObject_CallNoArgs(setup.default_dtype));
+    bool fits = dtype && arguments.add(dtype.get()) && arguments.add_all(args, count, keywords);
     if (PyErr_Occurred()) return nullptr;
     fits = fits && arguments.operands.size() == (table.treatments[function] == Treatment::like);
     const auto known = fits ? self->constants.find(arguments.key) : self->constants.end();
     if (known != self->constants.end()) return shared_value(self, self->leaves[known->second].tensor);
-    PyObject *found = run_in_python(self, fits ? "constant" : "eager", function, args, count, keywords);
-    if (!fits || !found || !PyTuple_Check(found)) return found;
-    PyObject *made = shared_value(self, PyTuple_GET_ITEM(found, 0));
+    Reference found(run_in_python(self, fits ? "constant" : "eager", function, args, count, keywords));
+    if (!fits || !found || !PyTuple_Check(found.get())) return found.release();
+    PyObject *tensor = PyTuple_GET_ITEM(found.get(), 0), *made = shared_value(self, tensor);
     if (made) self->constants.emplace(arguments.key, ~place_of_value(made)->place.node);
-    else if (!PyErr_Occurred()) made = Py_NewRef(PyTuple_GET_ITEM(found, 0));
-    Py_DECREF(found);
-    return made;
+    return made || PyErr_Occurred() ? made : Py_NewRef(tensor);
 }
 
 // The answer of a comparison of a computed number with one of Python; nullptr, perhaps with an exception, for others.
@@ -173,17 +157,17 @@ PyObject *compared(RecorderObject *self, int function, PyObject *const *args, st
     const char kind = place ? table.specs[place->place.spec].number : 0;
     const bool is_real = kind == 'f' || kind == 'd', is_float = PyFloat_CheckExact(args[1]);
     if (!(is_real && is_float) && !((is_real || kind == 'l') && PyLong_CheckExact(args[1]))) return nullptr;
-    PyObject *left = number_of(place), *right = nullptr;
-    if (left && kind == 'l') right = Py_NewRef(args[1]);
+    const Reference left(number_of(place));
+    Reference right;
+    if (left && kind == 'l') right = Reference(Py_NewRef(args[1]));
     if (left && is_real) {  // torch compares in the dtype of the tensor
         const double number = PyFloat_AsDouble(args[1]);
-        right = PyFloat_FromDouble(kind == 'f' ? static_cast<double>(static_cast<float>(number)) : number);
+        right = Reference(PyFloat_FromDouble(kind == 'f' ? static_cast<double>(static_cast<float>(number)) : number));
     }
-    const int answer = right && !PyErr_Occurred()
-                           ? PyObject_RichCompareBool(left, right, static_cast<int>(PyLong_AsLong(comparison)))
-                           : -1;
-    Py_XDECREF(left);
-    Py_XDECREF(right);
+    const int answer =
+        right && !PyErr_Occurred()
+            ? PyObject_RichCompareBool(left.get(), right.get(), static_cast<int>(PyLong_AsLong(comparison)))
+            : -1;
     if (answer >= 0) return shared_value(self, PyTuple_GET_ITEM(setup.answers, answer));
     PyErr_Clear();  // an integer of more than 64 bits
     return nullptr;
@@ -203,46 +187,46 @@ PyObject *value_of(RecorderObject *self, const Result &result, int node, int out
         is_range = source.node >= 0 || self->leaves[~source.node].is_contiguous;
         is_range = is_range && !(is_value && place_of_value(given)->view);
     }
-    PyObject *made = make_value(self, place);
-    if (!made || !given) return made;
-    place_of_value(made)->has_views = true;
+    Reference made(make_value(self, place));
+    if (!made || !given) return made.release();
+    place_of_value(made.get())->has_views = true;
     if (is_value) place_of_value(given)->has_views = true;
-    if (is_range) return made;
-    PyObject *args = tuple_of(made_by.count, [&](std::size_t i) { return Py_NewRef(made_by.args[i]); });
-    PyObject *view = args ? Py_BuildValue("OONOi", given, table.functions[made_by.function], args,
+    if (is_range) return made.release();
+    const Reference args = tuple_of_arguments(made_by.args, made_by.count);
+    PyObject *view = args ? Py_BuildValue("OOOOi", given, table.functions[made_by.function], args.get(),
                                           made_by.keywords ? made_by.keywords : Py_None, output)
                           : nullptr;
-    if (!view) {
-        Py_DECREF(made);
-        return nullptr;
-    }
-    set_view(place_of_value(made), view);
-    return made;
+    if (!view) return nullptr;
+    set_view(place_of_value(made.get()), view);
+    return made.release();
 }
 
 }  // namespace
 
 int spec_number(PyObject *shape, PyObject *dtype, PyObject *device, bool needs_grad) {
-    PyObject *tuple = PyTuple_Pack(4, shape, dtype, device, needs_grad ? Py_True : Py_False);
-    PyObject *known = tuple ? PyDict_GetItemWithError(table.spec_numbers, tuple) : nullptr;
-    if (known || !tuple || PyErr_Occurred()) {
-        Py_XDECREF(tuple);
-        return known ? static_cast<int>(PyLong_AsLong(known)) : -1;
-    }
+    const Reference tuple(PyTuple_Pack(4, shape, dtype, device, needs_grad ? Py_True : Py_False));
+    PyObject *known = tuple ? PyDict_GetItemWithError(table.spec_numbers, tuple.get()) : nullptr;
+    if (known) return static_cast<int>(PyLong_AsLong(known));
+    if (PyErr_Occurred()) return -1;
     const int dims = static_cast<int>(PyTuple_GET_SIZE(shape));
-    PyObject *stand_in = PyObject_CallFunctionObjArgs(setup.stand_in, shape, dtype, nullptr);
-    PyObject *name = PyObject_Str(device);
-    const bool is_on_cpu = name && PyUnicode_CompareWithASCIIString(name, "cpu") == 0;
-    Py_XDECREF(name);
+    Reference stand_in(PyObject_CallFunctionObjArgs(setup.stand_in, shape, dtype, nullptr));
+    const Reference name(PyObject_Str(device));
+    const bool is_on_cpu = name && PyUnicode_CompareWithASCIIString(name.get(), "cpu") == 0;
     PyErr_Clear();  // no operand has a description without a stand-in
     // Python code has run, and other threads with it
-    const int number = stand_in ? number_in(table.spec_numbers, tuple) : -1;
-    Py_DECREF(tuple);
-    if (number < static_cast<int>(table.specs.size())) {
-        Py_XDECREF(stand_in);
-        return number;
-    }
-    Spec spec{Py_NewRef(shape), Py_NewRef(dtype), Py_NewRef(device), stand_in, needs_grad, dims, 1, 1, is_on_cpu, 0, 0};
+    const int number = stand_in ? number_in(table.spec_numbers, tuple.get()) : -1;
+    if (number < static_cast<int>(table.specs.size())) return number;
+    Spec spec{Py_NewRef(shape),
+              Py_NewRef(dtype),
+              Py_NewRef(device),
+              stand_in.release(),
+              needs_grad,
+              dims,
+              1,
+              1,
+              is_on_cpu,
+              0,
+              0};
     for (int i = 0; i < dims; ++i) {
         const std::int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
         if (i == 0) spec.first = size;
@@ -260,20 +244,14 @@ int spec_of_tensor(PyObject *tensor) {
     static PyObject *names[] = {PyUnicode_InternFromString("layout"), PyUnicode_InternFromString("shape"),
                                 PyUnicode_InternFromString("dtype"), PyUnicode_InternFromString("device"),
                                 PyUnicode_InternFromString("requires_grad")};
-    PyObject *found[5] = {};
-    int number = -1;
-    bool is_ordinary = true;
-    for (int i = 0; i < 5 && is_ordinary; ++i) {
-        found[i] = PyObject_GetAttr(tensor, names[i]);
-        is_ordinary = found[i] && (i > 0 || found[i] == setup.strided);
+    Reference found[5];
+    for (int i = 0; i < 5; ++i) {
+        found[i] = Reference(PyObject_GetAttr(tensor, names[i]));
+        if (!found[i] || (i == 0 && found[i].get() != setup.strided)) return -1;
     }
-    if (is_ordinary) {
-        PyObject *wrapped = PyObject_CallOneArg(setup.is_wrapped, tensor);
-        if (wrapped == Py_False) number = spec_number(found[1], found[2], found[3], found[4] == Py_True);
-        Py_XDECREF(wrapped);
-    }
-    for (PyObject *each : found) Py_XDECREF(each);
-    return number;
+    const Reference wrapped(PyObject_CallOneArg(setup.is_wrapped, tensor));
+    if (wrapped.get() != Py_False) return -1;
+    return spec_number(found[1].get(), found[2].get(), found[3].get(), found[4].get() == Py_True);
 }
 
 // Describe a tensor as a leaf; false, perhaps with an exception, if it is not an ordinary one.
@@ -283,13 +261,11 @@ static bool describe_leaf(PyObject *tensor, Leaf &leaf) {
     leaf.spec = spec_of_tensor(tensor);
     if (leaf.spec < 0) return false;
     // weights: the parameters of modules, and other tensors that are trained
-    PyObject *is_leaf = table.specs[leaf.spec].needs_grad ? PyObject_GetAttrString(tensor, "is_leaf") : nullptr;
-    leaf.is_parameter = Py_TYPE(tensor) == setup.parameter || is_leaf == Py_True;
-    Py_XDECREF(is_leaf);
-    PyObject *is_contiguous = PyObject_CallMethodNoArgs(tensor, contiguous_name);
-    leaf.is_contiguous = is_contiguous == Py_True;
-    Py_XDECREF(is_contiguous);
-    return is_contiguous;
+    const Reference is_leaf(table.specs[leaf.spec].needs_grad ? PyObject_GetAttrString(tensor, "is_leaf") : nullptr),
+        is_contiguous(PyObject_CallMethodNoArgs(tensor, contiguous_name));
+    leaf.is_parameter = Py_TYPE(tensor) == setup.parameter || is_leaf.get() == Py_True;
+    leaf.is_contiguous = is_contiguous.get() == Py_True;
+    return static_cast<bool>(is_contiguous);
 }
 
 int leaf_number(RecorderObject *self, PyObject *tensor) {
@@ -323,14 +299,13 @@ bool refresh_leaf(RecorderObject *self, int number) {
 int function_number(PyObject *function) {
     PyObject *known = PyDict_GetItemWithError(table.function_numbers, function);
     if (known || PyErr_Occurred()) return known ? static_cast<int>(PyLong_AsLong(known)) : -1;
-    PyObject *treatment = PyObject_CallOneArg(setup.classify, function);
+    const Reference treatment(PyObject_CallOneArg(setup.classify, function));
     // Python code has run, and other threads with it
     const int number = treatment ? number_in(table.function_numbers, function) : -1;
     if (number >= static_cast<int>(table.functions.size())) {
         table.functions.push_back(Py_NewRef(function));
-        table.treatments.push_back(static_cast<Treatment>(PyLong_AsLong(treatment)));
+        table.treatments.push_back(static_cast<Treatment>(PyLong_AsLong(treatment.get())));
     }
-    Py_XDECREF(treatment);
     return number;
 }
 
@@ -361,19 +336,15 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     if (call->kind == Call::Kind::constant) return Py_NewRef(call->constant);
     if (call->kind == Call::Kind::eager && self->is_traced) return abort_trace();
     if (call->kind == Call::Kind::eager) return run_in_python(self, "eager", function, args, count, keywords);
-    int node = -1;
     if (is_soon_read(self, *call, arguments.operands)) {
         PyObject *found = compared(self, function, args, count, keywords);
         return found || PyErr_Occurred() ? found : run_in_python(self, "eager", function, args, count, keywords);
     }
-    if (call->group >= 0) {
-        node = static_cast<int>(self->nodes.size());
-        Node made;
-        made.call = call;
-        made.partition =
-            partition_of(self, *call, arguments.operands.data(), static_cast<int>(arguments.operands.size()));
-        made.first = static_cast<int>(self->operands.size());
-        made.count = static_cast<int>(arguments.operands.size());
+    const int node = call->group >= 0 ? static_cast<int>(self->nodes.size()) : -1;
+    if (node >= 0) {
+        const int read = static_cast<int>(arguments.operands.size());
+        const Node made{call, partition_of(self, *call, arguments.operands.data(), read),
+                        static_cast<int>(self->operands.size()), read};
         self->operands.insert(self->operands.end(), arguments.operands.begin(), arguments.operands.end());
         self->nodes.push_back(made);
         for (const Operand &operand : arguments.operands) {
@@ -384,13 +355,10 @@ PyObject *call_function(RecorderObject *self, int function, PyObject *const *arg
     }
     const Made made_by{function, args, count, keywords};
     if (call->is_single) return value_of(self, call->results[0], node, 0, arguments, made_by);
-    PyObject *values = tuple_of(call->results.size(), [&](std::size_t i) {
+    Reference values(tuple_of(call->results.size(), [&](std::size_t i) {
         return value_of(self, call->results[i], node, static_cast<int>(i), arguments, made_by);
-    });
-    if (!values || !call->pack) return values;
-    PyObject *packed = PyObject_CallOneArg(call->pack, values);
-    Py_DECREF(values);
-    return packed;
+    }));
+    return values && call->pack ? PyObject_CallOneArg(call->pack, values.get()) : values.release();
 }
 
 }  // namespace dpmodule::recording

@@ -15,23 +15,6 @@ constexpr int most_traces = 256;  // of one store: arguments that are always new
 
 static PyTypeObject *cell_type = nullptr, *store_type = nullptr;
 
-// A counted reference to an object.
-class Reference {
-  public:
-    Reference() = default;
-    explicit Reference(PyObject *object) : object_(object) {}
-    Reference(Reference &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-    Reference &operator=(Reference &&other) noexcept {
-        std::swap(object_, other.object_);
-        return *this;
-    }
-    ~Reference() { Py_XDECREF(object_); }
-    PyObject *get() const { return object_; }
-
-  private:
-    PyObject *object_ = nullptr;
-};
-
 // A value of a template: an output of one of its nodes, a range of an argument, or a range of one of its tensors.
 struct Source {
     enum class Kind { node, argument, tensor } kind;
@@ -489,21 +472,11 @@ PyObject *cell_call(PyObject *object, PyObject *const *args, std::size_t flags, 
     RecorderObject *recorder = active_recorder();
     const std::size_t count = PyVectorcall_NARGS(flags);
     if (recorder && count) {
-        Reference keywords;
-        if (names && PyTuple_GET_SIZE(names)) {
-            keywords = Reference(PyDict_New());
-            for (Py_ssize_t i = 0; keywords.get() && i < PyTuple_GET_SIZE(names); ++i) {
-                if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[count + i]) < 0) return nullptr;
-            }
-        }
-        PyObject *found = call_cell(recorder, self, args, count, keywords.get());
+        const Reference keywords = keywords_of(names, args + count);
+        PyObject *found = PyErr_Occurred() ? nullptr : call_cell(recorder, self, args, count, keywords.get());
         if (found || PyErr_Occurred()) return found;
     }
     return PyObject_Vectorcall(self->function, args, flags, names);
-}
-
-PyObject *cell_get(PyObject *self, PyObject *object, PyObject *) {
-    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
 PyObject *cell_new(PyTypeObject *type, PyObject *args, PyObject *) {
@@ -531,7 +504,7 @@ PyMemberDef cell_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Cell
 PyType_Slot cell_slots[] = {{Py_tp_new, slot(cell_new)},
                             {Py_tp_dealloc, slot(cell_dealloc)},
                             {Py_tp_call, slot(PyVectorcall_Call)},
-                            {Py_tp_descr_get, slot(cell_get)},
+                            {Py_tp_descr_get, slot(bound_to)},
                             {Py_tp_members, cell_members},
                             {Py_tp_doc, const_cast<char *>("A function whose calls are recorded as one.")},
                             {0, nullptr}};

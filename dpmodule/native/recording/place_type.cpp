@@ -37,12 +37,10 @@ PyObject *call_any(int function, PyObject *const *args, std::size_t count, PyObj
     if (RecorderObject *recorder = recorder_of(args, count)) {
         return call_function(recorder, function, args, count, keywords);
     }
-    PyObject *positional = tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); });
-    PyObject *found = positional ? PyObject_CallFunctionObjArgs(setup.outside, table.functions[function], positional,
-                                                                keywords ? keywords : Py_None, nullptr)
-                                 : nullptr;
-    Py_XDECREF(positional);
-    return found;
+    const Reference positional = tuple_of_arguments(args, count);
+    return positional ? PyObject_CallFunctionObjArgs(setup.outside, table.functions[function], positional.get(),
+                                                     keywords ? keywords : Py_None, nullptr)
+                      : nullptr;
 }
 
 // The description of a row of a tensor.
@@ -51,21 +49,15 @@ int row_spec(int number) {
     if (number >= static_cast<int>(known.size())) known.resize(number + 64, -1);
     if (known[number] < 0) {
         const Spec spec = table.specs[number];
-        PyObject *shape = PySequence_GetSlice(spec.shape, 1, spec.dims);
-        PyObject *size =
-            shape ? PyObject_CallOneArg(reinterpret_cast<PyObject *>(Py_TYPE(spec.shape)), shape) : nullptr;
-        if (size) known[number] = spec_number(size, spec.dtype, spec.device, spec.needs_grad);
-        Py_XDECREF(shape);
-        Py_XDECREF(size);
+        const Reference shape(PySequence_GetSlice(spec.shape, 1, spec.dims));
+        auto *type = reinterpret_cast<PyObject *>(Py_TYPE(spec.shape));
+        const Reference size(shape ? PyObject_CallOneArg(type, shape.get()) : nullptr);
+        if (size) known[number] = spec_number(size.get(), spec.dtype, spec.device, spec.needs_grad);
     }
     return known[number];
 }
 
-bool is_grad_enabled() {
-    PyObject *found = PyObject_CallNoArgs(setup.is_grad_enabled);
-    Py_XDECREF(found);
-    return found == Py_True;
-}
+bool is_grad_enabled() { return Reference(PyObject_CallNoArgs(setup.is_grad_enabled)).get() == Py_True; }
 
 // value[row], which needs no call; nullptr, perhaps without an exception, if a call of torch must find it.
 PyObject *row_of(PyObject *value, PyObject *index) {
@@ -228,27 +220,13 @@ struct MethodObject {
 
 PyObject *method_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *names) {
     const std::size_t count = PyVectorcall_NARGS(flags);
-    PyObject *keywords = nullptr;
     if (count == 2 && reinterpret_cast<MethodObject *>(self)->function == item_function) {
         if (PyObject *row = row_of(args[0], args[1])) return row;
         if (PyErr_Occurred()) return nullptr;
     }
-    if (names && PyTuple_GET_SIZE(names)) {
-        if (!(keywords = PyDict_New())) return nullptr;
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-            if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) < 0) {
-                Py_DECREF(keywords);
-                return nullptr;
-            }
-        }
-    }
-    PyObject *found = call_any(reinterpret_cast<MethodObject *>(self)->function, args, count, keywords);
-    Py_XDECREF(keywords);
-    return found;
-}
-
-PyObject *method_get(PyObject *self, PyObject *object, PyObject *) {
-    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+    const Reference keywords = keywords_of(names, args + count);
+    if (PyErr_Occurred()) return nullptr;
+    return call_any(reinterpret_cast<MethodObject *>(self)->function, args, count, keywords.get());
 }
 
 PyObject *method_new(PyTypeObject *type, PyObject *args, PyObject *) {
@@ -269,7 +247,7 @@ PyMemberDef method_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Me
 PyType_Slot method_slots[] = {{Py_tp_new, slot(method_new)},
                               {Py_tp_dealloc, slot(free_object)},
                               {Py_tp_call, slot(PyVectorcall_Call)},
-                              {Py_tp_descr_get, slot(method_get)},
+                              {Py_tp_descr_get, slot(bound_to)},
                               {Py_tp_members, method_members},
                               {Py_tp_doc, const_cast<char *>("A function of torch as a method of values.")},
                               {0, nullptr}};
@@ -316,9 +294,8 @@ PyObject *set_up(PyObject *, PyObject *args, PyObject *keywords) {
     for (PyObject **numbers : {&table.function_numbers, &table.constant_numbers, &table.spec_numbers}) {
         if (!*numbers && !(*numbers = PyDict_New())) return nullptr;
     }
-    PyObject *item = PyObject_GetAttrString(tensor, "__getitem__");
-    item_function = item ? function_number(item) : -1;
-    Py_XDECREF(item);
+    const Reference item(PyObject_GetAttrString(tensor, "__getitem__"));
+    item_function = item ? function_number(item.get()) : -1;
     if (item_function < 0) return nullptr;
     Py_RETURN_NONE;
 }
@@ -348,24 +325,15 @@ PyObject *recorded_list(PyObject *, PyObject *value) {
 // handle_torch_function(function, tensors, *args, **kwargs): as torch.overrides' function of this name, which is `self`.
 PyObject *handle_function(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     RecorderObject *recorder = active_recorder();
-    PyObject *modes = recorder && count > 1 ? PyObject_CallNoArgs(setup.count_modes) : nullptr;
-    const bool is_innermost = modes && PyLong_AsSsize_t(modes) == recorder->modes;
-    Py_XDECREF(modes);
+    const Reference modes(recorder && count > 1 ? PyObject_CallNoArgs(setup.count_modes) : nullptr);
+    const bool is_innermost = modes && PyLong_AsSsize_t(modes.get()) == recorder->modes;
     const int function = is_innermost ? function_number(args[0]) : -1;
     if (function < 0) {
         return PyErr_Occurred() ? nullptr : PyObject_Vectorcall(self, args, static_cast<std::size_t>(count), names);
     }
-    PyObject *keywords = nullptr;
-    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
-        if ((!keywords && !(keywords = PyDict_New())) ||
-            PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) < 0) {
-            Py_XDECREF(keywords);
-            return nullptr;
-        }
-    }
-    PyObject *found = call_function(recorder, function, args + 2, static_cast<std::size_t>(count - 2), keywords);
-    Py_XDECREF(keywords);
-    return found;
+    const Reference keywords = keywords_of(names, args + count);
+    if (PyErr_Occurred()) return nullptr;
+    return call_function(recorder, function, args + 2, static_cast<std::size_t>(count - 2), keywords.get());
 }
 
 PyMethodDef handler = {"handle_torch_function",
@@ -389,6 +357,18 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+Reference keywords_of(PyObject *names, PyObject *const *items) {
+    Reference made(names && PyTuple_GET_SIZE(names) ? PyDict_New() : nullptr);
+    for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(names); ++i) {
+        if (PyDict_SetItem(made.get(), PyTuple_GET_ITEM(names, i), items[i]) < 0) made = Reference();
+    }
+    return made;
+}
+
+PyObject *bound_to(PyObject *self, PyObject *object, PyObject *) {
+    return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
+}
 
 // The memory of a computed value; nullptr if it is not on the CPU, or of another kind of numbers, or if it is to become
 // a part of a cell.
@@ -440,56 +420,43 @@ static PyObject *list_of_numbers(const Spec &spec, int dim, const char *&data) {
 PyObject *make_value(RecorderObject *self, Operand place) {
     const Spec &spec = table.specs[place.spec];
     PyObject *args[] = {reinterpret_cast<PyObject *>(setup.value), spec.stand_in, spec.needs_grad ? Py_True : Py_False};
-    PyObject *value = PyObject_Vectorcall(setup.make_value, args, 3, nullptr);
-    auto *made = value ? as_place(place_type->tp_alloc(place_type, 0)) : nullptr;
-    if (!made || PyObject_GenericSetAttr(value, place_name, reinterpret_cast<PyObject *>(made)) < 0) {
-        Py_XDECREF(value);
-        Py_XDECREF(reinterpret_cast<PyObject *>(made));
-        return nullptr;
-    }
-    Py_DECREF(reinterpret_cast<PyObject *>(made));  // the value owns it
-    made->recorder = reinterpret_cast<RecorderObject *>(Py_NewRef(reinterpret_cast<PyObject *>(self)));
+    Reference value(PyObject_Vectorcall(setup.make_value, args, 3, nullptr));
+    const Reference owned(value ? place_type->tp_alloc(place_type, 0) : nullptr);  // by the value
+    if (!owned || PyObject_GenericSetAttr(value.get(), place_name, owned.get()) < 0) return nullptr;
+    PlaceObject *made = as_place(owned.get());
+    made->recorder = static_cast<RecorderObject *>(Py_NewRef(self));
     made->place = place;
-    made->value = value;
-    PyObject_GC_UnTrack(value);  // the collector need not walk the recording
+    made->value = value.get();
+    PyObject_GC_UnTrack(value.get());  // the collector need not walk the recording
     made->next = self->places;
     if (self->places) self->places->previous = made;
     self->places = made;
     if (place.node >= 0) ++self->nodes[place.node].handles;
-    return value;
+    return value.release();
 }
 
 PlaceObject *place_of_value(PyObject *value) {
-    PyObject *found = PyObject_GenericGetAttr(value, place_name);
-    if (!found) {
-        PyErr_Clear();
-        return nullptr;
-    }
-    Py_DECREF(found);
-    return Py_TYPE(found) == place_type ? as_place(found) : nullptr;
+    const Reference found(PyObject_GenericGetAttr(value, place_name));
+    if (!found) PyErr_Clear();
+    return found && Py_TYPE(found.get()) == place_type ? as_place(found.get()) : nullptr;
 }
 
 void set_view(PlaceObject *place, PyObject *view) {
     if (place->recorder) place->recorder->views += (view ? 1 : 0) - (place->view ? 1 : 0);
-    PyObject *former = place->view;
-    place->view = view;
-    Py_XDECREF(former);
+    const Reference former(std::exchange(place->view, view));
 }
 
 void unlink(PlaceObject *place) {
     RecorderObject *recorder = place->recorder;
     if (!recorder) return;
-    PyObject *view = place->view;
+    const Reference owned(recorder), view(std::exchange(place->view, nullptr));
     if (view) --recorder->views;
-    place->view = nullptr;
     if (place->previous) place->previous->next = place->next;
     else recorder->places = place->next;
     if (place->next) place->next->previous = place->previous;
     if (place->place.node >= 0) --recorder->nodes[place->place.node].handles;
     place->recorder = nullptr;
     place->next = place->previous = nullptr;
-    Py_XDECREF(view);
-    Py_DECREF(reinterpret_cast<PyObject *>(recorder));
 }
 
 }  // namespace dpmodule::recording

@@ -9,13 +9,11 @@
 
 namespace dpmodule::recording {
 
-PyTypeObject *recorder_type = nullptr;
-
 namespace {
 
 constexpr std::size_t most_calls = 1 << 17;  // programs of ever new shapes must not fill the memory
 
-RecorderObject *as_recorder(PyObject *object) { return reinterpret_cast<RecorderObject *>(object); }
+RecorderObject *as_recorder(PyObject *object) { return static_cast<RecorderObject *>(object); }
 
 void forget_calls() {
     for (auto &[key, call] : table.calls) {
@@ -32,23 +30,13 @@ PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *) {
     auto *self = as_recorder(type->tp_alloc(type, 0));
     if (!self) return nullptr;
     if (table.recorders++ == 0 && table.calls.size() > most_calls) forget_calls();
-    new (&self->nodes) std::vector<Node>();
-    new (&self->operands) std::vector<Operand>();
-    new (&self->leaves) std::vector<Leaf>();
-    new (&self->batches) std::vector<Batch>();
-    new (&self->leaf_numbers) std::unordered_map<PyObject *, int>();
-    new (&self->constants) std::unordered_map<Key, int, KeyHash>();
-    new (&self->partition_numbers) std::unordered_map<Key, int, KeyHash>();
-    new (&self->planned) std::vector<std::vector<int>>();
-    new (&self->run_of_node) std::vector<int>();
-    new (&self->level) std::vector<int>();
+    new (static_cast<Recording *>(self)) Recording();
     self->owner = Py_NewRef(owner);
     self->thread = PyThread_get_thread_ident();
-    PyObject *modes = PyObject_CallNoArgs(setup.count_modes);
-    self->modes = modes ? PyLong_AsSsize_t(modes) + 1 : 0;
-    Py_XDECREF(modes);
+    const Reference modes(PyObject_CallNoArgs(setup.count_modes));
+    self->modes = modes ? PyLong_AsSsize_t(modes.get()) + 1 : 0;
     active_recorders[self->thread] = self;
-    return reinterpret_cast<PyObject *>(self);
+    return self;
 }
 
 // Let calls of the thread no longer reach a recording.
@@ -58,21 +46,10 @@ void end(const RecorderObject *self) {
 }
 
 void forget(RecorderObject *self) {
-    std::vector<Leaf> leaves = std::move(self->leaves);
-    std::vector<Batch> batches = std::move(self->batches);
+    const Recording former = std::exchange(static_cast<Recording &>(*self), Recording());
     forget_cells(self);
-    self->nodes.clear();
-    self->operands.clear();
-    self->leaves.clear();
-    self->batches.clear();
-    self->leaf_numbers.clear();
-    self->constants.clear();
-    self->partition_numbers.clear();
-    self->planned.clear();
-    self->run_of_node.clear();
-    self->level.clear();
-    for (const Leaf &leaf : leaves) Py_DECREF(leaf.tensor);
-    for (const Batch &batch : batches) {
+    for (const Leaf &leaf : former.leaves) Py_DECREF(leaf.tensor);
+    for (const Batch &batch : former.batches) {
         for (PyObject *each : batch.outputs) Py_XDECREF(each);
     }
 }
@@ -83,16 +60,7 @@ void recorder_dealloc(PyObject *object) {
     --table.recorders;
     forget(self);
     Py_XDECREF(self->owner);
-    std::destroy_at(&self->nodes);
-    std::destroy_at(&self->operands);
-    std::destroy_at(&self->leaves);
-    std::destroy_at(&self->batches);
-    std::destroy_at(&self->leaf_numbers);
-    std::destroy_at(&self->constants);
-    std::destroy_at(&self->partition_numbers);
-    std::destroy_at(&self->planned);
-    std::destroy_at(&self->run_of_node);
-    std::destroy_at(&self->level);
+    std::destroy_at(static_cast<Recording *>(self));
     free_object(object);
 }
 
@@ -142,8 +110,8 @@ PyObject *shape_of(const Operand &operand) { return table.specs[operand.spec].sh
 // The operand at a position of all nodes of a batch; with position < 0, all operands of each node, one after another:
 //   (0, source, offset, shape)              one range for all
 //   (1, source, None, 0, 0, shape)          the whole source, in order
-//   (2, source, width, row, column, shape)  a block of the source as rows of a
-//   width (3, sources, ranges, 0, 0, shape)       ranges
+//   (2, source, width, row, column, shape)  a block of the source as rows of a width
+//   (3, sources, ranges, 0, 0, shape)       ranges
 PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, int position, bool repeats) {
     std::vector<const Operand *> all_operands;
     for (const int number : nodes) {
@@ -182,7 +150,7 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
     std::vector<Range> ranges;
     ranges.reserve(count);
     std::unordered_map<PyObject *, int> numbers;
-    PyObject *sources = PyList_New(0);
+    const Reference sources(PyList_New(0));
     PyObject *last = nullptr;
     int last_number = 0;
     for (std::size_t i = 0; sources && i < count; ++i) {
@@ -190,7 +158,7 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
         PyObject *from = source_of(self, each);
         if (from != last) {
             const auto [found, is_new] = numbers.emplace(from, static_cast<int>(numbers.size()));
-            if (is_new && PyList_Append(sources, from) < 0) Py_CLEAR(sources);
+            if (is_new && PyList_Append(sources.get(), from) < 0) return nullptr;
             last = from;
             last_number = found->second;
         }
@@ -199,11 +167,8 @@ PyObject *operand_of(const RecorderObject *self, const std::vector<int> &nodes, 
             ranges.push_back({last_number, place_of(self, each), table.specs[each.spec].numel});
         }
     }
-    PyObject *made = sources ? make_ranges(std::move(ranges)) : nullptr;
-    PyObject *found = made ? Py_BuildValue("iOOiiO", 3, sources, made, 0, 0, shape_of(first)) : nullptr;
-    Py_XDECREF(sources);
-    Py_XDECREF(made);
-    return found;
+    const Reference made(sources ? make_ranges(std::move(ranges)) : nullptr);
+    return made ? Py_BuildValue("iOOiiO", 3, sources.get(), made.get(), 0, 0, shape_of(first)) : nullptr;
 }
 
 // batch(number, repeated): (group, nodes, sizes of the first dimension of each operand or None if all shapes are equal,
@@ -218,35 +183,28 @@ PyObject *batch(PyObject *object, PyObject *args) {
     const Node &first = self->nodes[nodes[0]];
     bool is_ragged = false;
     for (const int each : nodes) is_ragged = is_ragged || !equal_shapes(self, each, nodes[0]);
-    PyObject *group = PyLong_FromLong(first.call->group);
-    PyObject *positions = group ? PyDict_GetItemWithError(repeated, group) : nullptr;
+    const Reference group(PyLong_FromLong(first.call->group));
+    PyObject *positions = group ? PyDict_GetItemWithError(repeated, group.get()) : nullptr;
     const bool is_joined =
         positions && PyTuple_GET_SIZE(positions) && PyLong_AsLong(PyTuple_GET_ITEM(positions, 0)) == -1;
     if (!is_ragged) positions = nullptr;
-    PyObject *sizes = is_ragged
-                          ? tuple_of(is_joined ? 0 : first.count,
-                                     [&](std::size_t k) {
-                                         return list_of(nodes.size(), [&](std::size_t i) {
-                                             const Operand *operand = &self->operands[self->nodes[nodes[i]].first];
-                                             return PyLong_FromLongLong(table.specs[operand[k].spec].first);
-                                         });
-                                     })
-                          : Py_NewRef(Py_None);
-    PyObject *operands = tuple_of(is_joined ? 1 : first.count, [&](std::size_t i) {
+    const auto sizes_of = [&](std::size_t k) {
+        return list_of(nodes.size(), [&](std::size_t i) {
+            const Operand *operand = &self->operands[self->nodes[nodes[i]].first];
+            return PyLong_FromLongLong(table.specs[operand[k].spec].first);
+        });
+    };
+    const Reference sizes(is_ragged ? tuple_of(is_joined ? 0 : first.count, sizes_of) : Py_NewRef(Py_None));
+    const Reference operands(tuple_of(is_joined ? 1 : first.count, [&](std::size_t i) {
         if (is_joined) return operand_of(self, nodes, -1, false);
         bool repeats = false;
         for (Py_ssize_t k = 0; positions && k < PyTuple_GET_SIZE(positions); ++k) {
             repeats = repeats || PyLong_AsSize_t(PyTuple_GET_ITEM(positions, k)) == i;
         }
         return operand_of(self, nodes, static_cast<int>(i), repeats);
-    });
-    if (!group || !sizes || !operands) {
-        Py_XDECREF(group);
-        Py_XDECREF(sizes);
-        Py_XDECREF(operands);
-        return nullptr;
-    }
-    return Py_BuildValue("NnNN", group, static_cast<Py_ssize_t>(nodes.size()), sizes, operands);
+    }));
+    if (!group || !sizes || !operands) return nullptr;
+    return Py_BuildValue("OnOO", group.get(), static_cast<Py_ssize_t>(nodes.size()), sizes.get(), operands.get());
 }
 
 // store(number, outputs, is_shared): save the results of a batch; with is_shared, they are those of every node.
@@ -279,9 +237,8 @@ PyObject *store(PyObject *object, PyObject *args) {
         const char *data = nullptr;
         if (table.specs[self->nodes[nodes[0]].call->results[i].spec].is_on_cpu) {
             static PyObject *name = PyUnicode_InternFromString("data_ptr");
-            PyObject *address = PyObject_CallMethodNoArgs(made.outputs.back(), name);
-            if (address) data = static_cast<const char *>(PyLong_AsVoidPtr(address));
-            Py_XDECREF(address);
+            const Reference address(PyObject_CallMethodNoArgs(made.outputs.back(), name));
+            if (address) data = static_cast<const char *>(PyLong_AsVoidPtr(address.get()));
             PyErr_Clear();  // a tensor without memory
         }
         made.data.push_back(data);
@@ -290,13 +247,19 @@ PyObject *store(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+// The values of some places, latest first.
+template <class Fits>
+PyObject *values_of(const PlaceObject *each, Fits fits) {
+    Reference found(PyList_New(0));
+    for (; found && each; each = each->next) {
+        if (fits(*each) && PyList_Append(found.get(), each->value) < 0) return nullptr;
+    }
+    return found.release();
+}
+
 // The values that the program still refers to.
 PyObject *values(PyObject *object, PyObject *) {
-    PyObject *found = PyList_New(0);
-    for (PlaceObject *each = as_recorder(object)->places; found && each; each = each->next) {
-        if (PyList_Append(found, each->value) < 0) Py_CLEAR(found);
-    }
-    return found;
+    return values_of(as_recorder(object)->places, [](const PlaceObject &) { return true; });
 }
 
 // The values that are whole results with memory of their own, by batch: (source, shape of one, values, rows).
@@ -311,29 +274,25 @@ PyObject *rows(PyObject *object, PyObject *) {
         if (!batch.is_ragged && !batch.is_shared && at.spec == node.call->results[at.output].spec)
             groups[{node.batch, at.output}].push_back(each);
     }
-    PyObject *found = PyList_New(0);
+    Reference found(PyList_New(0));
     for (auto &[place, values] : groups) {
         if (!found || values.size() < 2) continue;
-        PyObject *group = Py_BuildValue(
+        const Reference group(Py_BuildValue(
             "OONN", self->batches[place.first].outputs[place.second], table.specs[values[0]->place.spec].shape,
             list_of(values.size(), [&](std::size_t i) { return Py_NewRef(values[i]->value); }),
             list_of(values.size(),
-                    [&](std::size_t i) { return PyLong_FromLongLong(self->nodes[values[i]->place.node].row); }));
-        if (!group || PyList_Append(found, group) < 0) Py_CLEAR(found);
-        Py_XDECREF(group);
+                    [&](std::size_t i) { return PyLong_FromLongLong(self->nodes[values[i]->place.node].row); })));
+        if (!group || PyList_Append(found.get(), group.get()) < 0) return nullptr;
     }
-    return found;
+    return found.release();
 }
 
 // The values that are views other than ranges, in the order in which they were made.
 PyObject *views(PyObject *object, PyObject *) {
-    PyObject *found = PyList_New(0);
     const RecorderObject *self = as_recorder(object);
-    for (PlaceObject *each = self->views ? self->places : nullptr; found && each; each = each->next) {
-        if (each->view && PyList_Append(found, each->value) < 0) Py_CLEAR(found);
-    }
-    if (found && PyList_Reverse(found) < 0) Py_CLEAR(found);
-    return found;
+    const auto is_view = [](const PlaceObject &place) { return place.view != nullptr; };
+    Reference found(values_of(self->views ? self->places : nullptr, is_view));
+    return found && PyList_Reverse(found.get()) == 0 ? found.release() : nullptr;
 }
 
 // Read the shapes and dtypes of all tensors of the program again.
@@ -446,5 +405,5 @@ std::int64_t place_of(const RecorderObject *self, const Operand &operand) {
 }  // namespace dpmodule::recording
 
 int dpmodule::add_recorder(PyObject *module) {
-    return (dpmodule::recording::recorder_type = add_type(module, dpmodule::recording::recorder_definition)) ? 0 : -1;
+    return add_type(module, dpmodule::recording::recorder_definition) ? 0 : -1;
 }

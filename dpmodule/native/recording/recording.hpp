@@ -8,11 +8,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "../python.hpp"
 
 namespace dpmodule::recording {
+
+// A counted reference to an object.
+class Reference {
+  public:
+    Reference() = default;
+    explicit Reference(PyObject *object) : object_(object) {}
+    Reference(Reference &&other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Reference &operator=(Reference &&other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    ~Reference() { Py_XDECREF(object_); }
+    PyObject *get() const { return object_; }
+    explicit operator bool() const { return object_; }
+    PyObject *release() { return std::exchange(object_, nullptr); }
+
+  private:
+    PyObject *object_ = nullptr;
+};
 
 // Shape, dtype and device of a tensor; equal ones have one number.
 struct Spec {
@@ -112,9 +132,9 @@ struct Batch {
 struct PlaceObject;
 struct Cells;
 
-// dpmodule._native.Recorder: the recording of one `batching` block, and its mode on torch's stack of function modes.
-struct RecorderObject {
-    PyObject_HEAD std::vector<Node> nodes;
+// What is recorded since the last restart.
+struct Recording {
+    std::vector<Node> nodes;
     std::vector<Operand> operands;
     std::vector<Leaf> leaves;
     std::vector<Batch> batches;
@@ -123,8 +143,12 @@ struct RecorderObject {
     std::unordered_map<Key, int, KeyHash> partition_numbers;
     std::vector<std::vector<int>> planned;  // nodes of each batch to run
     std::vector<int> run_of_node, level;    // of planned nodes; -1 and 0 between plans
-    PlaceObject *places;                    // of all values of the program that refer to the recording
-    PyObject *owner;                        // the Python object that computes
+};
+
+// dpmodule._native.Recorder: the recording of one `batching` block, and its mode on torch's stack of function modes.
+struct RecorderObject : PyObject, Recording {
+    PlaceObject *places;  // of all values of the program that refer to the recording
+    PyObject *owner;      // the Python object that computes
     std::size_t recorded;
     std::size_t views;     // places with a view
     unsigned long thread;  // the recording's thread
@@ -145,7 +169,17 @@ struct PlaceObject {
 };
 
 extern Table table;
-extern PyTypeObject *recorder_type;
+
+// The arguments of a call as a tuple; empty with an exception.
+inline Reference tuple_of_arguments(PyObject *const *args, std::size_t count) {
+    return Reference(tuple_of(count, [&](std::size_t i) { return Py_NewRef(args[i]); }));
+}
+
+// The keyword arguments of a vectorcall as a dict; empty if there are none, and with an exception.
+Reference keywords_of(PyObject *names, PyObject *const *items);
+
+// The descriptor protocol of functions.
+PyObject *bound_to(PyObject *self, PyObject *object, PyObject *);
 
 // Record a call, or run it where it cannot be recorded. Returns a new reference.
 PyObject *call_function(RecorderObject *self, int function, PyObject *const *args, std::size_t count,
