@@ -55,10 +55,10 @@ class ForeignValueError(MXNetError, TypeError):
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def user_line() -> str:
-    """Return "file:line" of the innermost caller outside this package, for error messages."""
+def user_line(*others: str) -> str:
+    """Return "file:line" of the innermost caller outside this package, and other folders, for messages."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, *others)):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

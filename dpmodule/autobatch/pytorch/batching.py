@@ -38,15 +38,12 @@ from .cells import modules_as_cells
 from .driver import ProgramLoop, make_tensors_awaitable
 from .explain import BatchingReport
 from .operands import SHARED, batched, joined, range_of
-from .rules import CallGroup, Lengths, direct, join, set_item
-from .values import NotACell, is_value, prepare, settle, tensor_of
+from .rules import CallGroup, Lengths, direct, join, replaced, set_item
+from .values import NotACell, RecordedTensor, is_value, prepare, settle, tensor_of
 
 Tensor = torch.Tensor
 
 _current = threading.local()
-
-_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-
 
 WORTH_A_CALL = 7.0
 """Operations per call of torch from which recording pays; calls with padding or by `torch.vmap` count more."""
@@ -259,9 +256,9 @@ class Run:
         if changed_by(function, args, kwargs) is not None:
             return self.in_place(function, args, kwargs)
         if is_like(function) and args:
-            args = (_replaced(args[0], _empty), *args[1:])
+            args = (replaced(args[0], RecordedTensor, _empty), *args[1:])
         found: list[Any] = []
-        _replaced((args, kwargs), found.append)
+        replaced((args, kwargs), RecordedTensor, found.append)
         if found:
             if function in HOOKS:
                 self._separate(function, args[0])
@@ -287,8 +284,8 @@ class Run:
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction():
-            given = [_replaced(each, tensor_of) for each in args]
-            return function(*given, **{name: _replaced(each, tensor_of) for name, each in kwargs.items()})
+            given, named = replaced((args, kwargs), RecordedTensor, tensor_of)
+            return function(*given, **named)
 
     def in_place(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
@@ -394,13 +391,13 @@ class Run:
     def enter_function(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Prepare the arguments of an `autograd.Function`."""
         self._recorder.suspend(True)
-        return tuple(_replaced(each, tensor_of) for each in args)
+        return tuple(replaced(each, RecordedTensor, tensor_of) for each in args)
 
     def enter_transform(self, args: Any) -> Any:
         """Prepare the arguments of a transformation of `torch.func`."""
         self._read(None)  # what is computed inside would belong to the transformation
         self._recorder.suspend(True)
-        return _replaced(args, tensor_of)
+        return replaced(args, RecordedTensor, tensor_of)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """Record a call that did not come through torch's stack of modes."""
@@ -469,7 +466,7 @@ class Run:
         calls = self.calls
         self.compute(values)
         if self.calls > calls:
-            line = _line()
+            line = user_line(_TORCH)
             self._reads[line] = self._reads.get(line, 0) + 1
 
     def compute(self, values: Sequence[Any] | None) -> None:
@@ -496,14 +493,6 @@ def _site(depth: int) -> Hashable:
     """Return the place in the code of a caller, without the costly search for its line."""
     frame = sys._getframe(1 + depth)
     return frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lasti
-
-
-def _line() -> str:
-    """Return "file:line" of the innermost caller outside of this package and torch."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _TORCH)):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _run(
@@ -605,18 +594,6 @@ def _tensors_of(given: Any) -> list[Any]:
 def _empty(item: Any) -> Any:
     with torch._C.DisableTorchFunction():
         return torch.empty(item.shape, dtype=item.dtype, device=item.device)
-
-
-def _replaced(item: Any, change: Callable[[Any], Any]) -> Any:
-    """Return arguments with values replaced."""
-    if is_value(item):
-        return change(item)
-    if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
-        found = [_replaced(each, change) for each in item]
-        return type(item)(*found) if hasattr(item, "_fields") else type(item)(found)
-    if isinstance(item, dict):
-        return {name: _replaced(each, change) for name, each in item.items()}
-    return item
 
 
 def _can_record() -> bool:

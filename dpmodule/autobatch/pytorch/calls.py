@@ -31,6 +31,7 @@ from .rules import (
     padded_product,
     pointwise,
     product,
+    replaced,
     words,
 )
 
@@ -200,11 +201,10 @@ def describe(
         return None
     autocast = autocast_state()
     device = "meta" if not autocast else None
-    found = iter(range(len(operands)))
-    slots = [_with_slots(each, found) for each in args]
-    named = {name: _with_slots(each, found) for name, each in kwargs.items()}
+    numbers = iter(range(len(operands)))  # in the recorder's order
+    slots, named = replaced((args, kwargs), torch.Tensor, lambda _: OperandSlot(next(numbers)))
     group = CallGroup(
-        name_of(function), function, tuple(slots), named, [tuple(x.shape) for x in operands], 0, by_vmap,
+        name_of(function), function, slots, named, [tuple(x.shape) for x in operands], 0, by_vmap,
         torch.is_grad_enabled(), autocast, name_of(function) in RANDOM,
     )  # fmt: skip
     try:
@@ -237,16 +237,6 @@ def describe(
 
 def _packer(kind: type) -> Callable[[tuple[Any, ...]], Any]:
     return (lambda values: kind(*values)) if hasattr(kind, "_fields") else kind
-
-
-def _with_slots(item: Any, numbers: Any) -> Any:
-    """Return arguments with slots in place of operands, in the recorder's order."""
-    if isinstance(item, torch.Tensor):
-        return OperandSlot(next(numbers))
-    if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
-        found = [_with_slots(each, numbers) for each in item]
-        return type(item)(*found) if hasattr(item, "_fields") else type(item)(found)
-    return item
 
 
 def _source(out: Tensor, dummies: Sequence[Tensor]) -> tuple[int, int, int] | None:

@@ -47,6 +47,18 @@ def filled(item: Any, operands: Sequence[Tensor]) -> Any:
     return item
 
 
+def replaced(item: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Return arguments with the objects of a class replaced."""
+    if isinstance(item, kind):
+        return change(item)
+    if isinstance(item, (tuple, list)) and not isinstance(item, torch.Size):
+        found = [replaced(each, kind, change) for each in item]
+        return type(item)(*found) if hasattr(item, "_fields") else type(item)(found)
+    if isinstance(item, dict):
+        return {name: replaced(each, kind, change) for name, each in item.items()}
+    return item
+
+
 class Lengths:
     """Lengths of the examples of a batch whose rows are one after the other.
 

@@ -13,7 +13,7 @@ from ..._core import torch_private
 from ..errors import StateError, user_line
 from .calls import autocast_state, classify
 from .cells import CONSTANTS, state_of_module, store_of_module
-from .rules import words
+from .rules import replaced, words
 
 Tensor = torch.Tensor
 
@@ -191,15 +191,8 @@ def settle(value: Any, tensor: Tensor) -> None:
 
 def _outside(function: Callable[..., Any] | None, args: Any, kwargs: dict[str, Any] | None) -> Any:
     """Call a function of torch with values outside of the recorder's mode."""
-    given = [args] if function is None else [*args, *(kwargs or {}).values()]
-    for each in _values_in(given):
-        return _owner_of(each).call(function, args, kwargs)
+    found: list[Any] = []
+    replaced((args, kwargs), RecordedTensor, found.append)
+    if found:
+        return _owner_of(found[0]).call(function, args, kwargs)
     raise StateError(f"batching: a tensor of a block is used outside of it (at {user_line()})")
-
-
-def _values_in(items: Any) -> Iterator[Any]:
-    for each in items:
-        if is_value(each):
-            yield each
-        elif isinstance(each, (tuple, list)):
-            yield from _values_in(each)

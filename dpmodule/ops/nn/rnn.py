@@ -40,13 +40,6 @@ def _outputs(a: Any) -> tuple[str, ...]:
     return ("output", "state_output", "statecell_output") if _with_cell(a) else ("output", "state_output")
 
 
-def _refuse_projection(a: Any) -> None:
-    if a.projection_size is not None and not _with_cell(a):
-        raise OpError(
-            f"projection_size is {a.projection_size} in mode {a.mode}, expected None; only lstm projects"
-        )
-
-
 def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
     """Infer (T, N, C) from data, states, lengths and outputs; 0 for unknown dimensions."""
     steps, rows, features = unify_input("data", ins[0], (0, 0, 0), ins[0]) or (0, 0, 0)
@@ -71,7 +64,10 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """
     if ins[0] is not None and len(ins[0]) == 2 and not _with_lengths(a):
         return _infer_ragged(a, ins, outs)
-    _refuse_projection(a)
+    if a.projection_size is not None and not _with_cell(a):
+        raise OpError(
+            f"projection_size is {a.projection_size} in mode {a.mode}, expected None; only lstm projects"
+        )
     directions = 2 if a.bidirectional else 1
     data = _data_shape(a, ins, outs)
     steps, rows, features = data
