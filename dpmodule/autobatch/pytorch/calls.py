@@ -168,9 +168,8 @@ def _option(args: Sequence[Any], kwargs: dict[str, Any], position: int, name: st
 
 def autocast_state() -> tuple[tuple[str, torch.dtype], ...]:
     """Return the devices with automatic casts and their dtypes."""
-    devices = ("cpu", "cuda")
     return tuple(
-        (each, torch.get_autocast_dtype(each)) for each in devices if torch.is_autocast_enabled(each)
+        (each, torch.get_autocast_dtype(each)) for each in ("cpu", "cuda") if torch.is_autocast_enabled(each)
     )
 
 

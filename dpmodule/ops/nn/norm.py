@@ -385,12 +385,6 @@ def lrn(a: Any) -> Callable[..., torch.Tensor]:
     return partial(_lrn, a.alpha, a.beta, a.knorm, a.nsize)
 
 
-def _l2_axes(mode: str, rank: int) -> tuple[int, ...]:
-    if mode == "channel":
-        return (1,)
-    return tuple(range(1 if mode == "instance" else 2, rank))
-
-
 def _l2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     ins, outs = same(a, ins, outs)
     least = 2 if a.mode == "instance" else 3
@@ -400,7 +394,8 @@ def _l2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _l2(mode: str, eps: float, data: torch.Tensor) -> torch.Tensor:
-    total = (data * data).sum(_l2_axes(mode, data.dim()), keepdim=True)
+    axes = (1,) if mode == "channel" else tuple(range(1 if mode == "instance" else 2, data.dim()))
+    total = (data * data).sum(axes, keepdim=True)
     return data / (total + eps).sqrt()
 
 

@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import sys
 import threading
 
 import numpy as np
@@ -805,6 +806,34 @@ def test_threads_may_record_separately(linear, examples):
 
 
 # map
+
+
+def test_threads_meet_new_shapes_at_the_same_time():
+    start, wrong, ended = threading.Barrier(4), [], []
+
+    def work(width):
+        start.wait()
+        for rows in range(1, 40):
+            data = [torch.full((rows, width, 3 + i % 3), float(i)) for i in range(4)]
+            with autobatch.batching():
+                sums = [(each * 2).sum(0) + rows for each in data]
+            for each, found in zip(data, sums):
+                if not torch.equal(found, (each * 2).sum(0) + rows):
+                    wrong.append(tuple(each.shape))
+        ended.append(width)
+
+    threads = [threading.Thread(target=work, args=(41 + i,)) for i in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
+    assert len(ended) == 4
 
 
 async def decode(linear, x, steps):
