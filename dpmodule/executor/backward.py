@@ -157,6 +157,8 @@ class Backward:
                         f"out_grads: {self._graph.output_names[i]} has shape {tuple(seed.shape)}, expected "
                         f"{tuple(leaf.shape)}"
                     )
+                elif _is_written(seed, self.targets):
+                    seed = seed.clone()  # it may also be the gradient of others
             else:
                 loss, rest = program.low.losses[cut], run.rests[cut]
                 try:
@@ -298,6 +300,16 @@ class Backward:
                 target.raw = self._freed[i]
 
 
+def _is_written(seed: torch.Tensor, targets: Sequence[NDArray]) -> bool:
+    """Return True if a head gradient shares memory with an array that backward writes."""
+    return seed.layout is torch.strided and any(
+        seed is target.raw
+        or (target.pinned and seed.untyped_storage().data_ptr() == target.raw.untyped_storage().data_ptr())
+        for target in targets
+        if not is_sparse(target)
+    )
+
+
 def _loss_gradient(
     loss: LossHead,
     env: Env,
@@ -383,15 +395,10 @@ def deliver(
 
 def _write(written: Sequence[_Write]) -> None:
     """Copy gradients to the tensors of their arrays, or add them."""
-    pointers = {tensor.data_ptr() for tensor, _, _ in written}
-    # a head gradient may be an array that is written here, and also the gradient of others
-    apart = [
-        grad.clone() if grad is not None and grad.data_ptr() in pointers else grad for _, grad, _ in written
-    ]
     sums: list[torch.Tensor] = []
     terms: list[torch.Tensor] = []
     restrided: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for (tensor, _, add), grad in zip(written, apart):
+    for tensor, grad, add in written:
         if grad is None:
             tensor.zero_()
         elif add:

@@ -21,6 +21,7 @@ import torch
 
 from .._core import torch_private
 from .._core.short_backward import ShortBackward
+from ..ops.nn.layer_shapes import flat_from
 from ..ops.nn.linear import fastest_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
@@ -83,7 +84,7 @@ class _DenseChain:
         if not torch.is_grad_enabled() or type(data) is not torch.Tensor:
             return self._program.forward(values, env, shaped)
         torch_private.set_grad_enabled(False)  # the executor restores it
-        outputs, node = [data if data.dim() == 2 else data.flatten(1)], -1
+        outputs, node = [data if data.dim() == 2 else flat_from(data, 1)], -1
         try:
             for layer, (product, _, _) in zip(self._layers, self._products):
                 node = layer.node

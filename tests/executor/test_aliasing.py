@@ -157,6 +157,20 @@ def test_a_gradient_may_be_the_head_gradient_of_others(req):
     assert (second.asnumpy() == (8 if added else 3)).all()
 
 
+@pytest.mark.parametrize("req", ["write", "add"])
+def test_a_head_gradient_may_be_a_part_of_a_gradient(req):
+    first, second = mx.nd.zeros((3,)), mx.nd.arange(6)
+    heads = S.Group(
+        [S.sum(B), S.identity(A)]
+    )  # the gradients are one number for all of `b`, and the head gradient
+    arrays = {"a": mx.nd.ones((3,)), "b": mx.nd.ones((6,))}
+    executor = heads.bind(mx.cpu(), arrays, {"a": first, "b": second}, req)
+    executor.forward(is_train=True)
+    executor.backward([mx.nd.array([7]), second[3:]])
+    assert first.asnumpy().tolist() == [3, 4, 5]
+    assert second.asnumpy().tolist() == [7 + (value if req == "add" else 0) for value in range(6)]
+
+
 def step(executor, value, **options):
     executor.forward(is_train=True, x=mx.nd.full((512, 1024), value))
     executor.backward(mx.nd.ones((512, 1024)), **options)

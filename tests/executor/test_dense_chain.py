@@ -57,6 +57,21 @@ def is_chain(bound):
     return isinstance(bound._run.roots[0], ChainRoot)
 
 
+def test_data_of_one_axis_is_a_column():
+    bound = bind(TWO, (5,))
+    assert is_chain(bound)
+    bound.backward()
+    out, grads = bound.outputs[0].asnumpy(), gradients(bound)
+    column = bind(TWO, (5, 1))
+    for name, array in column.arg_dict.items():
+        array[:] = bound.arg_dict[name].reshape(array.shape)
+    column.forward(is_train=True)
+    column.backward()
+    assert np.array_equal(column.outputs[0].asnumpy(), out)
+    for name, grad in gradients(column).items():
+        assert np.array_equal(grad.reshape(grads[name].shape), grads[name])
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow])  # the first draw of a busy machine
 @given(
     st.lists(LAYER, min_size=1, max_size=4),

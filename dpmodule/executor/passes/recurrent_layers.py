@@ -68,8 +68,10 @@ class RecurrentLayers:
         def make() -> PackedCells:
             return PackedCells(_weights(a, data, parameters))
 
-        cells = packed("rnn", parameters, make) or make()
-        outputs = run_cells(data, states, (a.mode, a.state_size, a.num_layers, directions), cells.numbers)
+        sizes = a.mode, a.state_size, a.num_layers, directions
+        # networks of other sizes may read the same vector
+        cells = packed(("rnn", sizes, data.shape[2]), parameters, make) or make()
+        outputs = run_cells(data, states, sizes, cells.numbers)
         return outputs if a.state_outputs else outputs[0]
 
     def _is_fastest(

@@ -335,7 +335,7 @@ def _dense(plan: _StepPlanner, step: Step, a: Any) -> None:
     lead = value.shape[:1] if call.flattens else value.shape[:-1]
     rows, layers = prod(lead), call.split(step.inputs[1:])
     weights = [plan.read(layer[0]) for layer in layers]
-    features = [prod(value.shape) // rows, *(weight.shape[0] for weight in weights)]
+    features = [prod(value.shape) // max(rows, 1), *(weight.shape[0] for weight in weights)]
     for (_, *bias), weight, expected in zip(layers, weights, features):
         fits = weight.shape[1:] == (expected,) and all(plan.read(b).shape == weight.shape[:1] for b in bias)
         if not fits or packed_kernel(rows, *weight.shape) != "native":

@@ -624,6 +624,23 @@ def test_batches_that_are_computed_in_parts(first, monkeypatch):
     assert calls.count(6) > 100
 
 
+MIXED = {
+    "first": lambda x: S.Pooling(S.slice_axis(x, axis=0, begin=0, end=1), kernel=(2, 2), stride=(2, 2)),
+    "reversed": lambda x: S.slice(x, begin=(None, None), end=(None, None), step=(-1, 1)),
+    "exchanged": lambda x: S.reshape(
+        S.swapaxes(S.reshape(x, shape=(0, -4, -1, 4, -2)), dim1=0, dim2=2), shape=(-3, -2)
+    ),
+}
+
+
+@pytest.mark.parametrize("mix", MIXED.values(), ids=MIXED)
+def test_batches_whose_images_are_mixed_are_computed_at_once(mix, monkeypatch):
+    monkeypatch.setattr(run, "_MAX_ARENA", 2**8)
+    x = conv(conv(DATA, 3, 8, "a"), 3, 8, "b")
+    net = S.Group([x, conv(mix(x), 3, 8, "c")])
+    same_with_pass_off(net, (4, 3, 8, 8))
+
+
 @needs_kernel
 @pytest.mark.parametrize("layers", [1, 2])
 def test_few_filters_with_large_windows_are_sums_of_windows(layers, monkeypatch):

@@ -93,6 +93,24 @@ def test_networks_of_one_vector_share_their_packs_and_differ_by_rows():
         np.testing.assert_allclose(out[:, 0], whole[0][:, row], 1e-5, 1e-6)
 
 
+def test_networks_of_other_sizes_may_read_one_vector():
+    draw = np.random.RandomState(0)
+    vector = mx.nd.array(draw.uniform(-0.5, 0.5, 120))
+    found = []
+    for repeated in (True, False):
+        for mode, features, units in (("lstm", 5, 3), ("gru", 4, 4)):
+            states = {"state": S.zeros((1, ROWS, units)), "state_cell": S.zeros((1, ROWS, units))}
+            states = states if mode == "lstm" else {"state": states["state"]}
+            net = S.RNN(S.Variable("x"), S.Variable("p"), **states, mode=mode, state_size=units, num_layers=1)
+            data = mx.nd.array(np.random.RandomState(1).randn(STEPS, ROWS, features))
+            again = net.bind(
+                mx.cpu(), {"x": data, "p": vector if repeated else vector.copy()}, grad_req="null"
+            )
+            found.append([again.forward()[0].asnumpy() for _ in range(3)][-1])
+    for shared, alone in zip(found[:2], found[2:], strict=True):
+        assert np.array_equal(shared, alone)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_types_run_as_before(dtype):
     net = network()

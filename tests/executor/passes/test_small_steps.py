@@ -135,6 +135,13 @@ def test_a_run_records_no_gradient_and_errors_are_the_same():
     assert NAME not in bound.program(True).low.fired
 
 
+def test_no_rows_have_no_results():
+    net, shapes = activations()
+    with mx.util.np_shape(True):
+        bound = bind(net, drawn(net, {**shapes, "x": (0, 11)}))
+        assert [each.shape for each in outputs(bound)] == [(0, 18)]
+
+
 def test_executors_of_other_shapes_share_a_program():
     net, shapes = recommender()
     given = [drawn(net, {**shapes, "x": (5, width)}) for width in (13, 29)]

@@ -99,9 +99,9 @@ class PackedDeconvolution:
 
     def _folded(self, sources: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias with the normalisation folded in."""
+        bias = None if self._a.no_bias else sources[1]
         if self._norm is None:
-            return sources[0], sources[1] if len(sources) > 1 else None
-        bias = sources[1] if len(sources) > 5 else None
+            return sources[0], bias
         scale, shift = self._norm.factors(sources[-4:], bias)
         return sources[0] * scale.view(1, -1, 1, 1), shift
 

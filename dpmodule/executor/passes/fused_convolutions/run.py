@@ -41,6 +41,11 @@ _Key = tuple[Hashable, ...]
 _Layouts = Sequence[bool | None]
 
 
+def _may_mix_images(layer: Layer) -> bool:
+    """Return True if a layer that the extension does not run may read several images for one."""
+    return layer.kind in ("part", "scale", "shuffle", "sum")
+
+
 def _flat_shape(shape: Shape) -> Shape:
     """Return a shape with all axes but the first as one."""
     return shape[0], prod(shape[1:])
@@ -511,9 +516,13 @@ class ImageRun:
 
     def _planned(self, shapes: Shapes, layouts: _Layouts) -> _Plan | None:
         """Return the plan for the shapes of the inputs; None if the layers must run one by one."""
-        batches = {shapes[n][0] for n in self._images}
-        whole = self._plan_at_once(dict(shapes), layouts)
-        if whole is None or len(batches) > 1 or batches == {1}:
+        every = dict(shapes)
+        whole = self._plan_at_once(every, layouts)
+        if whole is None:
+            return None
+        batches = {every[n][0] for n in (*self._images, *(layer.result for layer in self._layers))}
+        by_torch = [part for part in whole.parts if isinstance(part, Layer)]
+        if len(batches) > 1 or batches == {1} or any(map(_may_mix_images, by_torch)):
             return whole
         (images,) = batches
 
@@ -527,8 +536,8 @@ class ImageRun:
             n for n in range(1, images + 1) if images % n == 0 and (n == 1 or one.arena * n <= _MAX_ARENA)
         )
         part = of_some(count)
-        by_torch = {each.result for each in whole.parts if isinstance(each, Layer)}
-        if part is None or part.own.keys() != whole.own.keys() or not by_torch.isdisjoint(self.outputs):
+        is_output = any(layer.result in self.outputs for layer in by_torch)
+        if part is None or part.own.keys() != whole.own.keys() or is_output:
             return whole
         return part._replace(own=whole.own, calls=images // count)
 

@@ -12,8 +12,8 @@ S = mx.sym
 X = S.Variable("x")
 
 
-def decoder(**norm):
-    x = S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=24, name="d")
+def decoder(no_bias=True, **norm):
+    x = S.Deconvolution(X, kernel=(4, 4), stride=(2, 2), pad=(1, 1), num_filter=24, no_bias=no_bias, name="d")
     return S.Activation(S.BatchNorm(x, name="n", **norm), act_type="relu")
 
 
@@ -83,9 +83,11 @@ def test_every_activation_follows_where_torch_lacks_onednn_too(layer, public):
 @pytest.mark.parametrize(
     "norm", [{"fix_gamma": True}, {"fix_gamma": False, "eps": 0.1}, {"use_global_stats": True}]
 )
-def test_follows_changed_parameters_and_trains_as_before(norm):
-    one, two = (bind(decoder(**norm), (4, 32, 8, 8), off) for off in (False, True))
-    for name in ("d_weight", "n_beta", "n_gamma", "n_moving_mean", "n_moving_var"):
+@pytest.mark.parametrize("bias", [[], ["d_bias"]])
+def test_follows_changed_parameters_and_trains_as_before(norm, bias):
+    net = decoder(no_bias=not bias, **norm)
+    one, two = (bind(net, (4, 32, 8, 8), off) for off in (False, True))
+    for name in (*bias, "d_weight", "n_beta", "n_gamma", "n_moving_mean", "n_moving_var"):
         for _ in range(3):
             assert_same(one, two)
         for bound in (one, two):
