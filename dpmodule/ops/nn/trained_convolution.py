@@ -434,6 +434,11 @@ def _for_weight(
     return out, bias
 
 
+def _in_layout(x: torch.Tensor, chosen: TrainingKernels) -> torch.Tensor:
+    """Return data in the layout that the kernels read."""
+    return x if chosen == ROWS else in_channels_last(x)
+
+
 class _Convolution(torch.autograd.Function):
     """Autograd function of `train_convolution` and `train_deconvolution`."""
 
@@ -447,7 +452,7 @@ class _Convolution(torch.autograd.Function):
         chosen: TrainingKernels,
         is_transposed: bool,
     ) -> torch.Tensor:
-        x = x if chosen == ROWS else in_channels_last(x)
+        x = _in_layout(x, chosen)
         ctx.save_for_backward(x, weight)
         ctx.sizes, ctx.chosen, ctx.is_transposed = sizes, chosen, is_transposed
         if is_transposed:
@@ -507,7 +512,7 @@ def train_convolution(
     sizes = _sizes(x.shape, weight.shape[0], grid)
     if torch.is_grad_enabled():
         return _apply(x, weight, bias, sizes, chosen, False)
-    return _result(x, weight, bias, sizes, chosen.result)
+    return _result(_in_layout(x, chosen), weight, bias, sizes, chosen.result)
 
 
 def train_deconvolution(

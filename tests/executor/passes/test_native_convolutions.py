@@ -101,6 +101,15 @@ def test_only_few_numbers_are_converted_to_channels_last(convolved):
 
 
 @needs_kernels
+def test_data_is_also_converted_in_training_mode_without_gradients(convolved):
+    image = S.MakeLoss(layer(S.Variable("data"), "only"), name="loss")
+    for symbol, shape in ((image, (2, 8, 14, 14)), (sequence_net((), kernel=(3,)), (4, 40, 60))):
+        same_with_and_without(symbol, {"data": shape}, NAME, rtol=1e-4, grad_req="null")
+        assert convolved
+        convolved.clear()
+
+
+@needs_kernels
 @pytest.mark.parametrize(
     ("filters", "data", "wanted", "converts"),
     [
