@@ -54,16 +54,11 @@ more of it from the system.
 class _GradientNotifier:
     """Passes gradients to the listener of the current backward. Hooks hold only this object, not `Backward`."""
 
-    def __init__(self) -> None:
-        self.set_listener(None)
-
-    def set_listener(self, listener: Listener | None) -> None:
-        """Set the listener; None removes it."""
-        self._listener = listener
+    listener: Listener | None = None
 
     def notify(self, name: str, grad: torch.Tensor | None) -> None:
         """Call the listener."""
-        listener = self._listener
+        listener = self.listener
         if listener is not None:
             listener(name, grad)
 
@@ -188,7 +183,7 @@ class Backward:
                     handle.remove()
                 hook = alias.register_hook(partial(self._notifier.notify, name))  # type: ignore[no-untyped-call]
                 self._hooked[i] = alias, hook
-        self._notifier.set_listener(listener)
+        self._notifier.listener = listener
 
     def _alias_callback(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """Return a callback that passes an alias's gradient to the listener where autograd's hooks do not run."""
@@ -232,7 +227,7 @@ class Backward:
             ) from error
         finally:
             if listener is not None:
-                self._notifier.set_listener(None)
+                self._notifier.listener = None
         if len(leaves) == len(run.aliases):
             return grads
         rest = iter(grads)

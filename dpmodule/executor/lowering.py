@@ -6,7 +6,7 @@ its results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,24 @@ class Lowered:
             if op is not None and (op.stateful or op.owner is not None):
                 values.update(step.inputs)
         return values
+
+    def readers(self) -> dict[int, list[Step]]:
+        """Return the readers of each value, once per input."""
+        readers: dict[int, list[Step]] = {}
+        for step in self.steps:
+            for value in step.inputs:
+                readers.setdefault(value, []).append(step)
+        return readers
+
+    def only_readers(self, taken: Container[int]) -> Callable[[int], Step | None]:
+        """Return a function that returns the only reader of a value; None if others, or `taken` ids, read it."""
+        kept, readers = self.kept(), self.readers()
+
+        def only_reader(value: int) -> Step | None:
+            steps = readers.get(value, [])
+            return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
+
+        return only_reader
 
     def new_value(self, name: str) -> int:
         """Number a new value."""

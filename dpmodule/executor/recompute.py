@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -55,8 +54,6 @@ class _RecomputedCall:
                 waiting += [value[0] for value in call._inputs if isinstance(value, tuple)]
         for number in sorted(needed):
             needed[number]._repeat()
-        if self._repeated is None:
-            self._repeat()
         return self._repeated[1]  # type: ignore[index]
 
     def _repeat(self) -> None:
@@ -158,23 +155,16 @@ class _CurrentCalls(threading.local):
 _current = _CurrentCalls()
 
 
-@contextmanager
-def mirroring() -> Iterator[None]:
-    """Recompute in backward the results of `Recomputed` steps that run inside the block."""
-    before, _current.calls = _current.calls, _SavedCalls()
-    try:
-        with torch.autograd.graph.saved_tensors_hooks(_current.calls.pack, _current.calls.unpack):
-            yield
-    finally:
-        _current.calls = before
-
-
 def mirrored(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that runs `function` inside `mirroring`."""
+    """Return a function that runs `function`, so that backward recomputes the results of its `Recomputed` steps."""
 
     def run(*arguments: Any) -> Any:
-        with mirroring():
-            return function(*arguments)
+        before, _current.calls = _current.calls, _SavedCalls()
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(_current.calls.pack, _current.calls.unpack):
+                return function(*arguments)
+        finally:
+            _current.calls = before
 
     return run
 
@@ -187,7 +177,7 @@ class Recomputed:
         self.__name__ = getattr(function, "__name__", "run")
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the function; without recomputation outside `mirroring` and if nothing is recorded."""
+        """Run the function; without recomputation outside `mirrored` and if nothing is recorded."""
         calls = _current.calls
         tensors = arguments[self._leading :]
         if calls is None or not torch.is_grad_enabled() or not any(t.requires_grad for t in tensors):

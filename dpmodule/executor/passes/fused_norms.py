@@ -139,22 +139,13 @@ def fused_norms(low: Lowered) -> int:
     Returns:
         Number of replaced normalisations.
     """
-    if (
-        low.is_subgraph or low.mirrored
-    ):  # a subgraph may be differentiated twice, and mirrored steps run again
+    # a subgraph may be differentiated twice, and mirrored steps run again
+    if low.is_subgraph or low.mirrored:
         return 0
-    readers: dict[int, list[Step]] = {}
-    for step in low.steps:
-        for value in step.inputs:
-            readers.setdefault(value, []).append(step)
-    kept, held = low.kept(), low.held_by_operators()
+    held = low.held_by_operators()
     taken: set[int] = set()
     fused: dict[int, Step] = {}
-
-    def only_reader(value: int) -> Step | None:
-        steps = readers.get(value, [])
-        return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
-
+    only_reader = low.only_readers(taken)
     for step in low.steps:
         if _is_norm(low, step) and held.isdisjoint(step.inputs):
             steps, one = _fused(low, step, only_reader)

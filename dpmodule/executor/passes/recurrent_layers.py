@@ -121,7 +121,6 @@ def recurrent_layers(low: Lowered) -> int:
             or a.projection_size is not None
             or a.use_sequence_length
             or (a.lstm_state_clip_min, a.lstm_state_clip_max) != (None, None)  # which causes a warning
-            or low.is_sparse(step)
         ):
             continue
         inputs, of_states = step.inputs, 2 if a.mode == "lstm" else 1

@@ -32,7 +32,7 @@ from ...ops.dtypes import torch_dtype
 from ...ops.nn.activation import activation_name
 from ...ops.nn.linear import ACTIVATIONS, FEW_ROWS, is_float32_cpu, kernels, pack, packed_kernel
 from ...ops.shapes import infer_shape, normal_axes, normal_axis, prod
-from ...ops.spec import Env
+from ...ops.spec import Env, Op
 from ..lowering import Lowered, Step
 from ..packed_weights import TensorVersions, packed
 from .dense_layers import DenseLayers, KeptWeights
@@ -113,19 +113,22 @@ class _StepPlanner:
     """Makes the plan of a run.
 
     Args:
-        values: shapes and types of the values that the run reads, by number.
+        given: shapes and types of the values that the run reads, by number.
         outputs: numbers of its results that are read later.
+
+    Attributes:
+        values: all values so far, by number.
     """
 
     def __init__(
-        self, low: Lowered, values: dict[int, tuple[Shape, torch.dtype]], outputs: Sequence[int]
+        self, low: Lowered, given: dict[int, tuple[Shape, torch.dtype]], outputs: Sequence[int]
     ) -> None:
-        self.low = low
-        self._values = {
+        self._low = low
+        self.values = {
             n: _Value(_GIVEN + i, 0, shape, _strides(shape), dtype)
-            for i, (n, (shape, dtype)) in enumerate(values.items())
+            for i, (n, (shape, dtype)) in enumerate(given.items())
         }
-        first = _GIVEN + len(values)
+        first = _GIVEN + len(given)
         self._results = {n: first + i for i, n in enumerate(outputs)}
         self._first_pack = first + len(outputs)
         self._rows: list[bytes] = []
@@ -136,50 +139,36 @@ class _StepPlanner:
     def plan(self, steps: Sequence[Step]) -> _StepPlan:
         """Return the plan for some steps."""
         for step in steps:
-            op, a = self.low.operator(step)
+            op, a = self._low.operator(step)
             if op is not None:
-                _RULES.get(op.name, _view)(self, step, a)
+                _RULES.get(op.name, _view)(self, step, op, a)
         results = [self._result(n, memory) for n, memory in self._results.items()]
         return _StepPlan(b"".join(self._rows), self._size, tuple(self._chains), results)
 
     def read(self, number: int) -> _Value:
         """Return a float32 value."""
-        value = self._values[number]
+        value = self.values[number]
         if value.dtype is not torch.float32:
             raise _UnsupportedError
         return value
-
-    def read_any(self, number: int) -> _Value:
-        """Return a value of any type."""
-        return self._values[number]
 
     def contiguous(self, value: _Value) -> _Value:
         """Return a value, copied unless its numbers follow each other."""
         return value if value.is_contiguous else self.copy(value, self.new(-1, value.shape))
 
-    def set(self, number: int, value: _Value) -> None:
-        """Name a part of another value."""
-        self._values[number] = value
-
     def _result(self, number: int, memory: int) -> Shape | int:
-        value = self._values[number]
+        value = self.values[number]
         if value.dtype is not torch.float32:  # indices, which no step computes
-            if number in self.low.kept():
+            if number in self._low.kept():
                 raise _UnsupportedError
             return value.memory - _GIVEN
         if value.memory != memory or not value.is_contiguous:
             self.copy(value, self.new(number, value.shape))
         return value.shape
 
-    def name(self, step: Step) -> str:
-        """Return the name of a step's operator."""
-        op, _ = self.low.operator(step)
-        return "" if op is None else op.name
-
-    def inferred(self, step: Step, a: Any) -> list[Shape]:
+    def inferred(self, step: Step, op: Op, a: Any) -> list[Shape]:
         """Return the shapes of a step's results."""
-        op: Any = self.low.operator(step)[0]
-        given: list[Any] = [self._values[n].shape for n in step.inputs]
+        given: list[Any] = [self.values[n].shape for n in step.inputs]
         found: Any = infer_shape(op, a, given, [None] * len(step.outputs))[1]
         return [tuple(shape) for shape in found]
 
@@ -193,7 +182,7 @@ class _StepPlanner:
             self._size += -(-prod(shape) // 16) * 16
         value = _Value(memory, begin, shape, _strides(shape))
         if number >= 0:
-            self._values[number] = value
+            self.values[number] = value
         return value
 
     def copy(self, value: _Value, to: _Value) -> _Value:
@@ -261,24 +250,23 @@ def _gaps(value: _Value | None, axes: int) -> Sequence[int]:
 # Rules: each appends the rows of a step
 
 
-def _binary(plan: _StepPlanner, step: Step, a: Any) -> None:
+def _binary(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     left, right = (plan.read(n) for n in (step.inputs * 2)[:2])
-    kind = _BINARY[plan.name(step)]
-    plan.elementwise(kind, left, right, plan.new(step.outputs[0], plan.inferred(step, a)[0]))
+    plan.elementwise(_BINARY[op.name], left, right, plan.new(step.outputs[0], plan.inferred(step, op, a)[0]))
 
 
-def _scalar(plan: _StepPlanner, step: Step, a: Any) -> None:
+def _scalar(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     value = plan.read(step.inputs[0])
     result = plan.new(step.outputs[0], value.shape)
-    plan.elementwise(_SCALAR[plan.name(step)], value, None, result, float(a.scalar))
+    plan.elementwise(_SCALAR[op.name], value, None, result, float(a.scalar))
 
 
-def _activation(plan: _StepPlanner, step: Step, a: Any) -> None:
-    value, name = plan.read(step.inputs[0]), activation_name(plan.name(step), a)
+def _activation(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
+    value, name = plan.read(step.inputs[0]), activation_name(op.name, a)
     plan.elementwise("first", value, None, plan.new(step.outputs[0], value.shape), activation=name)
 
 
-def _sum(plan: _StepPlanner, step: Step, a: Any) -> None:
+def _sum(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     value = plan.contiguous(plan.read(step.inputs[0]))
     rank = len(value.shape)
     axes = normal_axes(a.axis or range(rank), rank)
@@ -286,13 +274,13 @@ def _sum(plan: _StepPlanner, step: Step, a: Any) -> None:
     outer, summed, inner = prod(value.shape[:first]), prod(value.shape[first:last]), prod(value.shape[last:])
     if a.exclude or last - first != len(axes) or summed > _MAX_SUMMED:
         raise _UnsupportedError
-    result = plan.new(step.outputs[0], plan.inferred(step, a)[0])
-    factor = 1.0 if plan.name(step) == "sum" else 1 / summed
+    result = plan.new(step.outputs[0], plan.inferred(step, op, a)[0])
+    factor = 1.0 if op.name == "sum" else 1 / summed
     plan.row("sum", (outer, summed, inner, 0), (), (value, None, None, result), factor)
 
 
-def _lookup(plan: _StepPlanner, step: Step, a: Any) -> None:
-    indices, table = plan.contiguous(plan.read_any(step.inputs[0])), plan.read(step.inputs[1])
+def _lookup(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
+    indices, table = plan.contiguous(plan.values[step.inputs[0]]), plan.read(step.inputs[1])
     if indices.dtype not in _INDICES:
         raise _UnsupportedError
     result = plan.new(step.outputs[0], (*indices.shape, table.shape[1]))
@@ -300,26 +288,26 @@ def _lookup(plan: _StepPlanner, step: Step, a: Any) -> None:
     plan.row("lookup", sizes, (), (indices, table, None, result))
 
 
-def _cast(plan: _StepPlanner, step: Step, a: Any) -> None:
-    value = plan.read_any(step.inputs[0])
+def _cast(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
+    value = plan.values[step.inputs[0]]
     if torch_dtype(a.dtype) is not value.dtype:
         raise _UnsupportedError
-    plan.set(step.outputs[0], value)
+    plan.values[step.outputs[0]] = value
 
 
-def _concat(plan: _StepPlanner, step: Step, a: Any) -> None:
-    result = plan.new(step.outputs[0], plan.inferred(step, a)[0])
+def _concat(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
+    result = plan.new(step.outputs[0], plan.inferred(step, op, a)[0])
     axis, begin = normal_axis(a.dim, len(result.shape)), result.begin
     for value in map(plan.read, step.inputs):
         plan.copy(value, result._replace(begin=begin, shape=value.shape))
         begin += value.shape[axis] * result.strides[axis]
 
 
-def _product(plan: _StepPlanner, step: Step, a: Any) -> None:
+def _product(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     left, right = map(plan.read, step.inputs)
     if len(left.shape) != 3 or len(right.shape) != 3:
         raise _UnsupportedError
-    result = plan.new(step.outputs[0], plan.inferred(step, a)[0])
+    result = plan.new(step.outputs[0], plan.inferred(step, op, a)[0])
     order = (0, 2, 1, 3), (0, 1, 2, 3)
     gaps = [
         [(*v.strides, 0)[i] for i in order[not turned]]
@@ -329,7 +317,7 @@ def _product(plan: _StepPlanner, step: Step, a: Any) -> None:
     plan.row("product", sizes, gaps, (left, right, None, result))
 
 
-def _dense(plan: _StepPlanner, step: Step, a: Any) -> None:
+def _dense(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     call: Any = step.function
     value = plan.contiguous(plan.read(step.inputs[0]))
     lead = value.shape[:1] if call.flattens else value.shape[:-1]
@@ -349,7 +337,7 @@ def _dense(plan: _StepPlanner, step: Step, a: Any) -> None:
         value = result
 
 
-def _view(plan: _StepPlanner, step: Step, a: Any) -> None:
+def _view(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     value = plan.contiguous(plan.read(step.inputs[0]))
     whole = torch.empty(value.shape, dtype=torch.float32)
     try:
@@ -360,10 +348,10 @@ def _view(plan: _StepPlanner, step: Step, a: Any) -> None:
         if part.untyped_storage().data_ptr() != whole.data_ptr():
             raise _UnsupportedError
         begin = value.begin + int(part.storage_offset())
-        plan.set(n, _Value(value.memory, begin, tuple(part.shape), tuple(part.stride())))
+        plan.values[n] = _Value(value.memory, begin, tuple(part.shape), tuple(part.stride()))
 
 
-_RULES: dict[str, Callable[[_StepPlanner, Step, Any], None]] = {
+_RULES: dict[str, Callable[[_StepPlanner, Step, Op, Any], None]] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_SCALAR, _scalar),
     **dict.fromkeys(("Activation", "LeakyReLU", "relu", "sigmoid", "tanh"), _activation),

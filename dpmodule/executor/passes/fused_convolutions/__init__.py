@@ -160,15 +160,10 @@ def fused_convolutions(low: Lowered) -> int:
     """
     if os.environ.get("DPMODULE_ONEDNN") == "0":
         return 0
-    kept, readers = low.kept(), _readers_of(low)
-    taken: set[int] = set()
     held = low.held_by_operators()
+    taken: set[int] = set()
     fused: dict[int, Step] = {}
-
-    def only_reader(value: int) -> Step | None:
-        steps = readers.get(value, [])
-        return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
-
+    only_reader = low.only_readers(taken)
     join_moves(low, only_reader)
     convolutions = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
     # if a sum reads two convolutions, fuse it with the later one with the smaller strides: strided 1x1 convolutions use
@@ -180,26 +175,17 @@ def fused_convolutions(low: Lowered) -> int:
         taken.update(map(id, chain.steps))
         fused[id(chain.steps[-1])] = chain.fused()
     low.steps = [fused.get(id(s), s) for s in low.steps if id(s) in fused or id(s) not in taken]
-    _overwrite_summands(low, kept)
+    _overwrite_summands(low)
     return len(fused)
 
 
-def _readers_of(low: Lowered) -> dict[int, list[Step]]:
-    """Return the readers of each value, once per input."""
-    readers: dict[int, list[Step]] = {}
-    for step in low.steps:
-        for value in step.inputs:
-            readers.setdefault(value, []).append(step)
-    return readers
-
-
-def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
+def _overwrite_summands(low: Lowered) -> None:
     """Make sums overwrite the other summand if its memory is no longer needed.
 
     Every other reader must have made its own memory: a slice, or a dropout in prediction, shares it, and other passes
     may still move activations and dense layers after the sum.
     """
-    readers = _readers_of(low)
+    kept, readers = low.kept(), low.readers()
     fresh: set[int] = set()
     for step in low.steps:
         call, other = step.function, step.inputs[-1] if step.inputs else -1

@@ -98,6 +98,10 @@ class BatchNorm:
             scale.mul_(vectors[0])
         return scale, beta - (mean if bias is None else mean - bias) * scale
 
+    def trains(self, env: Env) -> bool:
+        """Return True if it uses the batch's statistics."""
+        return env.is_train and not self.a.use_global_stats
+
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return the sources that folded parameters depend on, of which the last four are the vectors."""
         # a fixed gamma is written in every forward, and not read
@@ -137,7 +141,7 @@ class FusedConvolution:
         alone: bool = False,
     ) -> None:
         self._axes, self._groups, self._filters = len(a.kernel), a.num_group, a.num_filter
-        self._norm, self._adds, self._activation = norm, adds, activation
+        self.norm, self._adds, self._activation = norm, adds, activation
         self._kernel = self._per_axis(a.kernel, 1, "kernel")
         self._stride = self._per_axis(a.stride, 1, "stride")
         self._dilate = self._per_axis(a.dilate, 1, "dilate")
@@ -158,7 +162,6 @@ class FusedConvolution:
         self._choice = self._filters, *geometry, self._groups, is_fused
         self._has_bias = not a.no_bias
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
-        self.writes_gamma = norm is not None and norm.a.fix_gamma
         kept = (norm.a.eps, norm.a.fix_gamma) if norm is not None else ()
         self.kind = ("convolution", *map(tuple, self._geometry[:3]), self._groups, self._has_bias, kept)
         self._unary: tuple[Any, ...] = ("none", [], "")
@@ -196,7 +199,7 @@ class FusedConvolution:
         result = self._by_onednn(restride(data), *parameters, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
-        return result if self._norm is None else self._norm.results(result, sources[-4])
+        return result if self.norm is None else self.norm.results(result, sources[-4])
 
     def keeps_layout(self, data: Tensor) -> bool:
         """Return True if the operators run one by one because converting the data takes longer than it gains."""
@@ -216,7 +219,7 @@ class FusedConvolution:
         """Return the sizes of data and result; None if the kernels do not support the data."""
         if torch.is_grad_enabled() or torch_private.is_transformed(data, weight):
             return None
-        if self.trains(env):
+        if self.norm is not None and self.norm.trains(env):
             return None
         if not (is_plain(data) and (other is None or is_plain(other))):
             return None
@@ -257,20 +260,12 @@ class FusedConvolution:
         """Return the convolution for data of a shape."""
         return [WindowPart(self._tiled.kind(shape[1]), self._tiled.sizes(shape).axes)]
 
-    def trains(self, env: Env) -> bool:
-        """Return True if the normalisation uses the batch's statistics."""
-        return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
-
     def pack(self, sources: Tensors, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | tuple[()]:
         """Return weight and bias for the extension's kernels, for data of a shape; () if they are unsuitable."""
         if not all(map(is_plain, sources)):
             return ()
         weight, bias, scale = self._parameters(sources)
         return self._tiled.pack(weight.unsqueeze(2) if self._axes == 1 else weight, bias, shape[1], scale)
-
-    def read(self, sources: Sequence[Source]) -> Sequence[Source]:
-        """Return the sources that the packed weight depends on."""
-        return sources if self._norm is None else self._norm.read(sources)
 
     def _by_onednn(self, data: Tensor, weight: Tensor, bias: Tensor | None, other: Tensor | None) -> Tensor:
         if other is None:
@@ -283,8 +278,9 @@ class FusedConvolution:
     def _weights(self, sources: Tensors, shape: torch.Size) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
         # oneDNN's order depends on the image size, and a weight in another order is slow
+        read = sources if self.norm is None else self.norm.read(sources)
         parameters: _Parameters | None = packed(
-            self.kind, self.read(sources), lambda: self._packed(sources, shape), shape[2:]
+            self.kind, read, lambda: self._packed(sources, shape), shape[2:]
         )
         # a weight that cannot stay packed is packed, too: in other layouts oneDNN may round differently
         return self._packed(sources, shape) if parameters is None else parameters
@@ -301,9 +297,9 @@ class FusedConvolution:
     def _parameters(self, sources: Tensors) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the weight, the bias with all shifts, and the normalisation's factors, if there is one."""
         weight, bias = sources[0], sources[1] if self._has_bias else None
-        if self._norm is None:
+        if self.norm is None:
             return weight, bias, None
-        scale, shift = self._norm.factors(sources[-4:], bias)
+        scale, shift = self.norm.factors(sources[-4:], bias)
         return weight, shift, scale
 
     def _one_by_one(
@@ -325,8 +321,8 @@ class FusedConvolution:
             data, weight = restride(data), restride(weight)
         result = (function or self._function)(data, weight, *sources[1 : 1 + self._has_bias])
         states: tuple[Any, ...] = ()
-        if self._norm is not None:
-            result, *states = self._norm.run(self._norm.a, env, result, *sources[-4:])
+        if self.norm is not None:
+            result, *states = self.norm.run(self.norm.a, env, result, *sources[-4:])
         if other is not None and self._adds is not None:
             result = self._adds(result, other)
         if self._then is not None and keeps_layout and self._then.name == "relu":
@@ -334,4 +330,4 @@ class FusedConvolution:
             result = result.nan_to_num_(0.0, torch.inf, -torch.inf).relu_()
         elif self._then is not None:
             result = self._then.function(result)
-        return (result, *states) if self._norm is not None else result
+        return (result, *states) if self.norm is not None else result

@@ -15,7 +15,7 @@ from ....ops.nn.image_layers import NO_FUNCTION, ConvolutionSizes, TiledConvolut
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.nn.linear import is_float32_cpu, kernels
 from ....ops.spec import Env
-from .call import Activation, BatchNorm, Source, WindowPart
+from .call import Activation, BatchNorm, WindowPart
 
 Tensor = torch.Tensor
 
@@ -70,18 +70,17 @@ class PackedDeconvolution:
         norm: BatchNorm | None = None,
         activation: Activation | None = None,
     ) -> None:
-        self._a, self._function, self._norm, self._activation = a, function, norm, activation
+        self._a, self._function, self.norm, self._activation = a, function, norm, activation
         self._stride, dilate = per_axis(a.stride, 2, 1, "stride"), per_axis(a.dilate, 2, 1, "dilate")
         # every phase reads a number of the kernel
         self._has_phases = max(dilate) == 1 and all(map(operator.ge, a.kernel, self._stride))
         self.native = NO_FUNCTION if activation is None else activation.native
-        self.writes_gamma = norm is not None and norm.a.fix_gamma
         kept = () if norm is None else (norm.a.eps, norm.a.fix_gamma)
         self.kind = ("deconvolution", tuple(a.kernel), self._stride, a.no_bias, kept)
 
     def __call__(self, a: Any, env: Env, data: Tensor, *sources: Tensor) -> Any:
         """Run the operators one by one; `a` is ignored."""
-        norm, activation = self._norm, self._activation
+        norm, activation = self.norm, self._activation
         result, states = self._function(data, *(sources if norm is None else sources[:-4])), ()
         if norm is not None:
             result, *states = norm.run(norm.a, env, result, *sources[-4:])
@@ -89,20 +88,12 @@ class PackedDeconvolution:
             result = activation.function(result)
         return result if norm is None else (result, *states)
 
-    def trains(self, env: Env) -> bool:
-        """Return True if the normalisation uses the batch's statistics."""
-        return env.is_train and self._norm is not None and not self._norm.a.use_global_stats
-
-    def read(self, sources: Sequence[Source]) -> Sequence[Source]:
-        """Return the sources that the packed weight depends on."""
-        return sources if self._norm is None else self._norm.read(sources)
-
     def _folded(self, sources: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias with the normalisation folded in."""
         bias = None if self._a.no_bias else sources[1]
-        if self._norm is None:
+        if self.norm is None:
             return sources[0], bias
-        scale, shift = self._norm.factors(sources[-4:], bias)
+        scale, shift = self.norm.factors(sources[-4:], bias)
         return sources[0] * scale.view(1, -1, 1, 1), shift
 
     def sizes(self, data: tuple[int, ...], other: tuple[int, ...] | None) -> ConvolutionSizes | None:

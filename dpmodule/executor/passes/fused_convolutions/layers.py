@@ -115,6 +115,13 @@ class Layer(NamedTuple):
         return call if isinstance(call, (FusedConvolution, PackedDeconvolution)) else None
 
     @property
+    def norm(self) -> BatchNorm | None:
+        """The normalisation that it is, or that is fused with a convolution."""
+        if self.kind == "affine":
+            return BatchNorm(self.step.function, self.a)
+        return None if self.fused is None else self.fused.norm
+
+    @property
     def takes_function(self) -> bool:
         """True if it may apply the function of an activation that follows it."""
         moves = self.kind in ("concat", "flat", "part", "rows", "shuffle")
@@ -122,15 +129,13 @@ class Layer(NamedTuple):
 
     def trains(self, env: Env) -> bool:
         """Return True if a normalisation uses the batch's statistics."""
-        if self.kind == "affine":
-            return env.is_train and not self.a.use_global_stats
-        return self.fused is not None and self.fused.trains(env)
+        norm = self.norm
+        return norm is not None and norm.trains(env)
 
     def read(self) -> list[int]:
         """Return the numbers of the parameters that the packed ones depend on."""
-        if self.fused is not None:
-            return list(self.fused.read(self.sources))
-        return self.sources[1:] if self.gamma is not None else self.sources
+        norm = self.norm
+        return self.sources if norm is None else list(norm.read(self.sources))
 
     def shape(self, shapes: Shapes) -> Shape | None:
         """Return the shape of the result; None if the operator does not take these shapes."""
@@ -208,14 +213,11 @@ class Layer(NamedTuple):
         return True
 
     @property
-    def counts_padding(self) -> bool:
-        """True if a mean counts the padding of its window."""
-        return getattr(self.a, "count_include_pad", None) is not False
-
-    @property
-    def takes_maximum(self) -> bool:
-        """True if it pools the largest numbers, else their means."""
-        return "max" in (self.op.name, getattr(self.a, "pool_type", None))
+    def pooling(self) -> tuple[str, bool]:
+        """The kernel's kind of a pooling, and True if a mean counts the padding of its window."""
+        if "max" in (self.op.name, getattr(self.a, "pool_type", None)):
+            return "max", False
+        return "mean", getattr(self.a, "count_include_pad", None) is not False
 
     def packed(self, sources: Sequence[Tensor], shape: Shape) -> Pack:
         """Return weight and bias of each part, cached from their second use; () if they are unsuitable.
@@ -223,15 +225,12 @@ class Layer(NamedTuple):
         Args:
             shape: of the data.
         """
-        fused = self.fused
-        detail: Any = shape[1:]
-        if fused is not None:
-            kind: Any = fused.kind
-            detail, sources = fused.detail(shape), fused.read(sources)
-        else:
-            kind = self.kind, getattr(self.a, "eps", None), self.gamma is None
-            if self.gamma is not None:  # written in every forward, and not read
-                sources = sources[1:]
+        fused, norm = self.fused, self.norm
+        kind: Any = (
+            (self.kind, getattr(self.a, "eps", None), self.gamma is None) if fused is None else fused.kind
+        )
+        detail: Any = shape[1:] if fused is None else fused.detail(shape)
+        sources = sources if norm is None else norm.read(sources)
         found: Pack | None = packed(kind, sources, lambda: self._packed(sources, shape), detail)
         return self._packed(sources, shape) if found is None else found
 
@@ -240,8 +239,8 @@ class Layer(NamedTuple):
             return self.fused.pack(sources, shape)
         if any(source.dtype is not torch.float32 for source in sources):
             return ()
-        if self.kind == "affine":
-            return BatchNorm(self.step.function, self.a).factors(sources)
+        if self.norm is not None:
+            return self.norm.factors(sources)
         weight = sources[0].reshape(-1, *shape[1:])
         bias = sources[1].reshape(-1) if len(sources) > 1 else None
         return dense(self.a.num_hidden, shape[2:]).pack(weight, bias, shape[1])
@@ -283,7 +282,7 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
         sources = inputs[1:-1] if call.sums else inputs[1:]
         if max(sources) >= variables:  # computed: another one in every run
             return None
-        gamma = step.outputs[1] if call.writes_gamma else None
+        gamma = step.outputs[1] if call.norm is not None and call.norm.a.fix_gamma else None
         images = [inputs[0], *inputs[-1:]] if call.sums else inputs[:1]
         return Layer(step, op, a, call.kind[0], images, sources, step.outputs[0], call.native, gamma)
     applied = activation(low, step)

@@ -350,7 +350,7 @@ class _Planner:
         axes = layer.windows(data, result) if part is None else part.axes
         channels, groups, block = result[1] if layer.kind == "part" else data[1], 1, 0
         if kind == "pooling":
-            kind, block = ("max", 0) if layer.takes_maximum else ("mean", layer.counts_padding)
+            kind, block = layer.pooling
         elif kind == "shuffle":
             groups = layer.shuffled_groups(data)
         elif layer.fused is not None:
@@ -471,14 +471,9 @@ class ImageRun:
                 places = [begins.get(n, 0) + byte for n, byte in plan.slots]
                 kernels().run_layers(part, torch.get_num_threads(), 0, *parameters, *places)
             else:
-                result = self._by_torch(part, env, tensors, inputs)
+                read = part.step.inputs
+                result = part(env, [tensors[n] if n in tensors else inputs[self._positions[n]] for n in read])
                 tensors[part.result], begins[part.result] = result, result.data_ptr()
-
-    def _by_torch(
-        self, layer: Layer, env: Env, tensors: dict[int, Tensor], inputs: Sequence[Tensor]
-    ) -> Tensor:
-        operands = [tensors[n] if n in tensors else inputs[self._positions[n]] for n in layer.step.inputs]
-        return layer(env, operands)
 
     def _weights(self, inputs: Sequence[Tensor], plan: _Plan) -> tuple[list[Tensor], list[int]] | None:
         """Return the packed parameters, and their addresses; None if some are unsuitable."""

@@ -19,6 +19,8 @@ Needs:
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import torch
 
 from ...lowering import Lowered, Step
@@ -47,26 +49,6 @@ def rnn_chains(low: Lowered) -> int:
     else:
         low.steps = steps_before
     return len(chains)
-
-
-def unbind(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the steps of a sequence (T, ...).
-
-    Shape:
-        x: (T, ...).
-        returns: T times (...).
-    """
-    return x.unbind(0)
-
-
-def only(x: torch.Tensor) -> torch.Tensor:
-    """Return a state without its axis of layers.
-
-    Shape:
-        x: (1, N, H).
-        returns: (N, H).
-    """
-    return x[0]
 
 
 class _StepWriter:
@@ -118,16 +100,15 @@ class _StepWriter:
             index = self._uses.made.get(value, (-1, 0))[0]
             op, a = self._low.operator(self._low.steps[index]) if index >= 0 else (None, None)
             kinds.add(None if op is None or op.name != "_zeros" else str(a.dtype))  # type: ignore[union-attr]
-        if len(kinds) == 1 and None not in kinds:
-            return chain.begin[:1] * len(chain.begin)
-        return list(chain.begin)
+        is_shared = len(kinds) == 1 and None not in kinds
+        return chain.begin[:1] * len(chain.begin) if is_shared else chain.begin
 
     def _split(self, whole: int, last: int, parts: list[int]) -> None:
         """Append the steps that return the single states; the kernel has already returned the last one."""
         self._sequences.add(whole, parts)
         rest = self._low.new_value(f"{self._low.names[parts[-1]]}_too")
-        self._steps.append(added(unbind, "unbind", [whole], [*parts[:-1], rest]))
-        self._steps.append(added(only, "only", [last], parts[-1:]))
+        self._steps.append(added(torch.unbind, "unbind", [whole], [*parts[:-1], rest]))
+        self._steps.append(added(itemgetter(0), "only", [last], parts[-1:]))
 
     def _without_unread(self) -> list[Step]:
         """Return the steps without unread ones that were added or replaced here."""

@@ -150,10 +150,12 @@ def find_cells(uses: DefUse) -> list[RecurrentStep]:
     for index, kind in enumerate(uses.kinds):
         finder = _FINDERS.get(kind)
         cell = None if finder is None else finder(uses, index)
-        if cell is not None and cell.maps[0][1:] != cell.maps[1][1:]:
-            results = (cell.hidden, cell.cell)
-            if uses.are_closed(cell.steps, results):
-                cells.append(cell)
+        if (
+            cell is not None
+            and cell.maps[0][1:] != cell.maps[1][1:]
+            and uses.are_closed(cell.steps, (cell.hidden, cell.cell))
+        ):
+            cells.append(cell)
     return cells
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -86,68 +87,35 @@ _MAX_DEPTH = 50
 """Maximal depth of a search; deeper residual networks reuse the results for lower layers."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeMajor:
-    """Move the split axis to the front, like stacking the pieces.
+def _time_first(axis: int, count: int, squeezed: bool, x: torch.Tensor) -> torch.Tensor:
+    """Move the split axis (0 or 1) to the front, like stacking the pieces.
 
     Shape:
         x: (N, T * k, ...), or with the two axes changed.
         returns: (T, N, k, ...); without k if pieces lack the axis.
 
-    Attributes:
-        axis: 0 or 1.
+    Args:
         count: number of pieces.
         squeezed: True if the pieces lack the axis.
     """
-
-    axis: int
-    count: int
-    squeezed: bool
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the pieces, stacked along a new first axis."""
-        if not self.squeezed or x.dim() == 1:  # pieces of a vector keep the axis
-            shape = x.shape
-            x = x.reshape(*shape[: self.axis], self.count, -1, *shape[self.axis + 1 :])
-        return x.transpose(0, 1) if self.axis else x
+    if not squeezed or x.dim() == 1:  # pieces of a vector keep the axis
+        shape = x.shape
+        x = x.reshape(*shape[:axis], count, -1, *shape[axis + 1 :])
+    return x.transpose(0, 1) if axis else x
 
 
-@dataclass(frozen=True, slots=True)
-class SequencePart:
-    """Select steps of a sequence, in their order or reversed.
-
-    Shape:
-        x: (T, ...).
-        returns: (stop - start, ...).
-    """
-
-    start: int
-    stop: int
-    flipped: bool
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the part."""
-        if self.stop - self.start != x.shape[0]:
-            x = x[self.start : self.stop]
-        return x.flip(0) if self.flipped else x
+def _part(start: int, stop: int, flipped: bool, x: torch.Tensor) -> torch.Tensor:
+    """Select steps of a sequence (T, ...), in their order or reversed."""
+    if stop - start != x.shape[0]:
+        x = x[start:stop]
+    return x.flip(0) if flipped else x
 
 
-@dataclass(frozen=True, slots=True)
-class ConcatSequences:
-    """Concatenate sequences along an axis.
-
-    Shape:
-        parts: equal except along the axis.
-
-    Attributes:
-        dim: the axis.
-    """
-
-    dim: int
-
-    def __call__(self, *parts: torch.Tensor) -> torch.Tensor:
-        """Return one sequence."""
-        return torch.cat(parts, self.dim)
+def _merged(axis: int, flat: bool, x: torch.Tensor) -> torch.Tensor:
+    """Bring a sequence (T, N, ...) into the form of a stacked list, or if `flat` of a concatenated one."""
+    if axis:
+        x = x.transpose(0, 1)
+    return x.flatten(axis, axis + 1) if flat else x
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,28 +133,6 @@ class RowFunction:
         """Return the function's result for every step."""
         rows = self.function(x.flatten(0, 1), *rest)
         return rows.view(*x.shape[:2], *rows.shape[1:])
-
-
-@dataclass(frozen=True, slots=True)
-class MergedSequence:
-    """Bring a sequence into the form of a stacked or concatenated list.
-
-    Shape:
-        x: (T, N, ...).
-        returns: (T, N, ...) or (N, T, ...), or the same with these two axes as one.
-
-    Attributes:
-        flat: True if the list was concatenated along the axis, False if it was stacked.
-    """
-
-    axis: int
-    flat: bool
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the merged list."""
-        if self.axis:
-            x = x.transpose(0, 1)
-        return x.flatten(self.axis, self.axis + 1) if self.flat else x
 
 
 def stacked(*steps: torch.Tensor) -> torch.Tensor:
@@ -222,7 +168,14 @@ class Sequences:
         self._counts: dict[Any, int] = {}
         self._known: dict[tuple[int, ...], int | None] = {}
         for index, step in enumerate(uses.low.steps):
-            self._add_split(index, step)
+            op, a = uses.low.operator(step)
+            if (
+                op is not None
+                and op.name == "SliceChannel"
+                and a.num_outputs >= _MIN_STEPS
+                and a.axis in (0, 1)
+            ):
+                self._add_parts(index, step.outputs)
 
     def add(self, whole: int, parts: Sequence[int]) -> None:
         """Register values as the steps of a sequence."""
@@ -232,13 +185,6 @@ class Sequences:
     def _add_parts(self, source: int, parts: Sequence[int]) -> None:
         self._counts[source] = len(parts)
         self._positions.update((value, (source, position)) for position, value in enumerate(parts))
-
-    def _add_split(self, index: int, step: Step) -> None:
-        op, a = self._uses.low.operator(step)
-        if op is None or op.name != "SliceChannel":
-            return
-        if a.num_outputs >= _MIN_STEPS and a.axis in (0, 1):
-            self._add_parts(index, step.outputs)
 
     def new(self, function: Callable[..., Any], name: str, inputs: Sequence[int], like: int) -> int:
         """Append a step, and return its result."""
@@ -290,7 +236,7 @@ class Sequences:
         """Return the version of a step's function for a whole sequence."""
         op, a = self._uses.low.operator(step)
         if op is not None and op.name == "Concat":
-            return ConcatSequences(a.dim + 1)
+            return lambda *parts: torch.cat(parts, a.dim + 1)
         return RowFunction(step.function) if op is not None and op.name == "FullyConnected" else step.function
 
     def _are_equal(self, steps: Sequence[Step]) -> bool:
@@ -336,10 +282,10 @@ class Sequences:
 
     def _part(self, places: Sequence[tuple[Any, int] | None], like: int) -> int | None:
         """Return a run of steps of one sequence."""
-        sources = {place[0] for place in places if place is not None}
+        known = [place for place in places if place is not None]
+        sources, positions = {source for source, _ in known}, [position for _, position in known]
         if len(sources) > 1 or None in places:
             return None
-        positions = [place[1] for place in places if place is not None]
         first, last, count = positions[0], positions[-1], len(positions)
         flipped = last < first
         run = range(first, first - count, -1) if flipped else range(first, first + count)
@@ -347,7 +293,7 @@ class Sequences:
             return None
         (source,) = sources
         whole = self._source(source)
-        part = SequencePart(min(first, last), max(first, last) + 1, flipped)
+        part = partial(_part, min(first, last), max(first, last) + 1, flipped)
         if count == self._counts[source] and not flipped:
             return whole
         return self.new(part, "flipped" if flipped else "part", [whole], like)
@@ -356,7 +302,7 @@ class Sequences:
         if source not in self._whole:
             step = self._uses.low.steps[source]
             _, a = self._uses.low.operator(step)
-            function = TimeMajor(a.axis, a.num_outputs, bool(a.squeeze_axis))
+            function = partial(_time_first, a.axis, a.num_outputs, bool(a.squeeze_axis))
             self._whole[source] = self.new(function, "time_first", step.inputs, step.inputs[0])
         return self._whole[source]
 
@@ -374,7 +320,7 @@ class Sequences:
         sequence = self.of(inner if op.name == "Concat" and own else step.inputs)
         if sequence is None:
             return None
-        merged = added(MergedSequence(axis, not own), "merged", [sequence], step.outputs)
+        merged = added(partial(_merged, axis, not own), "merged", [sequence], step.outputs)
         merged.covers = (step.node, *step.covers)
         return merged
 
