@@ -48,8 +48,8 @@ tensor, a seed, or an expansion. It frees the recording.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from operator import attrgetter
 from types import CodeType, FrameType
@@ -168,13 +168,11 @@ def plain_convolution(
     return found if activation == "none" else _ACTIVATIONS[activation](found, *numbers)
 
 
-def _plain_convolution_sum(data: torch.Tensor, other: torch.Tensor, *rest: Any) -> torch.Tensor:
-    return _plain_convolution_add(other, data, *rest, fresh=True)
+def _plain_sum(data: torch.Tensor, other: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return _plain_addition(other, data, *rest, fresh=True)
 
 
-def _plain_convolution_add(
-    other: torch.Tensor, data: torch.Tensor, *rest: Any, fresh: bool = False
-) -> torch.Tensor:
+def _plain_addition(other: torch.Tensor, data: torch.Tensor, *rest: Any, fresh: bool = False) -> torch.Tensor:
     found = plain_convolution(data, *rest[:6])
     found = found.add_(other) if fresh else other.add_(found)
     return found if rest[8] is None else _ACTIVATIONS[rest[8]](found)
@@ -195,12 +193,9 @@ def autograd_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
     """Return `function.apply` without torch's inspection of the signature, which costs 15 microseconds per call."""
     inspected: Callable[..., Any] = function.apply
     direct: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
-    has_transforms: Callable[[], bool] | None = getattr(torch._C, "_are_functorch_transforms_active", None)
-    if has_transforms is None:
-        return inspected
 
     def apply(*args: Any) -> Any:
-        is_traced = torch.compiler.is_compiling() or has_transforms()
+        is_traced = torch.compiler.is_compiling() or _has_transforms()
         return inspected(*args) if is_traced else direct(*args)
 
     return apply
@@ -223,86 +218,68 @@ def swap_tensors(first: torch.Tensor, second: torch.Tensor) -> None:
 
 def has_modes() -> bool:
     """Return True if the installed torch has what recording needs."""
+    needed = [(torch._C, name) for name in _OF_C.split()]
+    needed += [(module, "handle_torch_function") for module in _FUNCTIONAL]
+    needed += [(_function_arguments, "unwrap_dead_wrappers"), *_transforms()]
+    return all(hasattr(module, name) for module, name in needed)
+
+
+_OF_C = """
+_push_on_torch_function_stack _pop_torch_function_stack _len_torch_function_stack _swap_tensor_impl
+_are_functorch_transforms_active _is_any_autocast_enabled DisableTorchFunction _functorch
+"""
+_FUNCTIONAL: tuple[Any, ...] = (torch.nn.functional, torch.functional)
+_TRANSFORMS = ("grad_impl", "grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
+
+
+def _transforms() -> list[tuple[Any, str]]:
+    """Return module and name of the functions that apply `torch.func`'s transformations."""
     from torch._functorch import apis, eager_transforms
 
-    names: tuple[tuple[Any, tuple[str, ...]], ...] = (
-        (
-            torch._C,
-            (
-                "_push_on_torch_function_stack",
-                "_pop_torch_function_stack",
-                "_len_torch_function_stack",
-                "_swap_tensor_impl",
-                "_are_functorch_transforms_active",
-                "_is_any_autocast_enabled",
-                "DisableTorchFunction",
-                "_functorch",
-            ),
-        ),
-        (_function_arguments, ("unwrap_dead_wrappers",)),
-        (torch.nn.functional, ("handle_torch_function",)),
-        (torch.functional, ("handle_torch_function",)),
-        (apis, _TRANSFORMS[:1]),
-        (eager_transforms, _TRANSFORMS[1:]),
-    )
-    return all(hasattr(module, name) for module, needed in names for name in needed)
-
-
-_TRANSFORMS = ("vmap_impl", "grad_impl", "grad_and_value_impl", "_vjp_with_argnums", "_jvp_with_argnums")
-"""Functions of `torch._functorch`: the first one of its module `apis`, the others of `eager_transforms`."""
+    return [(apis, "vmap_impl"), *((eager_transforms, name) for name in _TRANSFORMS)]
 
 
 @contextmanager
-def functions_prepared_by(prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[None]:
-    """Let a function change the arguments of every `autograd.Function`, in all threads, until the end of the block."""
-    before = _function_arguments.unwrap_dead_wrappers
-    _function_arguments.unwrap_dead_wrappers = lambda args: before(prepare(args))
-    try:
+def _replaced(
+    owners: Iterable[tuple[Any, str]], make: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Replace functions, given by owner and name, by those that `make` returns for them, until the block ends."""
+    with ExitStack() as undo:
+        for owner, name in owners:
+            before = getattr(owner, name)
+            setattr(owner, name, make(before))
+            undo.callback(setattr, owner, name, before)
         yield
-    finally:
-        _function_arguments.unwrap_dead_wrappers = before
 
 
-@contextmanager
+def functions_prepared_by(
+    prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]],
+) -> AbstractContextManager[None]:
+    """Let a function change the arguments of every `autograd.Function`, in all threads, until the end of the block."""
+    owners = [(_function_arguments, "unwrap_dead_wrappers")]
+    return _replaced(owners, lambda before: lambda args: before(prepare(args)))
+
+
 def functions_handled_by(
     make: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Let another function find what overrides functions of torch written in Python, until the end of the block.
 
     Args:
         make: returns the function from the one that it replaces.
     """
-    modules: tuple[Any, ...] = (torch.nn.functional, torch.functional)
-    before = [module.handle_torch_function for module in modules]
-    for module, function in zip(modules, before):
-        module.handle_torch_function = make(function)
-    try:
-        yield
-    finally:
-        for module, function in zip(modules, before):
-            module.handle_torch_function = function
+    return _replaced([(module, "handle_torch_function") for module in _FUNCTIONAL], make)
 
 
-@contextmanager
-def transforms_prepared_by(prepare: Callable[[Any], Any]) -> Iterator[None]:
+def transforms_prepared_by(prepare: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Let a function change the arguments of `torch.func`'s transformations, in all threads, until the block ends.
 
     Args:
         prepare: takes a tuple or a dict of arguments, before the transformation starts.
     """
-    from torch._functorch import apis, eager_transforms
-
-    with ExitStack() as undo:
-        for name in _TRANSFORMS:
-            module: Any = apis if name == _TRANSFORMS[0] else eager_transforms
-            before = getattr(module, name)
-            setattr(module, name, _prepared(before, prepare))
-            undo.callback(setattr, module, name, before)
-        yield
-
-
-def _prepared(function: Callable[..., Any], prepare: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: function(*prepare(args), **prepare(kwargs))
+    return _replaced(
+        _transforms(), lambda before: lambda *args, **kwargs: before(*prepare(args), **prepare(kwargs))
+    )
 
 
 def is_in_transform() -> bool:
@@ -375,18 +352,6 @@ def _try_adam(call: Callable[..., Any]) -> None:
     call(p, g, m, v, [], t, **rates, amsgrad=False, maximize=False)
 
 
-def _try_pair(call: Callable[..., Any]) -> None:
-    call([torch.ones(1)], [torch.ones(1)])
-
-
-def _try_clone(call: Callable[..., Any]) -> None:
-    call([torch.ones(1)])
-
-
-def _try_norm(call: Callable[..., Any]) -> None:
-    call([torch.ones(1)], 2, dtype=torch.float32)
-
-
 def plain_attention(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -412,10 +377,6 @@ def _try_attention(call: Callable[..., Any]) -> None:
     found = out.isnan().flatten() | (sums.flatten() == 0)
     if out[..., 1, :].item() != 1.0 or found.tolist() != [True, False]:
         raise ValueError("computes something else")
-
-
-def _try_linear(call: Callable[..., Any]) -> None:
-    call(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4), "none", [], "")
 
 
 def _try_packed_linear(reorder: Callable[..., Any]) -> None:
@@ -462,18 +423,10 @@ def _try_packed(reorder: Callable[..., Any]) -> None:
     _convolve(convolve, torch.ones(1, 1, 2, 2), weight, None, last=("none", [], ""))
 
 
-def _unknown_uses(handle: int) -> int:
-    return 0
-
-
 def _try_uses(call: Callable[..., Any]) -> None:
     storage = torch.ones(1).untyped_storage()
     if call(storage._cdata) != 1:  # the tensor itself is gone
         raise ValueError("counts something else")
-
-
-def _unknown_tensor_uses(tensor: torch.Tensor) -> int:
-    return 0
 
 
 def _try_tensor_uses(call: Callable[..., Any]) -> None:
@@ -485,19 +438,11 @@ def _try_tensor_uses(call: Callable[..., Any]) -> None:
         raise ValueError("counts something else")
 
 
-def _no_descriptor(storage: torch.UntypedStorage) -> tuple[int, int]:
-    return -1, 0
-
-
 def _try_descriptor(call: Callable[..., Any]) -> None:
     storage = torch.ones(1).untyped_storage().share_memory_()
     start = storage.data_ptr()
     if call(storage)[1] != storage.nbytes() or storage.data_ptr() != start:
         raise ValueError("does something else")
-
-
-def _no_watch(storage: torch.UntypedStorage) -> None:
-    return None
 
 
 def _try_watch(call: Callable[..., Any]) -> None:
@@ -550,39 +495,35 @@ set_grad_enabled: Callable[[bool], Any] = getattr(torch._C, "_set_grad_enabled",
 _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], None]]] = {
     "fused_sgd": ("_fused_sgd_", plain_sgd, _try_sgd),
     "fused_adam": ("_fused_adam_", plain_adam, _try_adam),
-    "foreach_clone": ("_foreach_clone", _plain_clone, _try_clone),
-    "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
-    "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
-    "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
+    "foreach_clone": ("_foreach_clone", _plain_clone, lambda call: call([torch.ones(1)])),
+    "foreach_copy": ("_foreach_copy_", _plain_copy, lambda call: call([torch.ones(1)], [torch.ones(1)])),
+    "foreach_add": ("_foreach_add_", _plain_add, lambda call: call([torch.ones(1)], [torch.ones(1)])),
+    "foreach_norm": (
+        "_foreach_norm",
+        _plain_norm,
+        lambda call: call([torch.ones(1)], 2, dtype=torch.float32),
+    ),
     "attention": ("_scaled_dot_product_flash_attention_for_cpu", plain_attention, _try_attention),
-    "onednn_linear": ("ops.mkldnn._linear_pointwise.default", plain_linear, _try_linear),
+    "onednn_linear": (
+        "ops.mkldnn._linear_pointwise.default",
+        plain_linear,
+        lambda call: call(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4), "none", [], ""),
+    ),
     "onednn_convolution": ("ops.mkldnn._convolution_pointwise.default", plain_convolution, _try_convolution),
-    "onednn_convolution_sum": (
-        "ops.mkldnn._convolution_pointwise.binary",
-        _plain_convolution_sum,
-        _try_sum,
-    ),
-    "onednn_convolution_add": (
-        "ops.mkldnn._convolution_pointwise_.binary",
-        _plain_convolution_add,
-        _try_sum,
-    ),
+    "onednn_convolution_sum": ("ops.mkldnn._convolution_pointwise.binary", _plain_sum, _try_sum),
+    "onednn_convolution_add": ("ops.mkldnn._convolution_pointwise_.binary", _plain_addition, _try_sum),
     "onednn_packed": ("_C._nn.mkldnn_reorder_conv2d_weight", _plain_packed, _try_packed),
-    "onednn_packed_linear": (
-        "ops.mkldnn._reorder_linear_weight.default",
-        torch.clone,
-        _try_packed_linear,
-    ),
+    "onednn_packed_linear": ("ops.mkldnn._reorder_linear_weight.default", torch.clone, _try_packed_linear),
     "mkl_linear": ("ops.mkl._mkl_linear.default", plain_mkl_linear, _try_mkl_linear),
     "mkl_packed_linear": (
         "ops.mkl._mkl_reorder_linear_weight.default",
         lambda weight, rows: weight.clone(),
         lambda reorder: _try_mkl_linear(attrgetter(_TABLE["mkl_linear"][0])(torch)),
     ),
-    "storage_uses": ("_C._storage_Use_Count", _unknown_uses, _try_uses),
-    "tensor_uses": ("Tensor._use_count", _unknown_tensor_uses, _try_tensor_uses),
-    "share_descriptor": ("UntypedStorage._share_fd_cpu_", _no_descriptor, _try_descriptor),
-    "storage_watch": ("multiprocessing.reductions.StorageWeakRef", _no_watch, _try_watch),
+    "storage_uses": ("_C._storage_Use_Count", lambda handle: 0, _try_uses),
+    "tensor_uses": ("Tensor._use_count", lambda tensor: 0, _try_tensor_uses),
+    "share_descriptor": ("UntypedStorage._share_fd_cpu_", lambda storage: (-1, 0), _try_descriptor),
+    "storage_watch": ("multiprocessing.reductions.StorageWeakRef", lambda storage: None, _try_watch),
     "run_backward": ("autograd.Variable._execution_engine.run_backward", _plain_backward, _try_backward),
 }
 

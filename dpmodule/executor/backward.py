@@ -51,18 +51,6 @@ more of it from the system.
 """
 
 
-class _GradientNotifier:
-    """Passes gradients to the listener of the current backward. Hooks hold only this object, not `Backward`."""
-
-    listener: Listener | None = None
-
-    def notify(self, name: str, grad: torch.Tensor | None) -> None:
-        """Call the listener."""
-        listener = self.listener
-        if listener is not None:
-            listener(name, grad)
-
-
 class Backward:
     """Computes the wanted gradients of a graph.
 
@@ -94,7 +82,7 @@ class Backward:
             for i, (_, name, grad) in enumerate(wanted)
             if not self.adds[i] and not is_sparse(grad) and grad.raw.is_floating_point()
         ]
-        self._notifier = _GradientNotifier()
+        self._listeners: list[Listener] = []  # that of the current backward; hooks hold only this list
         self._hooked: dict[int, tuple[Any, Any]] = {}
         self._large = [
             i
@@ -181,9 +169,9 @@ class Backward:
             if known is not alias and isinstance(alias, torch.Tensor) and leaf_of(alias) is alias:
                 if handle is not None:
                     handle.remove()
-                hook = alias.register_hook(partial(self._notifier.notify, name))  # type: ignore[no-untyped-call]
+                hook = alias.register_hook(partial(_notify, self._listeners, name))  # type: ignore[no-untyped-call]
                 self._hooked[i] = alias, hook
-        self._notifier.listener = listener
+        self._listeners[:] = [listener]
 
     def _alias_callback(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
         """Return a callback that passes an alias's gradient to the listener where autograd's hooks do not run."""
@@ -191,7 +179,7 @@ class Backward:
 
         def notify(alias: torch.Tensor, grad: torch.Tensor) -> None:
             if id(alias) in name_of:
-                self._notifier.notify(name_of[id(alias)], grad)
+                _notify(self._listeners, name_of[id(alias)], grad)
 
         return notify
 
@@ -227,7 +215,7 @@ class Backward:
             ) from error
         finally:
             if listener is not None:
-                self._notifier.listener = None
+                self._listeners.clear()
         if len(leaves) == len(run.aliases):
             return grads
         rest = iter(grads)
@@ -293,6 +281,12 @@ class Backward:
                 if i not in self._freed:
                     self._freed[i] = nothing(target.raw)
                 target.raw = self._freed[i]
+
+
+def _notify(listeners: Iterable[Listener], name: str, grad: torch.Tensor | None) -> None:
+    """Call the listeners."""
+    for listener in listeners:
+        listener(name, grad)
 
 
 def _is_written(seed: torch.Tensor, targets: Sequence[NDArray]) -> bool:

@@ -39,22 +39,17 @@ _HUGE_PAGES = 2**22
 """Arrays of at least this size in bytes use huge pages, as NumPy's do."""
 
 
-def _own_pages(size: int) -> mmap.mmap:
-    """Return zeroed pages from the operating system, which are populated on first write."""
+def _zeros(size: int) -> np.ndarray:
+    """Return aligned zeroed memory of a size; the operating system populates it on first write."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        memory = np.zeros(size + _ALIGNMENT, np.uint8)
+        start = -memory.__array_interface__["data"][0] % _ALIGNMENT
+        return memory[start : start + size]
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= _HUGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # the kernel may lack them
             pages.madvise(mmap.MADV_HUGEPAGE)
-    return pages
-
-
-def _zeros(size: int) -> np.ndarray:
-    """Return aligned zeroed memory of a size."""
-    if hasattr(mmap, "MAP_ANONYMOUS"):
-        return np.frombuffer(_own_pages(size), np.uint8)
-    memory = np.zeros(size + _ALIGNMENT, np.uint8)
-    start = -memory.__array_interface__["data"][0] % _ALIGNMENT
-    return memory[start : start + size]
+    return np.frombuffer(pages, np.uint8)
 
 
 class _Slab(threading.local):

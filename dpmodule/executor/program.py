@@ -164,7 +164,7 @@ class Program:
                 lines += self._run(run, [value_name[n] for n in dead], value_name, names)
                 margin = "        "
             for step in steps:
-                call = self._call(step, value_name, names, function_names, fixed_names, keep)
+                call = self._call(step, value_name, names, function_names, fixed_names)
                 lines.append(margin + call)
                 self._line_steps[len(lines)] = step
                 dead = [
@@ -201,7 +201,6 @@ class Program:
         names: _Identifiers,
         function_names: dict[Any, str],
         fixed_names: dict[Any, str],
-        keep: set[int],
     ) -> str:
         if step.function not in function_names:
             function_names[step.function] = names.make(step.name)
@@ -221,22 +220,21 @@ class Program:
 
     def _results(self, value_name: dict[int, str]) -> str:
         low = self.low
-        cut = {loss.output: loss for loss in low.losses}
 
         def text(items: list[str]) -> str:
             return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
         outputs = [value_name[n] for n in low.heads]
-        roots = [value_name[cut[i].root if i in cut else n] for i, n in enumerate(low.heads)]
+        roots = [
+            value_name[low.losses[self.cut[i]].root if i in self.cut else n] for i, n in enumerate(low.heads)
+        ]
         rests = [
             text([value_name[n] if n >= low.num_variables else "None" for n in loss.rest])
             for loss in low.losses
         ]
         mutated = [value_name[new] for _, new, _ in low.mutated]
-        return ", ".join(
-            text(part)
-            for part in (outputs, roots if low.recorded else [], rests if low.recorded else [], mutated)
-        )
+        for_backward = (roots, rests) if low.recorded else ([], [])
+        return ", ".join(text(part) for part in (outputs, *for_backward, mutated))
 
 
 def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | SmallRun | None]]:
@@ -300,16 +298,8 @@ def program_of(
     wanted = policy(mirror)
     again = marked(graph, wanted) if recorded and "mirror" not in off else frozenset()
     parts = wanted if again and wanted is not None and not isinstance(wanted, bool) else 0
-    key = (
-        graph.key,
-        recorded,
-        off,
-        contexts,
-        None if storage is None else storage.key,
-        is_subgraph,
-        again,
-        parts,
-    )
+    stored = None if storage is None else storage.key
+    key = graph.key, recorded, off, contexts, stored, is_subgraph, again, parts
     owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:
         program = _in_use.get(key) if owned else _cache.get(key)

@@ -22,12 +22,11 @@ from ..lowering import Lowered, Step
 from . import MIN_CLASSES
 
 
-def _is_scores(low: Lowered, step: Step | None) -> bool:
+def _is_scores(low: Lowered, step: Step) -> bool:
     """Return True if a step is a dense layer with many outputs, unchanged by other passes."""
-    if step is None or step.fixed is not None or step.takes_env or step.covers:
-        return False
     op, a = low.operator(step)
-    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= MIN_CLASSES
+    is_dense = op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= MIN_CLASSES
+    return is_dense and step.fixed is None and not (step.takes_env or step.covers)
 
 
 def _is_simple(low: Lowered, step: Step) -> bool:
@@ -48,17 +47,17 @@ def _fused(low: Lowered, dense: Step, softmax: Step) -> Step:
 
     _, a = low.operator(softmax)
     fixed = ChunkedSoftmax(a, dense.function, len(dense.inputs) == 3)
-    step = Step(
+    return Step(
         train_chunked if low.recorded else predict_chunked,
         "score_blocks",
         fixed,
         [*dense.inputs, softmax.inputs[1]],
         [*dense.outputs, *softmax.outputs] if low.recorded else list(softmax.outputs),
         softmax.node,
+        own_env=True,
         covers=(dense.node,),
+        reuses=True,
     )
-    step.own_env = step.reuses = True
-    return step
 
 
 def _cut_below(low: Lowered, value: int) -> None:

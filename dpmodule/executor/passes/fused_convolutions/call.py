@@ -206,7 +206,7 @@ class FusedConvolution:
         if self._axes == 1:
             return data.dim() == 3 and not pays(data, self._filters, self._kernel[1], self._stride[1])
         parallel = torch.get_num_threads() > 1
-        return self._may_keep_layout(data) and keeps_usual_layout(data.shape, *self._choice, parallel)
+        return self._may_keep_layout(data) and keeps_usual_layout(parallel, data.shape, *self._choice)
 
     def packs_in_vain(self, data: Tensor, weight: Tensor) -> bool:
         """Return True if the operators run one by one because the weight would be packed in every run."""

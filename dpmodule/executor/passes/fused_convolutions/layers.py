@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -31,10 +31,6 @@ Shapes = dict[int, Shape]
 Pack = tuple[Tensor, ...]
 
 _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
-_KEEPS_NAN: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
-    "clip": lambda a: lambda x: x.clamp_(a.a_min, a.a_max),
-    "relu": lambda a: torch.relu_,
-}
 _PARTS = frozenset({"SliceChannel", "_split_v2", "slice", "slice_axis"})
 _PIXELS = ({2}, {-1}, {2, 3}, {-2, -1})
 """Axes of sequences and images, without those of samples and channels."""
@@ -63,11 +59,12 @@ def activation(low: Lowered, step: Step) -> Activation | None:
     if isinstance(step.function, GatedActivation):
         name = _GATED[step.function.name]
         return Activation(step.function, name, native=(name, 0.0, 0.0))
-    if op.name == "clip" and a.a_min > a.a_max:
-        return None
-    if op.name in _KEEPS_NAN:  # oneDNN would turn NaN into numbers
-        limits = (0.0, torch.inf) if op.name == "relu" else (a.a_min, a.a_max)
-        return Activation(step.function, "none", over=_KEEPS_NAN[op.name](a), native=("clamp", *limits))
+    if op.name == "clip":
+        limits = a.a_min, a.a_max
+        clip = Activation(step.function, "none", over=lambda x: x.clamp_(*limits), native=("clamp", *limits))
+        return None if a.a_min > a.a_max else clip
+    if op.name == "relu":  # oneDNN would turn NaN into numbers
+        return Activation(step.function, "none", over=torch.relu_, native=("clamp", 0.0, torch.inf))
     kind = activation_name(op.name, a)
     if kind in _BY_NAME:
         return Activation(step.function, kind, native=(kind, 0.0, 0.0))

@@ -50,24 +50,15 @@ def features(
 
 
 @lru_cache(1024)
-def keeps_usual_layout(
-    shape: tuple[int, ...],
-    filters: int,
-    kernel: Pair,
-    stride: Pair,
-    dilate: Pair,
-    groups: int,
-    is_fused: bool,
-    is_parallel: bool,
-) -> bool:
-    """Return True if a convolution, with its activation if `is_fused`, is faster in the usual layout.
+def keeps_usual_layout(is_parallel: bool, *sizes: Any) -> bool:
+    """Return True if a convolution, with its activation if it is fused, is faster in the usual layout.
 
-    Shape:
-        shape: of the data, (N, C, H, W).
+    Args:
+        sizes: the arguments of `features`.
     """
     isa = "avx512" if getattr(kernels(), "vector_width", 0) >= _AVX512_WIDTH else "avx2"
     trees = _trees()[f"{isa} {'default' if is_parallel else '1'}"]
-    return choose(trees, features(shape, filters, kernel, stride, dilate, groups, is_fused))
+    return choose(trees, features(*sizes))
 
 
 def choose(trees: Sequence[Any], sizes: Sequence[int]) -> bool:

@@ -107,20 +107,13 @@ class Recurrence:
 
     def _plain(self, x: torch.Tensor, begin: Tensors, weights: list[torch.Tensor]) -> Tensors:
         """Run the graph's operators step by step."""
-        w_in, w_state, b_in, b_state = _weights_and_biases(weights)
+        w_in, w_state, *biases = weights
+        b_in, b_state = biases or (None, None)
         step, states, outputs = _STEPS[self.mode], begin, []
         for row in x.unbind(0):
             states = step(F.linear(row, w_in, b_in), F.linear(states[0], w_state, b_state), states)
             outputs.append(states[0])
         return torch.stack(outputs), *(state.unsqueeze(0) for state in states)
-
-
-def _weights_and_biases(
-    weights: list[torch.Tensor],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    """Return both weights and both biases, or None for missing ones."""
-    biases = weights[2:]
-    return weights[0], weights[1], biases[0] if biases else None, biases[1] if biases else None
 
 
 def _reordered(weight: torch.Tensor, order: Order) -> torch.Tensor:
@@ -196,8 +189,8 @@ class CellStates:
         """Return all states of the cell, (T, N, H)."""
         x = flat_from(x, 2)
         begin, cell = (state.reshape(hidden.shape[1:]) for state in rest[:2])
-        weights = self.recurrence.weights(*rest[2:])
-        w_in, w_state, b_in, b_state = _weights_and_biases(weights)
+        w_in, w_state, *biases = self.recurrence.weights(*rest[2:])
+        b_in, b_state = biases or (None, None)
         before = torch.cat([begin.unsqueeze(0), hidden[:-1]])
         i, f, g, _ = (F.linear(x, w_in, b_in) + F.linear(before, w_state, b_state)).chunk(4, 2)
         cells = []
