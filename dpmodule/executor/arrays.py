@@ -225,11 +225,7 @@ Arrays = tuple[dict[str, NDArray], dict[str, NDArray], dict[str, NDArray]]
 
 
 def resize(
-    graph: Graph,
-    arrays: Arrays,
-    given: Mapping[str, Any],
-    partial_shaping: bool,
-    allow_up_sizing: bool,
+    graph: Graph, arrays: Arrays, given: Mapping[str, Any], partial_shaping: bool, allow_up_sizing: bool
 ) -> Arrays:
     """Return arrays for new input shapes; arrays whose shape stays are the same objects.
 

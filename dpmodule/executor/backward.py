@@ -162,8 +162,14 @@ class Backward:
             )
         return torch.ones_like(leaf)
 
-    def _hook(self, aliases: Sequence[Any], listener: Listener) -> None:
-        """Pass gradients to a listener until it is removed; the hooks stay registered."""
+    def _listen(
+        self, aliases: Sequence[Any], listener: Listener
+    ) -> Callable[[torch.Tensor, torch.Tensor], None]:
+        """Pass gradients to a listener until it is removed; the hooks stay registered.
+
+        Returns:
+            A callback that passes an alias's gradient to the listener where autograd's hooks do not run.
+        """
         for i, name in self._notified:
             alias, (known, handle) = aliases[i], self._hooked.get(i, (None, None))
             if known is not alias and isinstance(alias, torch.Tensor) and leaf_of(alias) is alias:
@@ -172,9 +178,6 @@ class Backward:
                 hook = alias.register_hook(partial(_notify, self._listeners, name))  # type: ignore[no-untyped-call]
                 self._hooked[i] = alias, hook
         self._listeners[:] = [listener]
-
-    def _alias_callback(self, aliases: Sequence[Any]) -> Callable[[torch.Tensor, torch.Tensor], None]:
-        """Return a callback that passes an alias's gradient to the listener where autograd's hooks do not run."""
         name_of = {id(aliases[i]): name for i, name in self._notified}
 
         def notify(alias: torch.Tensor, grad: torch.Tensor) -> None:
@@ -198,10 +201,7 @@ class Backward:
         if not head_grads or not leaves:
             return [None] * len(run.aliases)
         _, roots, seeds = zip(*head_grads)
-        callback = None
-        if listener is not None:
-            self._hook(run.aliases, listener)
-            callback = self._alias_callback(run.aliases)
+        callback = None if listener is None else self._listen(run.aliases, listener)
         try:
             targets = leaves if self.dense_only else tuple(map(leaf_of, leaves))
             grads = run_backward(roots, seeds, targets, callback, self._short if listener is None else None)

@@ -149,10 +149,7 @@ class ChainRoot:
         return self._tensor
 
     def gradients(
-        self,
-        seed: torch.Tensor,
-        leaves: Sequence[torch.Tensor],
-        callback: GradientCallback | None = None,
+        self, seed: torch.Tensor, leaves: Sequence[torch.Tensor], callback: GradientCallback | None = None
     ) -> list[torch.Tensor | None]:
         """Return the gradients of some variables; None if the tensor does not depend on one. Call it once.
 

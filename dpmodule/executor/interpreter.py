@@ -102,9 +102,7 @@ def interpret(
     return (
         tuple(known[n] for n in low.heads),
         tuple(known[cut.get(i, n)] for i, n in enumerate(low.heads)) if low.recorded else (),
-        tuple(tuple(known[n] if n >= low.num_variables else None for n in loss.rest) for loss in low.losses)
-        if low.recorded
-        else (),
+        tuple(tuple(known[n] if n >= low.num_variables else None for n in loss.rest) for loss in low.losses),
         tuple(known[new] for _, new, _ in low.mutated),
     )
 

@@ -77,7 +77,6 @@ class Lowered:
 
     graph: Graph
     recorded: bool
-    num_arguments: int
     num_variables: int
     steps: list[Step]
     heads: list[int]
@@ -182,7 +181,7 @@ def lower(
         is_subgraph: True for a subgraph, whose losses are never cut.
     """
     variables = (*graph.arguments, *graph.auxiliary)
-    low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [], is_subgraph=is_subgraph)
+    low = Lowered(graph, recorded, len(variables), [], [], is_subgraph=is_subgraph)
     values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
     head_nodes = [node for node, _ in graph.heads]
     for number, node in enumerate(graph.nodes):

@@ -233,8 +233,7 @@ class Program:
             for loss in low.losses
         ]
         mutated = [value_name[new] for _, new, _ in low.mutated]
-        for_backward = (roots, rests) if low.recorded else ([], [])
-        return ", ".join(text(part) for part in (outputs, *for_backward, mutated))
+        return ", ".join(map(text, (outputs, roots if low.recorded else [], rests, mutated)))
 
 
 def _runs(low: Lowered, kept: set[int]) -> Iterator[tuple[list[Step], ImageRun | SmallRun | None]]:

@@ -15,39 +15,27 @@ Needs:
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from ...ops.sparse import SparseCall
 from ..lowering import Lowered, Step
 
 
-def _call(step: Step | None, name: str) -> SparseCall | None:
+def _call(step: Step, name: str) -> SparseCall | None:
     """Return a step's sparse call if it is the operator `name`, not fused by another pass; else None."""
-    call: Any = None if step is None else step.function
-    if not isinstance(call, SparseCall) or call.op.name != name or step is None or step.covers:
-        return None
-    return call
+    call = step.function
+    return call if isinstance(call, SparseCall) and call.op.name == name and not step.covers else None
 
 
-def _fused(lookup: Step | None, pool: Step) -> Step | None:
+def _fused(lookup: Step, pool: Step) -> Step | None:
     """Return the fused step; None if the two steps cannot be fused."""
     from ...ops.sparse.lookup import POOLED, LookupPool, PooledLookup
 
     first, last = _call(lookup, "Embedding"), _call(pool, "sequence_pool")
-    if lookup is None or first is None or last is None:
+    if first is None or last is None or first.stypes != ("ragged",) or pool.fixed.pool_type not in POOLED:
         return None
-    if first.stypes != ("ragged",) or pool.fixed.pool_type not in POOLED:
-        return None
-    fixed = LookupPool(lookup.fixed, pool.fixed)
-    return Step(
-        PooledLookup(first, last),
-        "pooled_lookup",
-        fixed,
-        lookup.inputs,
-        pool.outputs,
-        pool.node,
-        covers=(lookup.node,),
-    )
+    fixed, covers = LookupPool(lookup.fixed, pool.fixed), (lookup.node,)
+    call = PooledLookup(first, last)
+    return Step(call, "pooled_lookup", fixed, lookup.inputs, pool.outputs, pool.node, covers=covers)
 
 
 def pooled_lookups(low: Lowered) -> int:
@@ -64,7 +52,7 @@ def pooled_lookups(low: Lowered) -> int:
     for step in low.steps:
         value = step.inputs[0] if step.inputs else -1
         lookup = made_by.get(value)
-        if readers[value] > 1 or value in kept:
+        if lookup is None or readers[value] > 1 or value in kept:
             continue
         fused = _fused(lookup, step)
         if fused is not None:

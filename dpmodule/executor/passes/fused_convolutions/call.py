@@ -10,14 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from ...._core import torch_private
-from ....ops.nn.image_layers import (
-    NO_FUNCTION,
-    Axes,
-    ConvolutionSizes,
-    Function,
-    TiledConvolution,
-    as_image,
-)
+from ....ops.nn.image_layers import NO_FUNCTION, Axes, ConvolutionSizes, Function, TiledConvolution, as_image
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
 from ....ops.write_tracking import writes_are_counted

@@ -158,11 +158,6 @@ class Layer(NamedTuple):
             found = results[self.step.outputs.index(self.result) if self.kind == "part" else 0]
         return found
 
-    def shuffled_groups(self, data: Shape) -> int:
-        """Return the number of groups of channels that a shuffle exchanges; 0 for other layers."""
-        call = self.step.function
-        return call.groups(data) if isinstance(call, ChannelShuffle) else 0
-
     def shapes_read(self, shapes: Shapes) -> tuple[Shape, Shape | None]:
         """Return the shapes of the data and of the other summand."""
         return shapes[self.images[0]], shapes[self.images[1]] if len(self.images) > 1 else None
@@ -198,8 +193,8 @@ class Layer(NamedTuple):
             )
         if self.kind == "part":
             return first_channel(self.move, data) is not None
-        if self.kind == "shuffle":
-            return self.shuffled_groups(data) > 0
+        if isinstance(self.step.function, ChannelShuffle):
+            return self.step.function.groups(data) > 0
         if isinstance(self.step.function, PixelRows):
             return self.step.function.are_rows(data)
         if self.kind == "sum":

@@ -18,7 +18,7 @@ from ....ops.spec import Env
 from ...lowering import Lowered, Step
 from ...packed_weights import TensorVersions
 from .call import FusedConvolution, WindowPart, is_plain
-from .channels import first_channel
+from .channels import ChannelShuffle, first_channel
 from .layers import Layer, Shape, Shapes, channels_innermost, dense, layers_of, with_activations
 
 Tensor = torch.Tensor
@@ -36,14 +36,12 @@ _LARGE_WEIGHT = 2**22
 _arenas: list[Tensor] = []
 """Memory of intermediate results that no run uses now."""
 
+_MIXING = frozenset({"part", "scale", "shuffle", "sum"})
+"""Kinds of layers that may read several images for one where torch runs them."""
+
 _Key = tuple[Hashable, ...]
 """True with several threads, then the shape and the strides of each image."""
 _Layouts = Sequence[bool | None]
-
-
-def _may_mix_images(layer: Layer) -> bool:
-    """Return True if a layer that the extension does not run may read several images for one."""
-    return layer.kind in ("part", "scale", "shuffle", "sum")
 
 
 def _flat_shape(shape: Shape) -> Shape:
@@ -127,12 +125,7 @@ class _Planner:
     """
 
     def __init__(
-        self,
-        layers: list[Layer],
-        images: list[int],
-        outputs: list[int],
-        shapes: Shapes,
-        layouts: _Layouts,
+        self, layers: list[Layer], images: list[int], outputs: list[int], shapes: Shapes, layouts: _Layouts
     ) -> None:
         self._layers, self._shapes = layers, shapes
         self._flat = {
@@ -351,8 +344,8 @@ class _Planner:
         channels, groups, block = result[1] if layer.kind == "part" else data[1], 1, 0
         if kind == "pooling":
             kind, block = layer.pooling
-        elif kind == "shuffle":
-            groups = layer.shuffled_groups(data)
+        elif isinstance(layer.step.function, ChannelShuffle):
+            groups = layer.step.function.groups(data)
         elif layer.fused is not None:
             groups = 1 if kind == "depthwise" else layer.a.num_group
         weight = bias = other = other_gap = 0
@@ -517,7 +510,7 @@ class ImageRun:
             return None
         batches = {every[n][0] for n in (*self._images, *(layer.result for layer in self._layers))}
         by_torch = [part for part in whole.parts if isinstance(part, Layer)]
-        if len(batches) > 1 or batches == {1} or any(map(_may_mix_images, by_torch)):
+        if len(batches) > 1 or batches == {1} or any(layer.kind in _MIXING for layer in by_torch):
             return whole
         (images,) = batches
 
