@@ -18,7 +18,7 @@ mx.mod.Module(net).fit(data, num_epoch=1, initializer=mx.init.Xavier(), optimize
 HEAVY = "onnx matplotlib sklearn PIL torch.optim torch._dynamo torch._inductor torch.fx"
 LATER = """
 atomic autograd checkpoint commit contrib executor_manager gluon image model onnx operator profiler random rnn
-executor.compiled executor.cuda_graphs executor.mirroring executor.passes.fused_convolutions
+executor.compiled executor.cuda_graphs executor.recompute executor.passes.fused_convolutions
 executor.passes.fused_norms executor.passes.pooling_first executor.passes.rnn_chains
 executor.passes.unfolded_convolutions executor.cuda_graph_mode
 graph.picture graph.repeats graph.serialization _core.markup module.notebook ndarray.notebook

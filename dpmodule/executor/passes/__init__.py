@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import ModuleType
 
 from ...base import ArgumentError
 from ...graph import Graph
@@ -52,18 +51,13 @@ class Pass:
     moved: bool = True
     compiled: bool = True
 
-    @property
-    def module(self) -> ModuleType:
-        """The module that defines it."""
-        return import_module(f".{self.name}", __package__)
-
     def has_work(self, low: Lowered) -> bool:
         """Return True if there may be something to rewrite, without importing the pass's module."""
         return (bool(low.fired) or not self.tidies) and (self.worth is None or self.worth(low.graph))
 
     def rewrite(self, low: Lowered) -> int:
         """Rewrite the steps in place and return the number of rewrites."""
-        function: Callable[[Lowered], int] = getattr(self.module, self.name)
+        function: Callable[[Lowered], int] = getattr(import_module(f".{self.name}", __package__), self.name)
         return function(low)
 
 

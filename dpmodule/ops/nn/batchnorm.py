@@ -241,6 +241,8 @@ def normalize(
     gamma, beta, dtype = *vectors[:2], moving_mean.dtype
     if not (gamma.dtype is beta.dtype is dtype):  # torch expects one type for all four
         gamma, beta = gamma.to(dtype), beta.to(dtype)
+    # torch's gradient for data of two axes ignores strides
+    gamma, moving_mean, moving_var = gamma.contiguous(), moving_mean.contiguous(), moving_var.contiguous()
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data

@@ -48,6 +48,28 @@ def test_one_value_per_channel_and_a_constant_channel():
     assert not outputs("BatchNorm", np.full((8, 2), 1e3, "f4"), zeros + 1, zeros, zeros, zeros)[-1].any()
 
 
+@pytest.mark.parametrize("use_global_stats", [True, False])
+def test_vectors_may_have_strides(use_global_stats):
+    values = dict(zip(["x", "n_gamma", "n_beta", "n_moving_mean", "n_moving_var"], case((4, 3))))
+    net = mx.sym.BatchNorm(mx.sym.Variable("x"), name="n", fix_gamma=False, use_global_stats=use_global_stats)
+    found = []
+    for step in (1, 2):
+        spread = {name: torch.tensor(value.repeat(step, -1)) for name, value in values.items()}
+        if step > 1:
+            for tensor in spread.values():
+                tensor[..., 1::2] = 1e9
+        arrays = {name: mx.nd.NDArray(tensor[..., ::step], mx.cpu()) for name, tensor in spread.items()}
+        arrays["x"] = mx.nd.array(values["x"], dtype="float64")
+        states = {name: arrays.pop(name) for name in list(arrays) if "moving" in name}
+        grads = {name: mx.nd.zeros(array.shape, dtype="float64") for name, array in arrays.items()}
+        bound = net.bind(mx.cpu(), arrays, grads, aux_states=states)
+        bound.forward(is_train=True)
+        bound.backward(mx.nd.arange(12, dtype="float64").reshape((4, 3)))
+        found.append([each.asnumpy() for each in (*bound.outputs, *grads.values(), *states.values())])
+    for spread, plain in zip(*found, strict=True):
+        np.testing.assert_allclose(spread, plain)
+
+
 HALF, UNKNOWN = ["float16"] + ["float32"] * 4, [None] * 4
 test_types = rules_test(
     ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
