@@ -70,6 +70,18 @@ def test_vectors_may_have_strides(use_global_stats):
         np.testing.assert_allclose(spread, plain)
 
 
+@pytest.mark.parametrize("shape", [(2, 1, 8, 1), (1, 2, 8, 1), (2, 3, 8, 1), (2, 8, 1)])
+def test_data_of_one_sample_may_be_transposed(shape):
+    net = mx.sym.BatchNorm(mx.sym.transpose(mx.sym.Variable("x")), name="n", fix_gamma=False)
+    bound = net.simple_bind(mx.cpu(), x=shape, type_dict={"x": "float64"})
+    bound.arg_dict["x"][:] = rng.randn(*shape)
+    bound.forward(is_train=True)
+    heads = rng.randn(*shape[::-1])
+    bound.backward(mx.nd.array(heads, dtype="float64"))
+    axes = tuple(axis for axis in range(len(shape)) if axis != 1)
+    np.testing.assert_allclose(bound.grad_dict["n_beta"].asnumpy(), heads.sum(axes), rtol=1e-6)
+
+
 HALF, UNKNOWN = ["float16"] + ["float32"] * 4, [None] * 4
 test_types = rules_test(
     ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
