@@ -75,7 +75,8 @@ class Backward:
         self.adds = [arrays.grad_req[name] == "add" for _, name, _ in wanted]
         self._wanted_names = [name for _, name, _ in wanted]
         self._names = frozenset(self._wanted_names)
-        self.dense_only = arrays.storage is None and not any(map(is_sparse, self.targets))
+        self._dense = [target for target in self.targets if not is_sparse(target)]
+        self.dense_only = arrays.storage is None and len(self._dense) == len(self.targets)
         self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
         self._notified = [
             (i, name)
@@ -140,7 +141,7 @@ class Backward:
                         f"out_grads: {self._graph.output_names[i]} has shape {tuple(seed.shape)}, expected "
                         f"{tuple(leaf.shape)}"
                     )
-                elif _is_written(seed, self.targets):
+                elif _is_written(seed, self._dense):
                     seed = seed.clone()  # it may also be the gradient of others
             else:
                 loss, rest = program.low.losses[cut], run.rests[cut]
@@ -295,7 +296,6 @@ def _is_written(seed: torch.Tensor, targets: Sequence[NDArray]) -> bool:
         seed is target.raw
         or (target.pinned and seed.untyped_storage().data_ptr() == target.raw.untyped_storage().data_ptr())
         for target in targets
-        if not is_sparse(target)
     )
 
 

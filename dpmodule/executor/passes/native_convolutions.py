@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ from ...ops.nn.trained_convolution import (
 from ...ops.nn.unfold import WindowGrid, window_grid
 from ..lowering import Lowered, Step
 from . import converts_layout
-from .unfolded_convolutions import UnfoldedConvolution
+from .unfolded_convolutions import MAX_SHAPES, UnfoldedConvolution
 
 
 class NativeConvolution:
@@ -56,7 +57,7 @@ class NativeConvolution:
         self._plain, self._grid, self._is_depthwise = plain, window_grid(a), a.num_group > 1
         self._converts = converts
         self._filters = a.num_filter
-        self._known: dict[tuple[Any, ...], TrainingKernels] = {}
+        self._chosen = lru_cache(MAX_SHAPES)(self._choice)
 
     def restrides(self, data: Sequence[int]) -> bool:
         """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
@@ -69,10 +70,10 @@ class NativeConvolution:
         return self._kernels(data, True).result == "windows"
 
     def _kernels(self, data: Sequence[int], is_last: bool, with_data: bool = True) -> TrainingKernels:
-        key = data, torch.get_num_threads(), is_last, with_data
-        if key not in self._known:
-            self._known[key] = training_kernels(data, self._filters, self._grid, is_last, with_data)
-        return self._known[key]
+        return self._chosen(data, torch.get_num_threads(), is_last, with_data)
+
+    def _choice(self, data: Sequence[int], threads: int, *which: bool) -> TrainingKernels:
+        return training_kernels(data, self._filters, self._grid, *which)
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
@@ -120,23 +121,20 @@ class NativeDeconvolution:
 
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, converts: bool) -> None:
         self._plain, self._a, self._converts = plain, a, converts
-        self._known: dict[tuple[Sequence[int], int], tuple[Sequence[int], WindowGrid, TrainingKernels]] = {}
+        self._chosen = lru_cache(MAX_SHAPES)(self._choice)
 
-    def _choice(self, data: Sequence[int]) -> tuple[Sequence[int], WindowGrid, TrainingKernels]:
+    def _choice(self, data: Sequence[int], threads: int) -> tuple[Sequence[int], WindowGrid, TrainingKernels]:
         """Return shape of the result, windows over it, and the kernels, for data of a shape."""
-        key = data, torch.get_num_threads()
-        if key not in self._known:
-            a, shape = self._a, deconvolved(self._a, tuple(data))
-            height, width = pads_and_adds(a, tuple(data[2:]))[0]
-            grid = replace(window_grid(a), pad=(height, width))
-            self._known[key] = shape, grid, transposed_kernels(shape, data[1], grid)
-        return self._known[key]
+        a, shape = self._a, deconvolved(self._a, tuple(data))
+        height, width = pads_and_adds(a, tuple(data[2:]))[0]
+        grid = replace(window_grid(a), pad=(height, width))
+        return shape, grid, transposed_kernels(shape, data[1], grid)
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the transposed convolution of data (N, C, H, W) with a weight (C, filters, *kernel)."""
-        shape, grid, chosen = self._choice(x.shape)
+        shape, grid, chosen = self._chosen(x.shape, torch.get_num_threads())
         fits = self._converts or x.is_contiguous(memory_format=torch.channels_last)
         if fits and chosen.is_ours and can_train(x, weight, bias, grid, chosen, is_transposed=True):
             return train_deconvolution(x, weight, bias, shape, grid, chosen)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -27,6 +28,9 @@ from ...ops.nn.trained_convolution import ROWS, can_train, train_convolution
 from ...ops.nn.unfold import is_fast_as_rows, window_grid
 from ..lowering import Lowered, Step
 from .channels_last import restride
+
+MAX_SHAPES = 64
+"""Shapes of data whose kernels a convolution remembers, which bounds its memory when every batch has a new size."""
 
 
 class UnfoldedConvolution:
@@ -45,26 +49,23 @@ class UnfoldedConvolution:
     def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:
         self._plain, self._restrides = plain, restrides
         self._filters, self._grid = a.num_filter, window_grid(a)
-        self._known: dict[tuple[Sequence[int], int], bool] = {}
+        self._is_fast = lru_cache(MAX_SHAPES)(self._is_fast_as_rows)
 
     def restrides(self, data: Sequence[int]) -> bool:
         """Return True if a convolution of float32 data of a shape reads the weight in channels_last."""
-        return self._restrides and not self._is_fast(data)
+        return self._restrides and not self._is_fast(data, torch.get_num_threads())
 
     def __call__(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the convolution of data (N, C, H, W) with a weight (filters, C, *kernel)."""
-        if self._is_fast(x.shape) and can_train(x, weight, bias, self._grid, ROWS):
+        if self._is_fast(x.shape, torch.get_num_threads()) and can_train(x, weight, bias, self._grid, ROWS):
             return train_convolution(x, weight, bias, self._grid, ROWS)
         weight = restride(weight) if self._restrides else weight
         return self._plain(x, weight) if bias is None else self._plain(x, weight, bias)
 
-    def _is_fast(self, data: Sequence[int]) -> bool:
-        key = data, torch.get_num_threads()
-        if key not in self._known:
-            self._known[key] = is_fast_as_rows(data, self._filters, self._grid, key[1], self._restrides)
-        return self._known[key]
+    def _is_fast_as_rows(self, data: Sequence[int], threads: int) -> bool:
+        return is_fast_as_rows(data, self._filters, self._grid, threads, self._restrides)
 
 
 def _fits(low: Lowered, step: Step) -> bool:

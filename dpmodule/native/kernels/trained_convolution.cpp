@@ -456,11 +456,13 @@ void convolution_data(const ConvolutionData &run) {
     const std::ptrdiff_t channels = run.size.channels;
     std::vector<std::vector<float>> packed(y.stride * x.stride);
     std::vector<ImageLayer> layers;
+    bool is_filled = false;
     for (std::ptrdiff_t i = 0; i < y.stride * x.stride; ++i) {
         const Phase down = phase(y, i / x.stride), across = phase(x, i % x.stride);
         if (!down.axis.result || !across.axis.result) continue;
         if (!down.axis.kernel || !across.axis.kernel) {
-            const std::ptrdiff_t pixels = run.size.images * y.size * x.size;
+            const std::ptrdiff_t pixels = is_filled ? 0 : run.size.images * y.size * x.size;
+            is_filled = true;
             if (!run.bias) std::fill_n(run.data, pixels * channels, 0.0f);
             for (std::ptrdiff_t at = 0; run.bias && at < pixels; ++at)
                 std::copy_n(run.bias, channels, run.data + at * channels);

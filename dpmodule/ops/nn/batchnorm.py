@@ -307,12 +307,7 @@ FIELDS: dict[str, Any] = {
 }
 
 
-@op(
-    "BatchNorm",
-    INPUTS,
-    _AXIS_ATTRS,
-    **FIELDS,
-)
+@op("BatchNorm", INPUTS, _AXIS_ATTRS, **FIELDS)
 def batch_norm(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:

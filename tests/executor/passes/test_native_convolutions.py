@@ -1,4 +1,5 @@
 import importlib
+import tracemalloc
 
 import pytest
 
@@ -209,3 +210,25 @@ def test_other_types_have_the_same_bits(dtype, convolved):
     one = S.MakeLoss(layer(S.Variable("data"), "c"))
     assert same_with_and_without(one, SHAPE, NAME, rtol=0, dtype=dtype)[NAME] == 1
     assert not convolved
+
+
+def test_the_choices_for_many_sizes_are_forgotten():
+    net = mx.sym.Convolution(
+        mx.sym.Variable("data"), num_filter=4, kernel=(3, 3), pad=(1, 1), name="forgetful"
+    )
+    net = mx.sym.Deconvolution(net, num_filter=2, kernel=(2, 2), stride=(2, 2), name="forgetful_too")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (1, 2, 8, 8))])
+    module.init_params()
+    here = tracemalloc.Filter(True, "*/executor/passes/*convolutions.py")
+    counts = []
+    tracemalloc.start()
+    try:
+        for height in (8, 9):
+            for width in range(150):
+                module.forward(mx.io.DataBatch([mx.nd.ones((1, 2, height, 9 + width))]), is_train=True)
+            found = tracemalloc.take_snapshot().filter_traces([here]).statistics("filename")
+            counts.append(sum(each.count for each in found))
+    finally:
+        tracemalloc.stop()
+    assert counts[1] < counts[0] + 100
