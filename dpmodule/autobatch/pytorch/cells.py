@@ -64,8 +64,8 @@ def store_of_module(module: torch.nn.Module) -> Any:
     store = _stores.get(id(module))  # not of a module that is only equal
     if store is None:
         core: Any = native.core
-        store = _stores[id(module)] = core.CellStore()
-        finalize(module, _stores.pop, id(module)).atexit = False
+        store = _stores.setdefault(id(module), core.CellStore())  # another thread may be faster
+        finalize(module, _stores.pop, id(module), None).atexit = False
     return store
 
 

@@ -246,7 +246,9 @@ def normalize(
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data
-    if len(x) == 1 and x.stride(0) != x.numel():  # as transposing leaves it: torch's gradient mixes channels
+    if (
+        x.shape[0] == 1 and x.stride(0) != x.numel()
+    ):  # as transposing leaves it: torch's gradient mixes channels
         x = x.contiguous()
     ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
     # without a weight, CUDA's kernels give the bias no gradient

@@ -805,9 +805,6 @@ def test_threads_may_record_separately(linear, examples):
             torch.testing.assert_close(out, linear(x).tanh())
 
 
-# map
-
-
 def test_threads_meet_new_shapes_at_the_same_time():
     start, wrong, ended = threading.Barrier(4), [], []
 
@@ -834,6 +831,9 @@ def test_threads_meet_new_shapes_at_the_same_time():
         sys.setswitchinterval(before)
     assert not wrong
     assert len(ended) == 4
+
+
+# map
 
 
 async def decode(linear, x, steps):
