@@ -46,7 +46,7 @@ extern Handles handles;
 // Memory of freed expressions for the next ones, since graphs have tens of thousands: at most two megabytes.
 class SpareMemory {
   public:
-    // Uninitialized memory for a NodeObject; nullptr if there is no more.
+    // Uninitialized memory for a NodeObject, or nullptr if the system has none left.
     void *take() { return count_ ? free_[--count_] : PyObject_Malloc(sizeof(NodeObject)); }
     void give(void *memory) {
         if (count_ < most) free_[count_++] = memory;
