@@ -22,7 +22,7 @@ import torch
 from .._core import torch_private
 from .._core.short_backward import ShortBackward
 from ..ops.nn.layer_shapes import flat_from
-from ..ops.nn.linear import fastest_kernel
+from ..ops.nn.linear import fastest_kernel, fastest_product_of
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .execution_mode import ExecutionMode
@@ -72,8 +72,8 @@ class _DenseChain:
         self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
                 fastest_kernel(rows, layer.units, layer.features),
-                fastest_kernel(layer.units, layer.features, rows, turned=True),
-                fastest_kernel(rows, layer.features, layer.units),
+                fastest_product_of(layer.units, layer.features, rows, turned=True),
+                fastest_product_of(rows, layer.features, layer.units),
             )
             for layer in self._layers
         ]
@@ -116,12 +116,12 @@ class _DenseChain:
             if bias and id(bias[0]) in wanted:
                 yield bias[0], grad.sum(0)
             if id(weight) in wanted:
-                yield weight, for_weight(grad.t(), source.t())
+                yield weight, for_weight(grad.t(), source)
             if len(made) > 1:
-                grad = for_data(grad, weight.t())
+                grad = for_data(grad, weight)
         data = values[self._data]
         if id(data) in wanted:
-            yield data, for_data(grad, weight.t()).reshape(data.shape)
+            yield data, for_data(grad, weight).reshape(data.shape)
 
 
 class ChainRoot:

@@ -55,7 +55,8 @@ thread, and again for every one or two further rows.
 _MIN_WEIGHT, _MIN_DEPTH = 2**16, 128
 """Sizes of a weight and of its rows below which the overhead of calls dominates for these."""
 _COLLIDING, _SHALLOW = 1024, 8
-"""Columns whose multiples torch's libraries write slowly, and depth up to which this takes most of their time."""
+"""Columns whose multiples torch's libraries write slowly, except on Intel, and depth up to which this takes most of
+their time."""
 _MIN_WORK_OVER_MKL, _SHORT, _DEEP = 2**17, 24, 512
 """Minimum number of multiplications, and depths between which the kernel beats MKL, on processors on which
 `kernel_beats_mkl`."""
@@ -97,7 +98,8 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
     work = rows * columns * depth
     if depth == 1 or not is_wide:  # libraries have a kernel of their own for outer products
         return False
-    if columns % _COLLIDING == 0 and depth <= _SHALLOW and work >= _MIN_WORK_OVER_MKL:
+    is_shallow = columns % _COLLIDING == 0 and depth <= _SHALLOW
+    if is_shallow and work >= _MIN_WORK_OVER_MKL and not mkl_is_fastest():
         return True
     if _by_mkl():
         is_fast = kernel_beats_mkl() and _beats_mkl(rows, columns, depth)
@@ -121,7 +123,7 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     weight = units * features
     work = rows * weight
     is_large = units >= _WIDE_UNITS and weight >= _MIN_MKL
-    if _by_mkl() and is_large and rows > 2 * FEW_ROWS and not kernel_beats_mkl():
+    if is_large and rows > 2 * FEW_ROWS and mkl_is_fastest():
         return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
     if packs_well(rows, units, features):
         return "native"
@@ -154,6 +156,11 @@ def _by_mkl() -> bool:
 def kernel_beats_mkl() -> bool:
     """Return True if the extension's kernel beats MKL for most sizes: on AMD without AVX-512."""
     return _is_amd() and not _has_avx512()
+
+
+def mkl_is_fastest() -> bool:
+    """Return True if MKL multiplies large matrices the fastest: on Intel."""
+    return _by_mkl() and not kernel_beats_mkl()
 
 
 @cache
@@ -374,6 +381,14 @@ def fastest_kernel(rows: int, columns: int, depth: int, turned: bool = False) ->
     if use_kernel(rows, columns, depth, turned):
         return multiply
     return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
+
+
+def fastest_product_of(
+    rows: int, columns: int, depth: int, turned: bool = False
+) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the fastest function for ``left @ right``; see `fastest_kernel`."""
+    kernel = fastest_kernel(rows, columns, depth, turned)
+    return torch.mm if kernel is F.linear else lambda left, right: kernel(left, right.t())
 
 
 def fastest_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

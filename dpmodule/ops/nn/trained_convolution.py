@@ -21,7 +21,15 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
-from .linear import address, fastest_linear, gradient_product, is_float32_cpu, kernels, weight_gradients
+from .linear import (
+    address,
+    fastest_linear,
+    gradient_product,
+    is_float32_cpu,
+    kernels,
+    mkl_is_fastest,
+    weight_gradients,
+)
 from .relayout import in_channels_last
 from .unfold import (
     Pair,
@@ -54,12 +62,15 @@ _STEP_OF_CHANNELS = 4
 _MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
 """Elements of a weight, for each window, up to which packing it takes little time, and of one that is always packed
 faster than oneDNN prepares a call."""
-_MAX_PLAIN_WEIGHT = {8: 4, 16: 4096}
+_MAX_PLAIN_WEIGHT, _MAX_WEIGHT_OVER_MKL = {8: 4, 16: 4096}, 100
 """Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
-by the vector width: MKL uses AVX2 alone on some processors with AVX-512."""
+by the vector width; and for windows of more than one pixel where MKL, too, uses the widest vectors."""
 _MIN_PLAIN_WORK, _MAX_SHARED_WORK = 2**19, 2**22
 """Multiplications from which the tiles are faster where torch convolves without oneDNN, twice as many if they first
 convert the data; and multiplications up to which they then lose with several threads."""
+_MIN_WINDOW, _MAX_WINDOW_FILTERS = 9, 32
+"""Positions of a window from which, and filters up to which, copying the windows takes so long that the tiles are
+faster even where torch convolves by an MKL that `mkl_is_fastest` and the data is converted."""
 _BLOCK = 16
 """Channels that a tile computes."""
 _HALF_TILE, _MAX_HALF_WORK = 8, 2**24
@@ -165,6 +176,8 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     if uses_onednn(data, sizes.grid, torch.get_num_threads()):
         return weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows)
     most = _MAX_PLAIN_WEIGHT.get(kernels().vector_width, 0)
+    if most == _MAX_PLAIN_WEIGHT[16] and mkl_is_fastest():
+        most = 0 if sizes.grid.kernel == (1, 1) else _MAX_WEIGHT_OVER_MKL
     return weight <= most * windows and weight * windows >= _MIN_PLAIN_WORK
 
 
@@ -262,6 +275,8 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     grid, threads = sizes.grid, torch.get_num_threads()
     work, numbers = sizes.windows * sizes.weight, sizes.numbers
     if not uses_onednn((sizes.images, sizes.channels, *sizes.sides), grid, threads):
+        if mkl_is_fastest() and (prod(grid.kernel) < _MIN_WINDOW or sizes.filters > _MAX_WINDOW_FILTERS):
+            return False
         is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
         return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
     if numbers > _MAX_CONVERTED and work < _MIN_WORK_PER_NUMBER * numbers:
