@@ -209,7 +209,7 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     assert not module.packed_kernel(64, 128, 4096)
     own = not module.has_packed_mkl()  # else MKL is faster on processors that it favours, except for few rows
     assert [module.use_kernel(64, 128, 784), module.use_kernel(1, 1000, 2048)] == [own, True]
-    assert [module.use_kernel(512, 1024, depth) for depth in (1, 2, 8)] == [False, True, True]
+    assert [module.use_kernel(512, 1024, depth) for depth in (1, 2, 8)] == [False, own, own]
     monkeypatch.delenv("DPMODULE_ONEDNN")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     for vendor, is_amd in VENDORS.items():
@@ -220,6 +220,8 @@ def test_the_sizes_of_every_kernel(monkeypatch):
         own = ["native", "native", "native", ""]
         assert [module.packed_kernel(*each) for each in sizes] == (own if is_amd else by_mkl)
         assert bool(module.packed_kernel(7000, 25, 256)) == is_amd
+        own = is_amd or not module.has_packed_mkl()
+        assert [module.use_kernel(512, 1024, depth) for depth in (1, 2, 8)] == [False, own, own]
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)

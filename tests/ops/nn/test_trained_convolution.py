@@ -322,6 +322,7 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
 def test_vectors_decide_about_the_tiles(data, filters, side, wanted, monkeypatch):
     grid, found = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1)), []
     monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2 if side == 1 else 1)
     for width in (8, 16):
         core = SimpleNamespace(vector_width=width, convolution_gradients=None, conv3x3_lanes=lambda: 0)
@@ -343,6 +344,7 @@ def test_vectors_decide_about_the_tiles(data, filters, side, wanted, monkeypatch
 def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, wanted, monkeypatch):
     core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
     monkeypatch.setattr(linear, "_native", core)
+    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
     grid, found = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1)), []
     for threads in (1, 2):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
@@ -350,9 +352,34 @@ def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, 
     assert tuple(found) == wanted
 
 
+@pytest.mark.parametrize(
+    ("data", "filters", "side", "in_layout", "converted"),
+    [
+        ((1, 64, 32, 32), 128, 1, NONE, NONE),
+        ((1, 64, 15, 15), 256, 3, NONE, NONE),
+        ((1, 16, 33, 33), 64, 3, ALL, NONE),
+        ((1, 64, 15, 15), 32, 3, ALL, ALL),
+        # by oneDNN
+        ((16, 64, 14, 14), 64, 1, ALL, NONE),
+    ],
+)
+def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
+    data, filters, side, in_layout, converted, monkeypatch
+):
+    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
+    monkeypatch.setattr(linear, "_native", core)
+    monkeypatch.setattr(module, "mkl_is_fastest", lambda: True)
+    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
+    found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
+    assert found == [in_layout, converted]
+
+
 @needs_kernels
 def test_large_products_are_left_to_them(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
     monkeypatch.setattr(module, "has_tiles", lambda: True)
     grid, found = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1)), []
     for beats_mkl in (False, True):
