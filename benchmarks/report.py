@@ -13,6 +13,7 @@ from typing import Any
 
 from .harness import Spread, Times, ratio
 from .machines import columns
+from .settings import processor
 from .summary import picture, summary
 
 __all__ = ["BEFORE", "Section", "Target", "data_of", "machine", "read", "tables_of", "render", "update"]
@@ -190,7 +191,7 @@ class Section:
 def machine(rounds: int) -> str:
     """Return a description of the machine and its load."""
     return (
-        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, torch "
+        f"{processor()[0]}, {os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, torch "
         f"{metadata.version('torch')}, {rounds} rounds; jobs that wanted a core (load average): "
         f"{os.getloadavg()[0]:.1f}, of which this is 1."
     )
