@@ -7,7 +7,7 @@ are fitted to the logarithm of the ratio of the two times. A quarter of the size
     python tools/choose_layouts.py 2500
 
 It takes a quarter of an hour and writes dpmodule/executor/passes/fused_convolutions/layouts.json. The entries for
-instruction sets that the processor lacks stay.
+other processors, and for instruction sets that the processor lacks, stay.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def main(count: int) -> None:
     """Measure all settings that this processor has, and write the table."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.settings import Setting
-    from dpmodule.executor.passes.fused_convolutions.layout_choice import choose
+    from dpmodule.executor.passes.fused_convolutions.layout_choice import choose, name_of
 
     seed, table = int(time.time()), json.loads(TABLE.read_text(encoding="utf-8"))
     for isa in ("avx2", "avx512"):
@@ -186,7 +186,7 @@ def main(count: int) -> None:
                 over = [taken / min(sample[1:]) for taken, sample in zip(times, kept)]
                 mean = math.exp(sum(map(math.log, over)) / len(over))
                 print(f"{setting}: {name}: {mean:.3f} of the better one's time, at most {max(over):.2f}")
-            table[f"{isa} {threads}"] = trees
+            table[name_of(isa, threads)] = trees
     TABLE.write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
 
 

@@ -1,8 +1,9 @@
 """The layout of a network's only convolution: the user's (N, C, H, W), or channels_last with packed weights.
 
 ``tools/choose_layouts.py`` measures both for random sizes and writes ``layouts.json``: a list of regression trees for
-each instruction set, with one and with several threads. Their values add up to the logarithm of the time in the usual
-layout over the other. A node is [feature, limit, tree up to the limit, tree above it].
+each instruction set, with one and with several threads, on processors that MKL favours and on others. Their values add
+up to the logarithm of the time in the usual layout over the other. A node is [feature, limit, tree up to the limit,
+tree above it].
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from ....ops.nn.linear import kernels
+from ....ops.nn.linear import kernels, mkl_is_fastest
 from ....ops.shapes import prod
 
 Pair = tuple[int, ...]
@@ -57,8 +58,12 @@ def keeps_usual_layout(is_parallel: bool, *sizes: Any) -> bool:
         sizes: the arguments of `features`.
     """
     isa = "avx512" if getattr(kernels(), "vector_width", 0) >= _AVX512_WIDTH else "avx2"
-    trees = _trees()[f"{isa} {'default' if is_parallel else '1'}"]
-    return choose(trees, features(*sizes))
+    return choose(_trees()[name_of(isa, "default" if is_parallel else "1")], features(*sizes))
+
+
+def name_of(isa: str, threads: str) -> str:
+    """Return the name of the trees for an instruction set, and "1" or "default" threads, on this processor."""
+    return f"{isa} {threads} mkl" if mkl_is_fastest() else f"{isa} {threads}"
 
 
 def choose(trees: Sequence[Any], sizes: Sequence[int]) -> bool:

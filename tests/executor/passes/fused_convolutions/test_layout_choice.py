@@ -2,6 +2,7 @@
 
 import importlib.util
 import random
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,25 +16,39 @@ ROOT = Path(__file__).parents[4]
 PLAIN = ((3, 3), (1, 1), (1, 1), 1, False)
 
 
-@pytest.mark.parametrize("isa", ["avx2", "avx512"])
-@pytest.mark.parametrize("threads", ["1", "default"])
-def test_table_prefers_each_layout_for_some_sizes(isa, threads):
-    trees = layout_choice._trees()[f"{isa} {threads}"]
+TREES = layout_choice._trees()
+
+
+@pytest.mark.parametrize("is_fastest", [False, True])
+def test_table_knows_all_processors(is_fastest, monkeypatch):
+    monkeypatch.setattr(layout_choice, "mkl_is_fastest", lambda: is_fastest)
+    for isa, threads in product(("avx2", "avx512"), ("1", "default")):
+        assert layout_choice.name_of(isa, threads) in TREES
+
+
+def test_few_filters_of_single_pixels_keep_the_layout_where_mkl_is_the_fastest():
+    sizes = layout_choice.features((2, 96, 56, 56), 16, (1, 1), *PLAIN[1:])
+    found = [layout_choice.choose(TREES[name], sizes) for name in ("avx512 1", "avx512 1 mkl")]
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_table_prefers_each_layout_for_some_sizes(name):
     rng = random.Random(0)
     found = set()
     for _ in range(200):
         shape = (*rng.choices((1, 4, 16, 64), k=2), *[rng.choice((1, 7, 28, 112))] * 2)
-        found.add(layout_choice.choose(trees, layout_choice.features(shape, rng.choice((2, 64)), *PLAIN)))
+        found.add(
+            layout_choice.choose(TREES[name], layout_choice.features(shape, rng.choice((2, 64)), *PLAIN))
+        )
     assert found == {True, False}
 
 
-@pytest.mark.parametrize("isa", ["avx2", "avx512"])
-@pytest.mark.parametrize("threads", ["1", "default"])
-def test_table_converts_where_the_extension_takes_a_fraction_of_the_time(isa, threads):
-    trees = layout_choice._trees()[f"{isa} {threads}"]
+@pytest.mark.parametrize("name", TREES)
+def test_table_converts_where_the_extension_takes_a_fraction_of_the_time(name):
     for shape, channels, kernel, step in [((1, 16, 33, 33), 16, 3, 2), ((1, 64, 14, 14), 64, 5, 2)]:
         depthwise = (kernel,) * 2, (step,) * 2, (1, 1), channels, False
-        assert not layout_choice.choose(trees, layout_choice.features(shape, channels, *depthwise))
+        assert not layout_choice.choose(TREES[name], layout_choice.features(shape, channels, *depthwise))
 
 
 def test_the_tool_measures_both_layouts(monkeypatch):
