@@ -231,4 +231,4 @@ def test_the_choices_for_many_sizes_are_forgotten():
             counts.append(sum(each.count for each in found))
     finally:
         tracemalloc.stop()
-    assert counts[1] < counts[0] + 100
+    assert counts[1] < 1.5 * counts[0]  # it doubles if nothing is forgotten
