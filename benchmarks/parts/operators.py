@@ -81,8 +81,7 @@ def _measured(
         asked = {
             name: (lambda side=side, kind=kind: side.ask("measure", run=kind)) for name, side in able.items()
         }
-        rounds = 3 if session.rounds >= 3 else 1
-        times = in_turns(asked, rounds, warm=0, settle=session.settles)
+        times = in_turns(asked, session.rounds, warm=0, settle=session.settles)
         runs[kind] = {name: each[session.clock] for name, each in times.items()}
         runs[f"{kind} MB"] = {name: side.ask("held", run=kind) for name, side in able.items()}
     return {"family": known["torch"]["family"], "text": known["torch"]["text"], **runs}

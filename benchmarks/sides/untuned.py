@@ -28,7 +28,7 @@ from .serve import Clock, limit_threads, peak_rss_mb, rss_mb, serve
 
 __all__ = ["prepare"]
 
-LEAST_S = 0.02
+LEAST_S = 0.01
 """A measurement takes at least this long, and at least one call."""
 
 Calls = dict[str, Callable[[], Any]]

@@ -22,7 +22,7 @@ import torch
 from .._core import torch_private
 from .._core.short_backward import ShortBackward
 from ..ops.nn.layer_shapes import flat_from
-from ..ops.nn.linear import fastest_kernel, fastest_product_of
+from ..ops.nn.linear import fastest_kernel, choose_product
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .execution_mode import ExecutionMode
@@ -72,8 +72,8 @@ class _DenseChain:
         self._products = [  # the products of each layer: result, gradient of the weight, gradient of the data
             (
                 fastest_kernel(rows, layer.units, layer.features),
-                fastest_product_of(layer.units, layer.features, rows, turned=True),
-                fastest_product_of(rows, layer.features, layer.units),
+                choose_product(layer.units, layer.features, rows, turned=True),
+                choose_product(rows, layer.features, layer.units),
             )
             for layer in self._layers
         ]

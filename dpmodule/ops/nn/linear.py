@@ -383,7 +383,7 @@ def fastest_kernel(rows: int, columns: int, depth: int, turned: bool = False) ->
     return product if rows * columns * depth >= ONEDNN_MIN_WORK and onednn_is_faster() else F.linear
 
 
-def fastest_product_of(
+def choose_product(
     rows: int, columns: int, depth: int, turned: bool = False
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return the fastest function for ``left @ right``; see `fastest_kernel`."""

@@ -62,6 +62,9 @@ _STEP_OF_CHANNELS = 4
 _MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
 """Elements of a weight, for each window, up to which packing it takes little time, and of one that is always packed
 faster than oneDNN prepares a call."""
+_MAX_WORK_OVER_ONEDNN = 2**27
+"""Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
+favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are."""
 _MAX_PLAIN_WEIGHT, _MAX_WEIGHT_OVER_MKL = {8: 4, 16: 4096}, 100
 """Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
 by the vector width; and for windows of more than one pixel where MKL, too, uses the widest vectors."""
@@ -98,6 +101,11 @@ class _Sizes(NamedTuple):
     sides: Pair
     counts: Pair
     grid: WindowGrid
+
+    @property
+    def data(self) -> tuple[int, ...]:
+        """Return the shape of the data."""
+        return self.images, self.channels, *self.sides
 
     @property
     def windows(self) -> int:
@@ -170,20 +178,32 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     faster for windows of one pixel.
     """
     weight, windows = sizes.weight, sizes.windows
-    data = sizes.images, sizes.channels, *sizes.sides
-    if not has_tiles() or is_fast_product(data, sizes.filters, sizes.grid):
+    if not has_tiles() or is_fast_product(sizes.data, sizes.filters, sizes.grid):
         return False
-    if uses_onednn(data, sizes.grid, torch.get_num_threads()):
+    if uses_onednn(sizes.data, sizes.grid, torch.get_num_threads()):
         return weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows)
-    most = _MAX_PLAIN_WEIGHT.get(kernels().vector_width, 0)
-    if most == _MAX_PLAIN_WEIGHT[16] and mkl_is_fastest():
+    width = kernels().vector_width
+    most = _MAX_PLAIN_WEIGHT.get(width, 0)
+    if width == _BLOCK and mkl_is_fastest():
         most = 0 if sizes.grid.kernel == (1, 1) else _MAX_WEIGHT_OVER_MKL
     return weight <= most * windows and weight * windows >= _MIN_PLAIN_WORK
+
+
+def _loses_to_onednn(sizes: _Sizes) -> bool:
+    """Return True if oneDNN is faster than tiles of any number of filters or channels."""
+    is_large = sizes.windows * sizes.weight > _MAX_WORK_OVER_ONEDNN
+    return is_large and mkl_is_fastest() and uses_onednn(sizes.data, sizes.grid, torch.get_num_threads())
 
 
 def _are_fast_tiles(sizes: _Sizes, outputs: int) -> bool:
     """Return True if tiles of some channels are faster than oneDNN, which reorders the weight in each call."""
     return outputs > _HALF_TILE or sizes.windows * sizes.weight < _MAX_HALF_WORK
+
+
+def _result_by_tiles(sizes: _Sizes) -> bool:
+    """Return True if the tiles of the result are the fastest."""
+    filters = sizes.filters
+    return filters >= _MIN_FILTERS and _are_fast_tiles(sizes, filters) and not _loses_to_onednn(sizes)
 
 
 def _data_by_tiles(sizes: _Sizes) -> bool:
@@ -192,9 +212,9 @@ def _data_by_tiles(sizes: _Sizes) -> bool:
     With a stride, several convolutions with parts of the weight compute it.
     """
     grid = sizes.grid
-    if any(min(pair) > 1 for pair in zip(grid.stride, grid.dilate, strict=True)):
-        return False
-    return _are_fast_tiles(sizes, sizes.channels)
+    exist = all(min(pair) == 1 for pair in zip(grid.stride, grid.dilate, strict=True))
+    loses = grid.stride == (1, 1) and _loses_to_onednn(sizes)
+    return exist and not loses and _are_fast_tiles(sizes, sizes.channels)
 
 
 def _data_by_windows(sizes: _Sizes) -> bool:
@@ -266,6 +286,8 @@ def _weight_by_tiles(sizes: _Sizes) -> bool:
     """Return True if the tiles of the weight's gradient are the fastest."""
     kernel, dilate = sizes.grid.kernel, sizes.grid.dilate
     row = sizes.channels * (kernel[1] if dilate[1] == 1 else 1)
+    if sizes.grid.stride == dilate == (1, 1) and _loses_to_onednn(sizes):
+        return False
     is_full = row >= (_MIN_POINT if kernel == (1, 1) else _MIN_ROW)
     return is_full or sizes.windows * sizes.weight <= _MAX_SHORT_WORK
 
@@ -274,7 +296,7 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     """Return True if the kernels win although they first convert the data to channels_last."""
     grid, threads = sizes.grid, torch.get_num_threads()
     work, numbers = sizes.windows * sizes.weight, sizes.numbers
-    if not uses_onednn((sizes.images, sizes.channels, *sizes.sides), grid, threads):
+    if not uses_onednn(sizes.data, grid, threads):
         if mkl_is_fastest() and (prod(grid.kernel) < _MIN_WINDOW or sizes.filters > _MAX_WINDOW_FILTERS):
             return False
         is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
@@ -314,8 +336,7 @@ def training_kernels(
         and sizes.windows >= _MIN_POSITIONS
     )
     tiles = _uses_tiles(sizes)
-    by_tiles = tiles and filters >= _MIN_FILTERS and _are_fast_tiles(sizes, filters)
-    by_windows = tiles and _result_by_windows(sizes)
+    by_tiles, by_windows = tiles and _result_by_tiles(sizes), tiles and _result_by_windows(sizes)
     result = _fastest(fits3x3 and _result3x3(sizes, filters), by_windows, by_tiles)
     # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own
     if not tiles and not (result and is_last):

@@ -301,6 +301,7 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
     )
     monkeypatch.setattr(linear, "_native", core)
     monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     grid = WindowGrid(kernel, (step, step), (kernel[0] // 2, kernel[1] // 2), (1, 1))
     assert training_kernels(data, filters, grid) == wanted
@@ -374,6 +375,32 @@ def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
     grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
     found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
     assert found == [in_layout, converted]
+
+
+@pytest.mark.parametrize(
+    ("data", "filters", "step", "dilate", "wanted"),
+    [
+        ((8, 64, 64, 64), 64, 1, 1, NONE),
+        ((8, 64, 64, 64), 64, 2, 1, TrainingKernels("", "tiles", "tiles")),
+        ((8, 64, 64, 64), 64, 1, 2, TrainingKernels("", "", "tiles")),
+        # sums of windows still win
+        ((8, 3, 112, 112), 64, 1, 1, TrainingKernels("", "windows", "")),
+        # little work
+        ((8, 64, 8, 8), 64, 1, 1, ALL),
+        # torch has no oneDNN for small single images
+        ((1, 9, 46, 46), 1024, 1, 1, TrainingKernels("tiles", "windows", "tiles")),
+    ],
+)
+def test_much_work_is_left_to_onednn_where_mkl_is_the_fastest(
+    data, filters, step, dilate, wanted, monkeypatch
+):
+    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
+    monkeypatch.setattr(linear, "_native", core)
+    monkeypatch.setattr(module, "mkl_is_fastest", lambda: True)
+    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    grid = WindowGrid((3, 3), (step, step), (dilate, dilate), (dilate, dilate))
+    assert training_kernels(data, filters, grid) == wanted
 
 
 @needs_kernels
