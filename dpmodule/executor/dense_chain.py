@@ -22,7 +22,7 @@ import torch
 from .._core import torch_private
 from .._core.short_backward import ShortBackward
 from ..ops.nn.layer_shapes import flat_from
-from ..ops.nn.linear import fastest_kernel, choose_product
+from ..ops.nn.linear import choose_product, fastest_kernel
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .execution_mode import ExecutionMode
