@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, compress
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ _LARGE = 2**18
 """Elements of a sum of gradients from which the engine, which adds in place, is faster."""
 _PRODUCT = "MulBackward0"
 """Type of torch's gradient function of a product."""
+_FUNCTION = itemgetter(0)
 
 _Result = tuple[int, torch.Size, torch.dtype] | None
 _Call = Callable[[Any, Sequence[torch.Tensor | None]], Iterable[torch.Tensor | None]]
@@ -141,7 +142,7 @@ def _functions(
                 return None
         if type(function) is not step.kind:
             return None
-        following = [after for after, _ in function.next_functions]
+        following = list(map(_FUNCTION, function.next_functions))
         if list(map(type, following)) != step.following:
             return None
         for position, number in step.leaves:

@@ -744,7 +744,7 @@ class DataParallelExecutorGroup:
         for executor in self.execs:
             if not executor.has_run:
                 raise StateError("backward: call forward(is_train=True) first")
-        if len(self.execs) == 1 and not self.per_context:
+        if len(self.execs) == 1 and not self.feed.per_context:
             if not (out_grads is None or isinstance(out_grads, (NDArray, list, tuple))):
                 out_grads = list(out_grads)
             self.execs[0].backward(out_grads)
