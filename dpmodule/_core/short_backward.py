@@ -22,6 +22,7 @@ _LARGE = 2**18
 _PRODUCT = "MulBackward0"
 """Type of torch's gradient function of a product."""
 _FUNCTION = itemgetter(0)
+"""The gradient function of a pair of one and the number of the gradient that it takes."""
 
 _Result = tuple[int, torch.Size, torch.dtype] | None
 _Call = Callable[[Any, Sequence[torch.Tensor | None]], Iterable[torch.Tensor | None]]
