@@ -123,6 +123,7 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     weight = units * features
     work = rows * weight
     is_large = units >= _WIDE_UNITS and weight >= _MIN_MKL
+    # asked first, so that the first prediction tries oneDNN, whose first call crashes if no memory is left
     if mkl_is_fastest() and is_large and rows > 2 * FEW_ROWS:
         return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
     if packs_well(rows, units, features):

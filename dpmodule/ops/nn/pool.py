@@ -195,10 +195,9 @@ def _global_pool(a: Any, data: torch.Tensor) -> torch.Tensor:
     if a.pool_type == "max":
         return _MAX[len(axes)](data, data.shape[2:])
     if a.pool_type == "avg":
-        # unlike the mean's, a sum's gradient is an expanded small tensor, without a memory layout that could mismatch;
-        # a sum of half-precision numbers might overflow
-        if data.dtype in HALF or not torch.is_grad_enabled():
+        if data.dtype in HALF:  # a sum might overflow
             return data.mean(axes, keepdim=True)
+        # unlike the mean's, this gradient is an expanded small tensor, without a memory layout that could mismatch
         return data.sum(axes, keepdim=True) / operand_for(data, prod(data.shape[2:]))
     p = _exponent(a)
     return _root(_power(data, p).sum(axes, keepdim=True), p)

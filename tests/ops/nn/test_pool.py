@@ -36,6 +36,14 @@ def test_a_global_average_of_large_numbers_is_finite(dtype):
     np.testing.assert_allclose(found, 1000.0, rtol=1e-2)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_a_global_average_of_integers_is_float32(dtype):
+    x = mx.nd.array([[[[1, 2], [3, 5]]]], dtype=dtype)
+    pooled = mx.sym.Pooling(mx.sym.Variable("data", dtype=dtype), global_pool=True, pool_type="avg")
+    (found,) = pooled.bind(mx.cpu(), {"data": x}, grad_req="null").forward()
+    assert (found.dtype, found.asnumpy().item()) == (np.float32, 2.75)
+
+
 @pytest.mark.parametrize(
     "size", [9, 40]
 )  # on both sides of the size from which forward runs in channels_last
