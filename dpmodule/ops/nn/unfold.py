@@ -22,7 +22,7 @@ from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from ..tracing import is_tracing
 from .layer_shapes import layer, per_axis, unify_input, window_size
-from .linear import kernel_beats_mkl, kernels
+from .linear import kernel_beats_mkl, kernels, mkl_is_fastest
 
 Pair = tuple[int, int]
 
@@ -71,7 +71,7 @@ def window_grid(a: Any) -> WindowGrid:
 
 _MIN_WEIGHT, _MIN_PLAIN_WEIGHT, _MIN_LONE_WEIGHT = 2**16, 2**17, 2**18
 """Elements of a weight from which oneDNN is slow if it has more filters than positions, the same for torch's own
-convolution, and for that of a single image."""
+convolution, and for that of a single image where MKL is not the fastest."""
 _MIN_POINTS = 2**18
 """Elements of data from which a 1x1 convolution is a faster product than torch's own convolution."""
 _MIN_CHANNELS, _MAX_WEIGHT = 24, 16
@@ -81,7 +81,7 @@ _MIN_WORK, _LARGE_WORK = 2**23, 2**26
 """Multiplications from which it is the fastest there, and the same for larger weights."""
 _MAX_POSITIONS, _MAX_WIDE_POSITIONS = 0.5, 2.0
 """Positions for each filter, times the square root of the number of copies of a pixel in the windows, up to which
-windows as rows are faster than oneDNN's convolution: with AVX2, and with AVX-512."""
+windows as rows are faster than oneDNN's convolution where MKL is not the fastest: with AVX2, and with AVX-512."""
 _FEW_IMAGES, _SMALL_IMAGE, _LARGE_WINDOW = 16, 20480, 4
 """Limits up to which torch convolves without oneDNN: images of 1x1 convolutions, elements of a single image, and sides
 of its windows."""
@@ -116,9 +116,10 @@ def is_fast_as_rows(
     height, width = grid.counts(data[2:])
     positions, depth = data[0] * height * width, data[1] * prod(grid.kernel)
     by_onednn, are_points = uses_onednn(data, grid, threads), is_last and grid == _POINTS
-    least = _MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT if data[0] > 1 else _MIN_LONE_WEIGHT
+    by_mkl = mkl_is_fastest()
+    least = _MIN_WEIGHT if by_onednn else _MIN_PLAIN_WEIGHT if data[0] > 1 or by_mkl else _MIN_LONE_WEIGHT
     are_few = positions <= filters
-    if by_onednn and grid != _POINTS:
+    if by_onednn and grid != _POINTS and not by_mkl:
         copies = prod(grid.kernel) / prod(grid.stride)
         is_wide = getattr(kernels(), "vector_width", 0) == 16
         most = _MAX_WIDE_POSITIONS if is_wide else _MAX_POSITIONS

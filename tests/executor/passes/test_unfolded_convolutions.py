@@ -66,7 +66,8 @@ def test_sizes_and_types_decide_when_it_runs(shape, dtype, products):
 
 
 def test_fast_sizes(monkeypatch):
-    monkeypatch.setattr(UNFOLD, "kernel_beats_mkl", lambda: False)
+    for name in ("kernel_beats_mkl", "mkl_is_fastest"):
+        monkeypatch.setattr(UNFOLD, name, lambda: False)
     monkeypatch.setattr(UNFOLD, "kernels", lambda: SimpleNamespace(vector_width=16))
     grid = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1))
     points = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1))
@@ -98,6 +99,13 @@ def test_fast_sizes(monkeypatch):
     assert [UNFOLD.is_fast_as_rows((4, 64, 8, 8), 256, grid, 1) for grid in large] == [False, True]
     monkeypatch.setattr(UNFOLD, "kernels", lambda: SimpleNamespace(vector_width=8))
     assert not UNFOLD.is_fast_as_rows((4, 64, 8, 8), 256, large[1], 1)
+    # neither copies nor single images need more where MKL is the fastest
+    single = (1, 128, 7, 7), 128, grid, 1
+    assert not UNFOLD.is_fast_as_rows(*single)
+    monkeypatch.setattr(UNFOLD, "mkl_is_fastest", lambda: True)
+    assert [UNFOLD.is_fast_as_rows((4, 64, 8, 8), 256, large[0], 1), UNFOLD.is_fast_as_rows(*single)] == [
+        True
+    ] * 2
 
 
 def test_other_convolutions_are_left_alone():

@@ -263,6 +263,19 @@ def test_others_are_left_to_torch():
     assert seen == [False]
 
 
+@pytest.fixture
+def processor(monkeypatch):
+    def choose(width, by_mkl=False, threads=1, lanes=0):
+        core = SimpleNamespace(vector_width=width, convolution_gradients=None, conv3x3_lanes=lambda: lanes)
+        monkeypatch.setattr(linear, "_native", core)
+        monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+        for each in (module, unfold):
+            monkeypatch.setattr(each, "mkl_is_fastest", lambda: by_mkl)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+
+    return choose
+
+
 @pytest.mark.parametrize(
     ("data", "filters", "kernel", "step", "wanted"),
     [
@@ -292,17 +305,8 @@ def test_others_are_left_to_torch():
         ((0, 24, 20, 20), 40, (3, 3), 1, NONE),
     ],
 )
-def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step, wanted, monkeypatch):
-    core = SimpleNamespace(
-        vector_width=8,
-        convolution_block=lambda filters: 16,
-        convolution_gradients=None,
-        conv3x3_lanes=lambda: 8,
-    )
-    monkeypatch.setattr(linear, "_native", core)
-    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
-    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step, wanted, processor):
+    processor(8, lanes=8)
     grid = WindowGrid(kernel, (step, step), (kernel[0] // 2, kernel[1] // 2), (1, 1))
     assert training_kernels(data, filters, grid) == wanted
 
@@ -320,14 +324,10 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
         ((16, 8, 4, 4), 24, 1, (ALL, ALL)),
     ],
 )
-def test_vectors_decide_about_the_tiles(data, filters, side, wanted, monkeypatch):
+def test_vectors_decide_about_the_tiles(data, filters, side, wanted, processor):
     grid, found = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1)), []
-    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
-    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2 if side == 1 else 1)
     for width in (8, 16):
-        core = SimpleNamespace(vector_width=width, convolution_gradients=None, conv3x3_lanes=lambda: 0)
-        monkeypatch.setattr(linear, "_native", core)
+        processor(width, threads=2 if side == 1 else 1)
         found.append(training_kernels(data, filters, grid))
     assert tuple(found) == wanted
 
@@ -342,13 +342,10 @@ def test_vectors_decide_about_the_tiles(data, filters, side, wanted, monkeypatch
     ],
     ids=["much work", "too little for two threads", "too little", "many numbers"],
 )
-def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, wanted, monkeypatch):
-    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
-    monkeypatch.setattr(linear, "_native", core)
-    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
+def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, wanted, processor):
     grid, found = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1)), []
     for threads in (1, 2):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        processor(16, threads=threads)
         found.append(training_kernels(data, filters, grid, is_last=False))
     assert tuple(found) == wanted
 
@@ -365,13 +362,9 @@ def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, 
     ],
 )
 def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
-    data, filters, side, in_layout, converted, monkeypatch
+    data, filters, side, in_layout, converted, processor
 ):
-    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
-    monkeypatch.setattr(linear, "_native", core)
-    monkeypatch.setattr(module, "mkl_is_fastest", lambda: True)
-    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    processor(16, by_mkl=True)
     grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
     found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
     assert found == [in_layout, converted]
@@ -385,20 +378,16 @@ def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
         ((8, 64, 64, 64), 64, 1, 2, TrainingKernels("", "", "tiles")),
         # sums of windows still win
         ((8, 3, 112, 112), 64, 1, 1, TrainingKernels("", "windows", "")),
-        # little work
+        # little work, with more weight for each window, and with fewer windows than filters
         ((8, 64, 8, 8), 64, 1, 1, ALL),
+        ((8, 160, 7, 7), 128, 1, 1, ALL),
+        ((8, 160, 4, 4), 128, 1, 1, NONE),
         # torch has no oneDNN for small single images
         ((1, 9, 46, 46), 1024, 1, 1, TrainingKernels("tiles", "windows", "tiles")),
     ],
 )
-def test_much_work_is_left_to_onednn_where_mkl_is_the_fastest(
-    data, filters, step, dilate, wanted, monkeypatch
-):
-    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 0)
-    monkeypatch.setattr(linear, "_native", core)
-    monkeypatch.setattr(module, "mkl_is_fastest", lambda: True)
-    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+def test_much_work_is_left_to_onednn_where_mkl_is_the_fastest(data, filters, step, dilate, wanted, processor):
+    processor(16, by_mkl=True)
     grid = WindowGrid((3, 3), (step, step), (dilate, dilate), (dilate, dilate))
     assert training_kernels(data, filters, grid) == wanted
 
