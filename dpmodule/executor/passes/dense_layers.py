@@ -237,7 +237,7 @@ def _run_each(
         if kernel == "onednn":
             data = torch_private.onednn_linear(data, own, bias, "none", [], "")
         elif kernel == "mkl" and own is not None:
-            data = torch_private.mkl_linear(data, own, weight, bias, len(data))
+            data = torch_private.mkl_linear(data, own, weight, bias, data.shape[0])
         else:
             data = linear(data, weight, bias)
         data = _IN_PLACE[activation](data)

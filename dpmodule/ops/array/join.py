@@ -159,18 +159,22 @@ def _infer_pieces(
     if data is None:
         return [data], outs
     axis = normal_axis(axis_given, len(data))
-    shapes: list[Shape] = []
-    for size, out in zip(sizes(data[axis]), outs, strict=True):
-        if squeeze:
-            if size > 1:
-                raise OpError(
-                    f"squeeze_axis: a piece has {size} elements along axis {axis}, expected 1; data is {data}"
-                )
-            piece = data[:axis] + data[axis + 1 :] or (1,)
-        else:
-            piece = _with_size(data, axis, size)
+    lengths, shapes = sizes(data[axis]), list[Shape]()
+    if squeeze:
+        _check_squeezed(lengths, axis, data)
+    for size, out in zip(lengths, outs, strict=True):
+        piece = data[:axis] + data[axis + 1 :] or (1,) if squeeze else _with_size(data, axis, size)
         shapes.append(output_shape(out, piece))
     return [data], shapes
+
+
+def _check_squeezed(sizes: list[int], axis: int, data: tuple[int, ...]) -> None:
+    """Raise an error if a piece has several elements along an axis that is to be removed."""
+    for size in sizes:
+        if size > 1:
+            raise OpError(
+                f"squeeze_axis: a piece has {size} elements along axis {axis}, expected 1; data is {data}"
+            )
 
 
 def _data_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
@@ -229,10 +233,11 @@ def slice_channel(a: Any, x: torch.Tensor) -> Any:
 
     Source: MXNet 1.9.1 `SliceChannel`.
     """
-    size = _equal_sizes("SliceChannel", x.shape[normal_axis(a.axis, x.dim())], a.num_outputs)[0]
+    axis = normal_axis(a.axis, x.dim())
+    sizes = _equal_sizes("SliceChannel", x.shape[axis], a.num_outputs)
     if a.squeeze_axis:
-        _infer_pieces(tuple(x.shape), [None] * a.num_outputs, a.axis, lambda n: [size] * a.num_outputs, True)
-    pieces = x.unbind(a.axis) if a.squeeze_axis and x.dim() > 1 else torch.split(x, size, a.axis)
+        _check_squeezed(sizes, axis, tuple(x.shape))
+    pieces = x.unbind(axis) if a.squeeze_axis and x.dim() > 1 else torch.split(x, sizes[0], axis)
     return pieces[0] if a.num_outputs == 1 else pieces
 
 
@@ -277,10 +282,11 @@ def split_v2(a: Any, x: torch.Tensor) -> Any:
 
     Source: MXNet 1.9.1 `_split_v2`.
     """
-    sizes = _piece_sizes(a, x.shape[normal_axis(a.axis, x.dim())])
+    axis = normal_axis(a.axis, x.dim())
+    sizes = _piece_sizes(a, x.shape[axis])
     if a.squeeze_axis:
-        _infer_pieces(tuple(x.shape), [None] * len(sizes), a.axis, lambda n: sizes, True)
-    pieces = torch.split(x, sizes, a.axis)
+        _check_squeezed(sizes, axis, tuple(x.shape))
+    pieces = torch.split(x, sizes, axis)
     if a.squeeze_axis and x.dim() > 1:
-        pieces = tuple(p.squeeze(a.axis) for p in pieces)
+        pieces = tuple(p.squeeze(axis) for p in pieces)
     return pieces[0] if len(pieces) == 1 else pieces

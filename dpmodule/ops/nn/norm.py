@@ -15,7 +15,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..dtypes import HALF
 from ..registry import bound, op
-from ..shapes import same, unify
+from ..shapes import normal_axis, same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
 from ..tracing import is_tracing
 from .layer_shapes import unify_input
@@ -55,7 +55,7 @@ def _shape_rule(
 
 
 def _statistics_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
-    axis = a.axis % len(data)
+    axis = normal_axis(a.axis, len(data))
     return (*data[:axis], 1, *data[axis + 1 :])
 
 
@@ -168,7 +168,7 @@ def _normalize_rows(
     },
     outputs=_mean_and_std,
     hidden=lambda a: 0 if a.output_mean_var else 2,
-    infer=_shape_rule(lambda a, data: data[a.axis], _statistics_shape, 1),
+    infer=_shape_rule(lambda a, data: data[normal_axis(a.axis, len(data))], _statistics_shape, 1),
     onnx=Onnx("LayerNormalization", builder="layer_norm"),
 )
 def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:

@@ -42,6 +42,8 @@ def _affine(target: tuple[int, int], theta: torch.Tensor) -> torch.Tensor:
 
 def _warp(flow: torch.Tensor) -> torch.Tensor:
     """Return the coordinates (N, 2, H, W) of pixels moved by a flow in pixels."""
+    if flow.dim() != 4 or flow.shape[1] != 2:
+        raise ShapeError(f"data has shape {tuple(flow.shape)}, expected (N, 2, H, W)")
     height, width = flow.shape[2:]
     x, y = (torch.arange(n, dtype=flow.dtype, device=flow.device) for n in (width, height))
     moved = flow[:, 0] + x, flow[:, 1] + y[:, None]
@@ -96,6 +98,7 @@ def grid_generator(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
     Raises:
         OpError: affine without a target shape.
+        ShapeError: data is not (N, 6), or for warp not (N, 2, H, W).
 
     Source: Jaderberg et al., "Spatial transformer networks", 2015; MXNet 1.9.1 `GridGenerator`. A grid one pixel
     wide or high is at -1, where MXNet gives NaN.
