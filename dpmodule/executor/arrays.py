@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import mode
 from ..base import ArgumentError, ShapeError, dtype_name
 from ..context import Context
-from ..graph import Graph, Node, infer_from_arrays, infer_types
+from ..graph import Graph, Node, infer_from_arrays, infer_shapes, infer_types
+from ..graph.infer import read_shape
 from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
 from ..ndarray.ragged import RaggedNDArray
@@ -237,11 +239,14 @@ def resize(
     unknown = [k for k in given if k not in args]
     if unknown:
         raise ArgumentError(f"reshape: {', '.join(unknown)} is not an argument; arguments: {', '.join(args)}")
-    shapes = infer_from_arrays(graph, {k: tuple(int(d) for d in v) for k, v in given.items()})
+    with mode.np_shapes(graph.is_numpy):
+        shapes = infer_shapes(graph, {k: read_shape(tuple(int(d) for d in v)) for k, v in given.items()})
     for node in (*graph.arguments, *graph.auxiliary):
-        name, shape = node.name, shapes[node][0]
-        own = args if name in args else aux
-        if shape is None or not known(shape) or shape == own[name].shape:
+        name, inferred = node.name, shapes[node][0]
+        if inferred is None or not known(inferred):
+            continue
+        own, shape = args if name in args else aux, tuple(max(d, 0) for d in inferred)
+        if shape == own[name].shape:
             continue
         if name not in given and not partial_shaping:
             raise ArgumentError(

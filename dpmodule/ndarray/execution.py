@@ -18,7 +18,7 @@ from ..ops.spec import Env, Op
 from ..ops.user_code import is_user_error
 from . import tape
 from .handle import Handle, Out, array_of
-from .op_dispatch import PreparedOp, check_alike, failure, no_array, targets_of
+from .op_dispatch import PreparedOp, check_inputs, failure, no_array, targets_of
 
 Tensors = Sequence[torch.Tensor | None]
 
@@ -163,8 +163,8 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
     ctx = ctx or arrays[0].context
     if recorded and has_copies(arrays, tensors):
         return _run_integers(plan, arrays, (tensors, nodes), ctx, out)
-    if plan.same_type or plan.same_shape:
-        check_alike(plan, arrays, tensors)
+    if plan.same_type or plan.same_shape or plan.fitting is not None:
+        check_inputs(plan, arrays, tensors)
     env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
     results, values = _attempt(plan, env, arrays, tensors, recorded)
     if values:
@@ -282,7 +282,7 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
 
 def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
     """Check inputs that an update of single rows would not check, and return the array to write to, or None."""
-    check_alike(plan, arrays, [array.stored for array in arrays])
+    check_inputs(plan, arrays, [array.stored for array in arrays])
     if not plan.same_shape:
         shapes.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
     if out is None or out is arrays[0]:

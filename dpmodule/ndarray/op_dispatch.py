@@ -12,7 +12,7 @@ from ..base import DTypeError, MXNetError, OpError, ShapeError
 from ..ops import shapes
 from ..ops.dtypes import name_of
 from ..ops.sparse import has_dense_rule
-from ..ops.spec import AUX, Op
+from ..ops.spec import AUX, DATA, Op
 from .handle import Handle, Out
 
 _CACHED_PLANS = 4096
@@ -28,6 +28,7 @@ class PreparedOp:
     Attributes:
         alone: True if its rule for sparse arrays also applies to dense inputs.
         count: number of inputs with these attributes.
+        fitting: shapes of the last inputs that were checked; None for an operator that checks its inputs itself.
         function: the operator as one function of tensors for these attributes, if there is one.
         guarded: True if it runs users' code, which may have tensors that require grad.
         mutated: positions of the inputs that it writes; None for auxiliary states, which MXNet writes only in the
@@ -41,6 +42,7 @@ class PreparedOp:
         "a",
         "alone",
         "count",
+        "fitting",
         "function",
         "guarded",
         "mutated",
@@ -79,6 +81,10 @@ class PreparedOp:
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
         self.alone = has_dense_rule(op, a)
+        # torch reads parameters and states of other sizes unchecked, and losses read labels only in backward
+        self.fitting: list[torch.Size] | None = None
+        if op.infer is not None and any(each.kind != DATA for each in inputs):
+            self.fitting = []
         # MXNet checks this first; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
@@ -112,8 +118,12 @@ def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> PreparedOp:
     return plan
 
 
-def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
-    """Raise for inputs of different types, and of different shapes if the operator does not broadcast."""
+def check_inputs(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
+    """Raise for inputs of different types, or of shapes that do not fit.
+
+    Shapes do not fit if they differ and the operator does not broadcast, and if those of parameters, states or labels
+    are not those that the data requires.
+    """
     first = tensors[0]
     for tensor in tensors[1:]:
         if plan.same_type and tensor.dtype != first.dtype:
@@ -125,6 +135,14 @@ def check_alike(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[to
                 f"{plan.op.name} takes inputs of one shape, got {_listed(arrays)}; "
                 "use a broadcast_* operator to repeat axes of length 1"
             )
+    found = [tensor.shape for tensor in tensors]
+    if plan.fitting is None or found == plan.fitting:
+        return
+    try:
+        shapes.infer_shape(plan.op, plan.a, list(map(tuple, found)), [None] * plan.visible)
+    except ShapeError as reason:
+        raise ShapeError(f"{plan.op.name} failed on {_listed(arrays)}: {reason}") from reason
+    plan.fitting = found
 
 
 def _listed(arrays: Sequence[Any]) -> str:

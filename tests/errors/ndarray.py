@@ -193,6 +193,20 @@ ROWS = [
     (lambda: nd.FullyConnected(six, six.T, num_hidden=2, no_bias=True), ShapeError, "FullyConnected"),
     (lambda: nd.clip(six, 1, a_max="x"), OpError, "a_"),
     (lambda: nd.sum(six, axis=5), OpError, "axis is 5"),
+    # parameters, states and labels of other sizes than the data's
+    *[
+        (lambda sizes=sizes: nd.BatchNorm(six, *map(nd.ones, sizes)), ShapeError, pattern)
+        for sizes, pattern in (
+            ((2, 3, 3, 3), r"gamma .*expected \(3,\)"),
+            ((3, 3, 3, 2), "moving_var has shape"),
+        )
+    ],
+    *[
+        (lambda loss=loss, size=size: getattr(nd, loss)(six, nd.ones(size)), ShapeError, "label")
+        for loss in ("SoftmaxOutput", "SVMOutput", "LinearRegressionOutput", "softmax_cross_entropy")
+        for size in ((1,), (5,), (3, 2))
+    ],
+    (lambda: nd.Embedding(one, weight, input_dim=2, output_dim=4), ShapeError, r"weight .*expected \(2, 4\)"),
     (lambda: nd.relu(six, out=3), OpError, "out is int"),
     (lambda: nd.split(six, num_outputs=3, out=[six]), OpError, "out has 1 arrays, expected 3"),
     (lambda: nd.transpose(six, out=six), ShapeError, "out has shape"),

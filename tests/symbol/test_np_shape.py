@@ -51,6 +51,14 @@ def test_graphs_with_empty_arrays_and_scalars_run():
         assert S.exp(x()).eval(x=mx.nd.zeros((0, 2)))[0].shape == (0, 2)
 
 
+def test_executors_are_reshaped_to_empty_batches_and_back():
+    with mx.util.np_shape():
+        executor = S.FullyConnected(x(), num_hidden=2).simple_bind(mx.cpu(), x=(3, 4))
+        empty, same = (executor.reshape(x=(rows, 4)) for rows in (0, -1))
+        again = empty.reshape(x=(3, 4), allow_up_sizing=True)
+        assert [each.forward()[0].shape for each in (empty, same, again)] == [(0, 2), (3, 2), (3, 2)]
+
+
 def test_files_say_in_which_way_their_shapes_are_written():
     outside = S.exp(x(shape=(0, 4))).tojson()
     assert "is_np_shape" not in json.loads(outside)["attrs"]

@@ -300,11 +300,7 @@ def hard_sigmoid(a: Any) -> Elementwise:
     Source: MXNet 1.9.1 `hard_sigmoid`.
     """
     alpha, beta = a.alpha, a.beta
-
-    def slope(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.mul((y > 0) & (y < 1), alpha)
-
-    return with_gradient(lambda x: (alpha * x + beta).clamp(0.0, 1.0), slope)
+    return lambda x: F.hardtanh(alpha * x + beta, 0.0, 1.0)
 
 
 def _rank(a: Any, shape: Shape) -> Shape:
