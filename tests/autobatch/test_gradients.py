@@ -234,3 +234,23 @@ def test_parameters_that_are_not_updated_gather_no_gradients():
     assert not w.grad_as_array().any()
     assert not table.grad_as_array().any()
     np.testing.assert_allclose(w.gradient(), 2.0)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_rows_looked_up_before_the_loss_are_updated_without_a_gradient(engine, batches):
+    dy.configure(autobatch=batches)
+    found = []
+    for before, after in ((True, False), (False, True)):
+        collection = dy.ParameterCollection()
+        table = collection.lookup_parameters_from_numpy(np.ones((3, 2)))
+        trainer = dy.MomentumSGDTrainer(collection, 0.1)
+        dy.squared_norm(table[0]).backward()
+        trainer.update()
+        dy.renew_cg()
+        unread = dy.tanh(table[0]) if before else None
+        loss = dy.squared_norm(table[1])
+        unread = dy.tanh(table[0]) if after else unread
+        loss.backward()
+        trainer.update()
+        found.append(table.as_array()[0, 0])
+    np.testing.assert_allclose(found, [0.62, 0.8], rtol=1e-6)  # DyNet's, with and without batches

@@ -234,7 +234,7 @@ class BackwardPass:
         return gradients
 
     def _visit(self, record: Record, alive: NDArray[np.bool_]) -> None:
-        """Process the nodes of a batch on which the root depends."""
+        """Process the nodes of a batch on which the root depends, and all lookups, whose rows DyNet updates, too."""
         step = record.step
         kind, count = step.kind, len(step.nodes)
         if step.parts:
@@ -243,7 +243,7 @@ class BackwardPass:
             return
         reached = reached_nodes(record, alive)
         reaching = np.count_nonzero(reached)
-        if not reaching:
+        if not reaching and step.args.size:
             return
         mark_operands(record, alive, reached if reaching < count else None)
         gradients = self._result_gradients(record, count)
