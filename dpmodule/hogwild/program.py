@@ -305,10 +305,9 @@ class ProgramCache:
             return
         _, before = self._first.get(id(module), (module, None))
         for name in ("initializer", "arg_params", "aux_params", "optimizer", "optimizer_params"):
-            value = getattr(args, name)
-            if value is not None and (
-                before is None or getattr(before, name) is not value != getattr(before, name)
-            ):
+            value, first = getattr(args, name), getattr(before, name, None)
+            has_arrays = name in ("arg_params", "aux_params")  # which cannot be compared with `!=`
+            if value is not None and value is not first and (has_arrays or value != first):
                 _logger.warning(
                     "run_from_files: %s is used only in a program's first run and is ignored now", name
                 )

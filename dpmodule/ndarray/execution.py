@@ -283,8 +283,6 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
 def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
     """Check inputs that an update of single rows would not check, and return the array to write to, or None."""
     check_inputs(plan, arrays, [array.stored for array in arrays])
-    if not plan.same_shape:
-        shapes.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
     if out is None or out is arrays[0]:
         return out
     return targets_of(plan, [arrays[0].stored], out)[0]

@@ -12,10 +12,10 @@ from ..base import DTypeError, MXNetError, OpError, ShapeError
 from ..ops import shapes
 from ..ops.dtypes import name_of
 from ..ops.sparse import has_dense_rule
-from ..ops.spec import AUX, DATA, Op
+from ..ops.spec import AUX, Op
 from .handle import Handle, Out
 
-_CACHED_PLANS = 4096
+_CACHED_PLANS, _KNOWN_SHAPES = 4096, 64
 _KEYS = (int, str, bool, type, type(None), np.dtype, torch.dtype)
 
 
@@ -28,7 +28,7 @@ class PreparedOp:
     Attributes:
         alone: True if its rule for sparse arrays also applies to dense inputs.
         count: number of inputs with these attributes.
-        fitting: shapes of the last inputs that were checked; None for an operator that checks its inputs itself.
+        fitting: known shapes of inputs that fit each other; None for an operator that checks its inputs itself.
         function: the operator as one function of tensors for these attributes, if there is one.
         guarded: True if it runs users' code, which may have tensors that require grad.
         mutated: positions of the inputs that it writes; None for auxiliary states, which MXNet writes only in the
@@ -81,10 +81,10 @@ class PreparedOp:
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
         self.alone = has_dense_rule(op, a)
-        # torch reads parameters and states of other sizes unchecked, and losses read labels only in backward
-        self.fitting: list[torch.Size] | None = None
-        if op.infer is not None and any(each.kind != DATA for each in inputs):
-            self.fitting = []
+        # torch reads or broadcasts some inputs of other sizes unchecked, and losses read labels only in backward
+        self.fitting: set[tuple[torch.Size, ...]] | None = None
+        if op.infer not in (None, shapes.same, shapes.broadcasting) and count > 1:
+            self.fitting = set()
         # MXNet checks this first; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
@@ -135,14 +135,22 @@ def check_inputs(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[t
                 f"{plan.op.name} takes inputs of one shape, got {_listed(arrays)}; "
                 "use a broadcast_* operator to repeat axes of length 1"
             )
-    found = [tensor.shape for tensor in tensors]
-    if plan.fitting is None or found == plan.fitting:
+    if plan.fitting is None or (found := tuple([tensor.shape for tensor in tensors])) in plan.fitting:
         return
+    _check_fitting(plan, arrays, list(map(tuple, found)))
+    if len(plan.fitting) >= _KNOWN_SHAPES:
+        plan.fitting.clear()
+    plan.fitting.add(found)
+
+
+def _check_fitting(plan: PreparedOp, arrays: Sequence[Handle], given: list[Any]) -> None:
+    """Raise for shapes that the operator does not take, among them a length of 0 that its rule reads as unknown."""
     try:
-        shapes.infer_shape(plan.op, plan.a, list(map(tuple, found)), [None] * plan.visible)
+        wanted, _ = shapes.infer_shape(plan.op, plan.a, [*given], [None] * plan.visible)
     except ShapeError as reason:
         raise ShapeError(f"{plan.op.name} failed on {_listed(arrays)}: {reason}") from reason
-    plan.fitting = found
+    if wanted != given:
+        raise ShapeError(f"{plan.op.name} takes inputs of shapes {wanted}, got {_listed(arrays)}")
 
 
 def _listed(arrays: Sequence[Any]) -> str:

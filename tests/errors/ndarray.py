@@ -206,6 +206,13 @@ ROWS = [
         for loss in ("SoftmaxOutput", "SVMOutput", "LinearRegressionOutput", "softmax_cross_entropy")
         for size in ((1,), (5,), (3, 2))
     ],
+    (lambda: nd.BatchNorm(six, *map(nd.ones, (3, 3, 3)), nd.array([])), ShapeError, r"\(3,\)"),
+    (lambda: nd.batch_take(six.T, two), ShapeError, "batch_take"),
+    (lambda: nd.multi_sgd_update(weight, nd.ones((1, 3)), lrs=(0.1,), wds=(0,)), ShapeError, "multi_sgd"),
+    *[
+        (lambda name=name: getattr(nd._internal, name)(nd.full((2, 2), np.nan)), OpError, "infs or NaNs")
+        for name in ("_npi_eig", "_npi_eigvals")
+    ],
     (lambda: nd.Embedding(one, weight, input_dim=2, output_dim=4), ShapeError, r"weight .*expected \(2, 4\)"),
     (lambda: nd.relu(six, out=3), OpError, "out is int"),
     (lambda: nd.split(six, num_outputs=3, out=[six]), OpError, "out has 1 arrays, expected 3"),

@@ -60,10 +60,10 @@ ARRAY = [
     (zeros("space_to_depth", (1, 1, 3, 4), block_size=2), OpError, "multiples of 2"),
     (lambda: I._set_value(3), ArgumentError, "out"),
     (lambda: I._zeros_without_dtype(), OpError, "shape is None"),
-    (lambda: mx.nd.fill_element_0index(mx.nd.zeros((2, 3)), ONES((3,)), ONES((3,))), ShapeError, "positions"),
+    (lambda: mx.nd.fill_element_0index(mx.nd.zeros((2, 3)), ONES((3,)), ONES((3,))), ShapeError, "disagree"),
     (lambda: shapes("_zeros", [], [(5, 4)], shape=(0, 3)), ShapeError, "5, 4"),
     (lambda: run("_arange", start=2, infer_range=True), OpError, "infer_range"),
-    (lambda: mx.nd.broadcast_like(ONES((1, 2)), ONES((3, 2)), lhs_axes=(), rhs_axes=()), OpError, "are empty"),
+    (lambda: mx.nd.broadcast_like(ONES((1, 2)), ONES((3, 2)), lhs_axes=(), rhs_axes=()), ShapeError, "are empty"),
     rule("equal lengths", "broadcast_like", PIXEL, (5, 6), lhs_axes=(0, 2), rhs_axes=(0,)),
     *[row for to in [(2, 2), (3, 1, 4)] for row in both("_to", "broadcast_to", (2, 1, 4), shape=to)],
     rule("reps", "tile", (2, 3), reps=(0, 1)),
@@ -126,7 +126,10 @@ MATH = [
             ("_linalg_maketrian", (4,)),
             ("khatri_rao", (2, 3), (2, 4)),
         ]
-        for row in (rule(name, name, *ins), (imperative(name, *ins), ShapeError, "expected|contracted axes"))
+        for row in (
+            rule(name, name, *ins),
+            (imperative(name, *ins), ShapeError, "expected|contracted axes|disagree"),
+        )
     ],
     (zeros("_linalg_extractdiag", (3, 3), offset=3), ShapeError, "offset"),
     (lambda: mx.nd.linalg.potrf(mx.nd.array([[-4, 1], [1, 3]])), OpError, "positive definite"),

@@ -160,6 +160,10 @@ def test_messages_of_the_log(run, dense, tmp_path, caplog):
     serial(run, module, described(**DENSE), dense[0], optimizer="adam")
     assert "optimizer is used only in a program's first run" in caplog.text
     assert type(module.optimizer).__name__ == "AdaGrad"
+    other = dense_module()
+    for _ in range(2):  # each time with new arrays
+        serial(run, other, described(**DENSE), dense[0], arg_params=module.get_params()[0], **ADAGRAD)
+    assert "arg_params is used only in a program's first run" in caplog.text
     (tmp_path / "blank").write_text("\n\n")
     files = [str(tmp_path / "blank")]
     more = {"mode": "serial", "check_labels": "ignore"}
