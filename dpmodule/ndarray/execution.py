@@ -21,6 +21,10 @@ from .handle import Handle, Out, array_of
 from .op_dispatch import PreparedOp, check_inputs, failure, no_array, targets_of
 
 Tensors = Sequence[torch.Tensor | None]
+_ERRORS = (
+    RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError, ArithmeticError, AssertionError
+)  # fmt: skip
+"""What torch, and operators in Python, raise for inputs or attributes that they do not take."""
 
 
 def is_wanted(arrays: Sequence[Handle], out: Out) -> bool:
@@ -211,7 +215,7 @@ def _attempt(
         return _run(plan, env, tensors, traced)
     except MXNetError:
         raise
-    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
+    except _ERRORS as error:
         if is_user_error(error):
             raise
         raise failure(plan, arrays, error) from error

@@ -351,7 +351,8 @@ def ragged_array(
     Args:
         values: elements of all rows, (T, ...), in any form that `nd.array` accepts; tensors and NDArrays keep their
             type and are not copied. Without `offsets`, a list of rows in such forms.
-        offsets: position of each row among them, and T at the end: N + 1 non-descending integers from 0.
+        offsets: position of each row among them, and T at the end: N + 1 non-descending integers from 0, which
+            are copied.
         ctx: the context; None means that of the values if they are an NDArray, else the current one.
         dtype: element type; None keeps that of an array of NumPy, torch or this package; Python numbers become int64
             if all are integers, else float32.
@@ -416,7 +417,7 @@ def _offsets(offsets: ArrayLike, values: Tensor) -> Tensor:
         raise DTypeError(
             f"ragged_array: offsets are {name_of(raw.dtype)} numbers with fractions, expected integers"
         )
-    starts = raw.to(values.device, torch.int64)
+    starts = raw.to(values.device, torch.int64, copy=True)  # writes to the given ones would not be checked
     count = values.shape[0] if values.dim() else 0
     if int(starts[0]) != 0 or int(starts[-1]) != count:
         raise ArgumentError(

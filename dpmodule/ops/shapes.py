@@ -178,7 +178,7 @@ def infer_on_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[S
     try:
         with torch.no_grad():
             result = op.run(a, Env(_META, None, False, tuple(s or () for s in outs)), *tensors)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+    except (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError, AssertionError) as error:
         raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     results = result if isinstance(result, (tuple, list)) else (result,)
     return [output_shape(o, tuple(r.shape)) for o, r in zip(outs, results)]

@@ -207,6 +207,8 @@ ROWS = [
         for size in ((1,), (5,), (3, 2))
     ],
     (lambda: nd.BatchNorm(six, *map(nd.ones, (3, 3, 3)), nd.array([])), ShapeError, r"\(3,\)"),
+    (lambda: nd._internal._npi_det(two), ShapeError, "_npi_det failed"),
+    (lambda: nd.smooth_l1(six, scalar=0.0), OpError, "smooth_l1 failed"),
     (lambda: nd.batch_take(six.T, two), ShapeError, "batch_take"),
     (lambda: nd.multi_sgd_update(weight, nd.ones((1, 3)), lrs=(0.1,), wds=(0,)), ShapeError, "multi_sgd"),
     *[

@@ -58,6 +58,13 @@ def test_rows_and_slices_share_memory():
     assert a.tolist() == [[5], [6, 7], []]
 
 
+def test_offsets_are_copied():
+    for offsets in (nd.array([0, 2, 3], dtype="int64"), torch.tensor([0, 2, 3]), np.array([0, 2, 3])):
+        ragged = nd.ragged_array([1.0, 2.0, 3.0], offsets)
+        offsets[:] = 9
+        assert ragged.tolist() == [[1, 2], [3]]
+
+
 def test_padding_joining_and_repr():
     assert array().padded().asnumpy().tolist() == [[1, 2], [0, 0], [3, 0]]
     assert array().padded(-1, 3).asnumpy().tolist() == [[1, 2, -1], [-1, -1, -1], [3, -1, -1]]
