@@ -81,7 +81,7 @@ class PreparedOp:
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
         self.alone = has_dense_rule(op, a)
-        # torch reads or broadcasts some inputs of other sizes unchecked, and losses read labels only in backward
+        # for inputs of other sizes, torch may read foreign memory or broadcast, and losses fail only in backward
         self.fitting: set[tuple[torch.Size, ...]] | None = None
         if op.infer not in (None, shapes.same, shapes.broadcasting) and count > 1:
             self.fitting = set()
@@ -119,11 +119,7 @@ def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> PreparedOp:
 
 
 def check_inputs(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
-    """Raise for inputs of different types, or of shapes that do not fit.
-
-    Shapes do not fit if they differ and the operator does not broadcast, and if those of parameters, states or labels
-    are not those that the data requires.
-    """
+    """Raise for inputs of different types, or of shapes that the operator does not take."""
     first = tensors[0]
     for tensor in tensors[1:]:
         if plan.same_type and tensor.dtype != first.dtype:

@@ -112,9 +112,8 @@ def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Reco
     for record in reversed(records):
         reached = reached_nodes(record, alive)
         count = np.count_nonzero(reached)
-        if (
-            count or not record.step.args.size
-        ):  # a lookup's row is updated even if nothing reads it, as in DyNet
+        # DyNet updates the row of a lookup even if nothing reads it
+        if count or not record.step.args.size:
             reached_records.append(record)
             for place in range(1, len(record.firsts)):  # results of one step are reached together
                 alive[record.step.nodes + place] = reached
