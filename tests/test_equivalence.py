@@ -461,7 +461,6 @@ def same(found, wanted, tolerance):
 
 DIFFERENCES = {
     ("from_torch", "cbrt of a scaled value"): "copysign has no translation",
-    ("from_torch", "hard_sigmoid of a scaled value"): "torch.export cannot read its autograd.Function",
     ("from_torch", "one_hot"): "a full of a size that is computed has no translation",
     ("from_torch", "BatchNorm by moving statistics"): "use_global_stats becomes the mode of the run",
     ("from_torch", "fused LSTM"): "slices an empty part, which symbols do not have",
