@@ -62,7 +62,7 @@ _STEP_OF_CHANNELS = 4
 _MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
 """Elements of a weight, for each window, up to which packing it takes little time, and of one that is always packed
 faster than oneDNN prepares a call."""
-_MAX_POSITIONS = 9
+_SMALL_WINDOW = 9
 """Positions of a window up to which tiles of larger weights, too, are faster than oneDNN where `mkl_is_fastest`, unless
 products are."""
 _MAX_WORK_OVER_ONEDNN = 2**27
@@ -187,7 +187,7 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     if uses_onednn(sizes.data, sizes.grid, threads):
         if weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows):
             return True
-        is_small = prod(sizes.grid.kernel) <= _MAX_POSITIONS and weight * windows <= _MAX_WORK_OVER_ONEDNN
+        is_small = prod(sizes.grid.kernel) <= _SMALL_WINDOW and weight * windows <= _MAX_WORK_OVER_ONEDNN
         are_few = is_fast_as_rows(sizes.data, sizes.filters, sizes.grid, threads)
         return mkl_is_fastest() and is_small and not are_few
     width = kernels().vector_width
