@@ -170,7 +170,7 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
     if plan.same_type or plan.same_shape or plan.fitting is not None:
         check_inputs(plan, arrays, tensors)
     env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
-    results, values = _attempt(plan, env, arrays, tensors, recorded)
+    results, values = _attempt(plan, arrays, _run, plan, env, tensors, recorded)
     if values:
         _write_back(plan, arrays, values)
     if recorded:
@@ -207,12 +207,10 @@ def _run_integers(plan: PreparedOp, arrays: Sequence[Handle], traced: Traced, ct
     return result
 
 
-def _attempt(
-    plan: PreparedOp, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
-) -> Results:
-    """Run an operator; its errors describe its inputs."""
+def _attempt(plan: PreparedOp, arrays: Sequence[Handle], run: Callable[..., Any], *given: Any) -> Any:
+    """Return `run(*given)`, which runs an operator on arrays; errors describe them."""
     try:
-        return _run(plan, env, tensors, traced)
+        return run(*given)
     except MXNetError:
         raise
     except _ERRORS as error:
@@ -260,13 +258,16 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
     else:
         if not plan.alone:
             return None
+    if all(array.stype != "ragged" for array in arrays):
+        check_inputs(plan, arrays, [array.stored for array in arrays])
+    env = environment(arrays[0].context)
     if recorded:
-        return record_by_rule(plan, environment(arrays[0].context), arrays) if out is None else None
+        return _attempt(plan, arrays, record_by_rule, plan, env, arrays) if out is None else None
     with torch.no_grad():
         if plan.op.name in lazy_rules:
-            target = _check_update(plan, arrays, out)
+            target = out if out is None or out is arrays[0] else targets_of(plan, [arrays[0].stored], out)[0]
             return lazy_rules[plan.op.name](plan.a, arrays, partial(_run_on, plan, arrays[0].context), target)
-        found = _by_rule(plan, arrays)
+        found = _attempt(plan, arrays, _by_rule, plan, env, arrays)
     if found is None:
         return None
     kinds, results = found
@@ -284,15 +285,7 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
     return _write_out(plan, [array.raw for array in created], out)
 
 
-def _check_update(plan: PreparedOp, arrays: Sequence[Any], out: Out) -> Any:
-    """Check inputs that an update of single rows would not check, and return the array to write to, or None."""
-    check_inputs(plan, arrays, [array.stored for array in arrays])
-    if out is None or out is arrays[0]:
-        return out
-    return targets_of(plan, [arrays[0].stored], out)[0]
-
-
-def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
+def _by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
     """Return the storage types and values from an operator's sparse rule; None if it has none for these inputs."""
     kinds = tuple(array.stype for array in arrays)
     rule = rule_of(plan.op, kinds)
@@ -300,7 +293,7 @@ def _by_rule(plan: PreparedOp, arrays: Sequence[Any]) -> tuple[tuple[str, ...], 
     if rule is None or stypes is None:
         log_fallback(plan.op.name, kinds)
         return None
-    found = rule.run(plan.a, environment(arrays[0].context), *(array.stored for array in arrays))
+    found = rule.run(plan.a, env, *(array.stored for array in arrays))
     return stypes, found if isinstance(found, tuple) else (found,)
 
 

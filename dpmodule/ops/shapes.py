@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..base import OpError, Shape, ShapeError
+from ..base import ArgumentError, OpError, Shape, ShapeError
 from .spec import Env, Infer, InferType, Op, Shapes, Types
 from .user_code import is_user_error
 
@@ -189,8 +189,8 @@ def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if op.infer is not None:
         try:
             return op.infer(a, ins, outs)
-        except (IndexError, TypeError, ZeroDivisionError, OpError) as error:
-            if is_user_error(error):
+        except (IndexError, TypeError, ValueError, ArithmeticError) as error:
+            if is_user_error(error) or type(error) in (ShapeError, ArgumentError):
                 raise
             raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     if all(known(s) for s in ins):

@@ -69,6 +69,8 @@ def csr_of(*parts):
     return sparse.csr_matrix(parts, shape=(3, 4)).check_format()
 
 
+EMPTY_RANGES = (1, 5, -1), (0, 5, 0), (0, 5, float("nan")), (0, float("inf"))
+
 ROWS = [
     (lambda: ADDED(one), ArgumentError, "1 arrays for 2 inputs: a, b"),
     (lambda: ADDED(one, one, out=[one, one]), ArgumentError, "out has 2 arrays"),
@@ -97,7 +99,7 @@ ROWS = [
     (lambda: nd.zeros((2,), colour=1), ArgumentError, "colour"),
     (lambda: nd.ones((2, 2), stype="csr"), ArgumentError, "only zeros and empty"),
     *[(lambda c=c: nd.zeros((2,), ctx=c), ArgumentError, "") for c in ("moon(0)", "cpu(x)", 3)],
-    *[(lambda a=a: nd.arange(*a), ShapeError, "empty array") for a in ((1, 5, -1), (0, 5, 0))],
+    *[(lambda a=a: nd.arange(*a), ShapeError, "empty or infinite array") for a in EMPTY_RANGES],
     (lambda: nd.arange(None), OpError, "start is None"),
     (lambda: nd.concatenate([]), ShapeError, ""),
     (lambda: nd.concatenate([weight, one]), ShapeError, ""),
@@ -298,7 +300,9 @@ ROWS = [
     (lambda: rsp().retain([-1]), BoundsError, "row -1"),
     (lambda: rsp().retain(["a"]), DTypeError, "row numbers"),
     (lambda: sparse.retain(rsp(), invalid_arg="garbage_value"), OpError, "input .indices. is missing"),
+    (lambda: nd.cast_storage(nd.ones((2, 3, 4)), "csr"), ShapeError, r"2 axes, got shape \(2, 3, 4\)"),
     (lambda: nd.cast_storage(rsp(), "row_sparse", out=nd.ones((4, 2))), ArgumentError, "out is default"),
+    (lambda: nd.contrib.SparseEmbedding(two, weight, input_dim=9, output_dim=5), ShapeError, r"expected \(9, 5\)"),
     *[(lambda n=n: update(rows=n), ShapeError, r"sgd_update.*\(5, 2\)") for n in (4, 6)],
     (lambda: update(rsp(rows=(1, 3), shape=(5, 2), dtype="float64")), DTypeError, "float64"),
     (lambda: update(out=nd.ones((5, 2), dtype="float64")), DTypeError, "out has type float64"),

@@ -95,9 +95,10 @@ def _arange_limits(a: Any) -> tuple[float, float]:
 
 def _arange_length(a: Any) -> int:
     start, stop = _arange_limits(a)
-    if a.step == 0 or (stop - start) * a.step <= 0:
+    if not 0 < (stop - start) * a.step < math.inf:
         raise OpError(
-            f"_arange: start {start}, stop {stop} and step {a.step} give an empty array; expected at least one element"
+            f"_arange: start {start}, stop {stop} and step {a.step} give an empty or infinite array; "
+            "expected at least one element"
         )
     count: int = math.ceil((stop - start) / a.step) * a.repeat
     return count

@@ -214,6 +214,8 @@ class Csr(Sparse):
     @classmethod
     def of_dense(cls, dense: Tensor) -> Csr:
         """Return a dense matrix as CSR, storing its nonzero elements."""
+        if dense.dim() != 2:
+            raise ShapeError(f"CSR arrays have 2 axes, got shape {tuple(dense.shape)}")
         rows, columns = dense.ne(0).nonzero(as_tuple=True)
         return cls.from_coordinates(rows, columns.contiguous(), dense[rows, columns], dense.shape)
 
