@@ -18,7 +18,7 @@ from ..ops.spec import Env, Op
 from ..ops.user_code import is_user_error
 from . import tape
 from .handle import Handle, Out, array_of
-from .op_dispatch import PreparedOp, check_inputs, failure, no_array, targets_of
+from .op_dispatch import PreparedOp, check_fitting, check_inputs, failure, no_array, targets_of
 
 Tensors = Sequence[torch.Tensor | None]
 _ERRORS = (
@@ -258,8 +258,8 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
     else:
         if not plan.alone:
             return None
-    if all(array.stype != "ragged" for array in arrays):
-        check_inputs(plan, arrays, [array.stored for array in arrays])
+    check = check_fitting if any(array.stype == "ragged" for array in arrays) else check_inputs
+    check(plan, arrays, [array.stored for array in arrays])
     env = environment(arrays[0].context)
     if recorded:
         return _attempt(plan, arrays, record_by_rule, plan, env, arrays) if out is None else None
@@ -285,7 +285,9 @@ def _run_sparse(plan: PreparedOp, arrays: Sequence[Any], out: Out, recorded: boo
     return _write_out(plan, [array.raw for array in created], out)
 
 
-def _by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
+def _by_rule(
+    plan: PreparedOp, env: Env, arrays: Sequence[Any]
+) -> tuple[tuple[str, ...], Sequence[Any]] | None:
     """Return the storage types and values from an operator's sparse rule; None if it has none for these inputs."""
     kinds = tuple(array.stype for array in arrays)
     rule = rule_of(plan.op, kinds)

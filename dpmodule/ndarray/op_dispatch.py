@@ -131,22 +131,23 @@ def check_inputs(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[t
                 f"{plan.op.name} takes inputs of one shape, got {_listed(arrays)}; "
                 "use a broadcast_* operator to repeat axes of length 1"
             )
+    check_fitting(plan, arrays, tensors)
+
+
+def check_fitting(plan: PreparedOp, arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> None:
+    """Raise for shapes that the operator's rule refuses, among them a length of 0 that the rule reads as unknown."""
     if plan.fitting is None or (found := tuple([tensor.shape for tensor in tensors])) in plan.fitting:
         return
-    _check_fitting(plan, arrays, list(map(tuple, found)))
-    if len(plan.fitting) >= _KNOWN_SHAPES:
-        plan.fitting.clear()
-    plan.fitting.add(found)
-
-
-def _check_fitting(plan: PreparedOp, arrays: Sequence[Handle], given: list[Any]) -> None:
-    """Raise for shapes that the operator does not take, among them a length of 0 that its rule reads as unknown."""
+    given = list(map(tuple, found))
     try:
         wanted, _ = shapes.infer_shape(plan.op, plan.a, [*given], [None] * plan.visible)
     except ShapeError as reason:
         raise ShapeError(f"{plan.op.name} failed on {_listed(arrays)}: {reason}") from reason
     if wanted != given:
         raise ShapeError(f"{plan.op.name} takes inputs of shapes {wanted}, got {_listed(arrays)}")
+    if len(plan.fitting) >= _KNOWN_SHAPES:
+        plan.fitting.clear()
+    plan.fitting.add(found)
 
 
 def _listed(arrays: Sequence[Any]) -> str:

@@ -302,7 +302,11 @@ ROWS = [
     (lambda: sparse.retain(rsp(), invalid_arg="garbage_value"), OpError, "input .indices. is missing"),
     (lambda: nd.cast_storage(nd.ones((2, 3, 4)), "csr"), ShapeError, r"2 axes, got shape \(2, 3, 4\)"),
     (lambda: nd.cast_storage(rsp(), "row_sparse", out=nd.ones((4, 2))), ArgumentError, "out is default"),
-    (lambda: nd.contrib.SparseEmbedding(two, weight, input_dim=9, output_dim=5), ShapeError, r"expected \(9, 5\)"),
+    (
+        lambda: nd.contrib.SparseEmbedding(two, weight, input_dim=9, output_dim=5),
+        ShapeError,
+        r"expected \(9, 5\)",
+    ),
     *[(lambda n=n: update(rows=n), ShapeError, r"sgd_update.*\(5, 2\)") for n in (4, 6)],
     (lambda: update(rsp(rows=(1, 3), shape=(5, 2), dtype="float64")), DTypeError, "float64"),
     (lambda: update(out=nd.ones((5, 2), dtype="float64")), DTypeError, "out has type float64"),

@@ -61,7 +61,14 @@ ROWS = [
     (lambda: A.tostype("default"), ArgumentError, "ragged"),
     (lambda: mx.nd.save("never.params", {"a": A}), ArgumentError, "ragged"),
     (lambda: S.sequence_expand(S.Variable("a"), X).infer_shape(a=(3, 2), x=(2,)), ShapeError, "rows of x and y"),
-    (lambda: mx.nd.sequence_expand(made([[1], [2]]), made([[1], [2], [3]])), ShapeError, "3 rows"),
+    (lambda: mx.nd.sequence_expand(made([[1], [2]]), made([[1], [2], [3]])), ShapeError, "rows of x and y"),
+    *[
+        (lambda s=s: mx.nd.sequence_gru(made([[[1.0] * 6]]), *map(mx.nd.ones, s), has_state=True), ShapeError, text)
+        for s, text in (
+            (((6, 2), (1,), (1, 2)), r"bias has shape \(1,\), expected \(6,\)"),
+            (((6, 2), (6,), (5, 2)), r"state has shape \(5, 2\), expected \(1, 2\)"),
+        )
+    ],
     (lambda: made([[1, 2], [3]]) + made([[1], [2, 3]]), ShapeError, r"add.*different row lengths"),
     (lambda: mx.nd.contrib.SparseEmbedding(IDS, mx.nd.ones((4, 2)), input_dim=4, output_dim=2), BoundsError, "0 to 3"),
     (lambda: A.sum(), OpError, "sum takes no ragged input"),
