@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any
 
+from .._core.overrides import overrides
 from ..base import ArgumentError
 from ..streams.synchronization import SharedCounter
 from .agent import Agent
@@ -471,8 +472,7 @@ class FixedDialogTeacher(Teacher):
         """
         return all(
             isinstance(row, FixedDialogTeacher)
-            and type(row).observe is FixedDialogTeacher.observe
-            and "observe" not in vars(row)
+            and not overrides(row, FixedDialogTeacher, "observe")
             and type(row.metrics) is Metrics
             for row in rows
         )

@@ -312,7 +312,7 @@ class NDArrayIter(DataIter):
             raise StopIteration
         if self._order is None and self._writes() != self._seen_writes:
             self._warn_written()
-        batch = DataBatch(self._parts(self._data), self._parts(self._label), self.getpad())
+        batch = DataBatch(self.getdata(), self.getlabel(), self.getpad())
         if self.last_batch_handle == "roll_over":
             batch.rolled_over = True
         return batch

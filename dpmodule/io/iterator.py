@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+from .._core.overrides import overrides
 from ..base import ArgumentError, StateError
 from .desc import DataDesc
 from .to_torch import BatchDataset
@@ -353,6 +355,15 @@ class ResizeIter(CurrentBatch):
         self.cur = 0
         if self.reset_internal:
             self.data_iter.reset()
+
+    def next(self) -> DataBatch:
+        batch, getters = super().next(), ("data", "label", "pad", "index")
+        own = [name for name in getters if overrides(self, ResizeIter, f"get{name}")]
+        if own:
+            batch = copy(batch)
+            for name in own:
+                setattr(batch, name, getattr(self, f"get{name}")())
+        return batch
 
     def iter_next(self) -> bool:
         if self.cur == self.size:

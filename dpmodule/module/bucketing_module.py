@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from typing_extensions import override
 
 from .._core import lazy
+from .._core.overrides import overrides
 from .._devices.malloc import trim_heap
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
@@ -395,6 +396,9 @@ class BucketingModule(BaseModule):
     @override
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: BatchLike) -> None:
+        if overrides(self, BucketingModule, "forward", "backward"):
+            super().forward_backward(data_batch)
+            return
         self._compute_in_bucket(data_batch, lambda: self._module_for_step().forward_backward(data_batch))
 
     def _module_for_step(self) -> Module:
@@ -406,12 +410,15 @@ class BucketingModule(BaseModule):
 
     @override
     def announce_update(self) -> None:
-        # a subclass may override `update` and change gradients
-        self._is_announced = type(self).update is BucketingModule.update
+        # a subclass may change gradients between the two
+        self._is_announced = not overrides(self, BucketingModule, "forward", "backward", "update")
 
     @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
+        if overrides(self, BucketingModule, "forward"):
+            super().evaluate(data_batch)
+            return
         self._compute_in_bucket(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
     def _compute_in_bucket(self, batch: Any, compute: Callable[[], None]) -> None:

@@ -832,6 +832,7 @@ class TrainingRun:
 
     def _call_batch_callbacks(self, batch: BatchLike, is_last: bool) -> None:
         variables = {
+            **vars(self._options),
             "self": self.module,
             "module": self.module,
             "train_data": self._data,

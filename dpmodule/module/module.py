@@ -15,6 +15,7 @@ import torch
 from typing_extensions import override
 
 from .._core import lazy
+from .._core.overrides import overrides
 from .._devices import generators
 from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
@@ -1092,6 +1093,9 @@ class Module(CheckpointedModule):
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
+        if overrides(self, Module, "forward", "backward"):
+            super().forward_backward(data_batch)
+            return
         if not self.in_use.acquire(False):
             raise concurrent_use(self, "forward_backward")
         try:
@@ -1129,12 +1133,14 @@ class Module(CheckpointedModule):
     @override
     def announce_update(self) -> None:
         # a subclass may change gradients between the two
-        cls = type(self)
-        self._is_announced = cls.update is Module.update and cls.forward_backward is Module.forward_backward
+        self._is_announced = not overrides(self, Module, "forward", "backward", "forward_backward", "update")
 
     @override
     @exclusive(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
+        if overrides(self, Module, "forward"):
+            super().evaluate(data_batch)
+            return
         group, loaded = self._load(data_batch, "evaluate", False, borrow=True)
         group.run(False, loaded)
 

@@ -123,7 +123,7 @@ def _padding_of(batch: BatchLike) -> int:
 
 def _without_padding(output: NDArray, batch: BatchLike, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
-    rows = output.shape[axis] - _padding_of(batch)
+    rows = max(0, output.shape[axis] - _padding_of(batch))
     if isinstance(output, RaggedNDArray):
         return output[:rows].copy()
     return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)

@@ -13,6 +13,7 @@ import torch
 from typing_extensions import override
 
 from .._core import lazy
+from .._core.overrides import overrides
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
@@ -369,6 +370,9 @@ class SequentialModule(BaseModule):
     @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: BatchLike) -> None:
+        if overrides(self, SequentialModule, "forward"):
+            super().evaluate(data_batch)
+            return
         self._pass_on(data_batch, lambda module, batch: module.evaluate(batch))
 
     def _pass_on(self, batch: Any, run: Callable[[BaseModule, Any], None]) -> None:

@@ -131,12 +131,6 @@ class TorchModule(Module):
             "the module into a SequentialModule that ends in a loss"
         )
 
-    @override
-    @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: BatchLike) -> None:
-        self._check_memory()
-        super().evaluate(data_batch)
-
     def _check_memory(self) -> None:
         """Raise StateError if parameters of the torch module have moved, as by ``module.to(...)``."""
         for held, array, part, attribute in self._bound_values:

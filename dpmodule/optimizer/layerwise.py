@@ -290,7 +290,7 @@ class LBSGD(GroupedOptimizer):
 
     def _collect(self, group: Group, grad: Tensor) -> Tensor | None:
         """Accumulate a gradient; return the mean of a complete large batch, else None."""
-        waiting = self.cumgrads.setdefault(group.keys[0], {"cum_grad": 0, "num_cums": 0})
+        waiting = self.cumgrads.setdefault(group.keys[0], {"cum_grad": 0, "num_cums": self.init_updates})
         waiting["num_cums"] += 1
         if self.batch_scale == 1:
             return grad

@@ -56,3 +56,19 @@ def test_a_resized_iterator_has_the_properties_of_the_one_inside():
 def test_resizing_waits_for_rows_that_roll_over():
     it = mx.io.ResizeIter(mx.io.NDArrayIter(X[:2], Y[:2], 4, last_batch_handle="roll_over"), 2)
     assert [b.data[0].asnumpy()[:, 0].tolist() for b in it] == [[0, 2, 0, 2]] * 2
+
+
+@pytest.mark.parametrize("resized", [False, True])
+def test_iterators_ask_the_getters_that_a_subclass_overrides(resized):
+    class Own(mx.io.ResizeIter if resized else mx.io.NDArrayIter):
+        def getdata(self):
+            return [2 * each for each in super().getdata()]
+
+        def getpad(self):
+            return 1
+
+    made = Own(mx.io.NDArrayIter(X, Y, 4), 2) if resized else Own(X, Y, 4)
+    batch = made.next()
+    np.testing.assert_array_equal(batch.data[0].asnumpy(), 2 * X[:4])
+    np.testing.assert_array_equal(batch.label[0].asnumpy(), Y[:4])
+    assert batch.pad == 1

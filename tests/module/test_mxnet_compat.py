@@ -5,7 +5,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import StateError
-from helpers.small_fits import SHAPES, TWO, batch, ready, same, step
+from helpers.small_fits import SHAPES, TWO, batch, blobs, chain, classifier, ready, same, step
 
 SGD = {"learning_rate": 0.1, "momentum": 0.9}
 
@@ -76,3 +76,85 @@ def test_names_and_shapes():
     assert [mod._data_shapes, mod._label_shapes, mod._arg_params, mod._aux_params] == [None] * 4
     assert (mod._output_names, mod._aux_names) == (["softmax_output"], ["bn_moving_mean", "bn_moving_var"])
     assert [mod._work_load_list, mod._kvstore, mod._updater] == [[1, 3], None, None]
+
+
+def doubled(batch):
+    return mx.io.DataBatch([batch.data[0] * 2], batch.label, pad=batch.pad, bucket_key=batch.bucket_key)
+
+
+def module_of(kind):
+    return {
+        "module": lambda: mx.mod.Module(classifier()),
+        "buckets": lambda: mx.mod.BucketingModule(lambda key: (classifier(), ["data"], ["softmax_label"]), 2),
+        "chain": chain,
+    }[kind]()
+
+
+def overridden(kind, how, calls):
+    """Return a module whose `forward` doubles the data and whose `backward` is recorded."""
+    plain = module_of(kind)
+    before, back = plain.forward, plain.backward
+
+    def forward(data_batch, is_train=None):
+        calls.append("forward")
+        before(doubled(data_batch), is_train=is_train)
+
+    def backward(out_grads=None):
+        calls.append("backward")
+        back(out_grads)
+
+    if how == "object":
+        plain.forward, plain.backward = forward, backward
+    else:
+        own = {"forward": lambda self, *args, **kwargs: forward(*args, **kwargs)}
+        own["backward"] = lambda self, out_grads=None: backward(out_grads)
+        plain.__class__ = type("Own", (type(plain),), own)
+    return plain
+
+
+class Keyed(mx.io.DataIter):
+    """Batches with the key of their bucket."""
+
+    default_bucket_key = 2
+
+    def __init__(self, factor):
+        super().__init__(8)
+        self.inner, self.factor = blobs(count=20), factor
+        self.provide_data, self.provide_label = self.inner.provide_data, self.inner.provide_label
+
+    def reset(self):
+        self.inner.reset()
+
+    def next(self):
+        found = self.inner.next()
+        found.data, found.bucket_key = [found.data[0] * self.factor], 2
+        return found
+
+
+@pytest.mark.parametrize("how", ["class", "object"])
+@pytest.mark.parametrize("kind", ["module", "buckets", "chain"])
+def test_loops_call_an_overridden_forward_and_backward(kind, how):
+    calls, found = [], []
+    for module, factor in ((overridden(kind, how, calls), 1), (module_of(kind), 2)):
+        mx.random.seed(1)
+        data = Keyed(factor)
+        module.fit(data, num_epoch=2, initializer=mx.init.Xavier())
+        loss = module.score(data, "ce")[0][1]
+        found.append((module.get_params()[0], loss, module.predict(data).asnumpy()))
+    assert calls == ["forward", "backward"] * 6 + ["forward"] * 6
+    (params, loss, outputs), (wanted, wanted_loss, wanted_outputs) = found
+    for name, value in wanted.items():
+        np.testing.assert_allclose(params[name].asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-6)
+    assert loss == pytest.approx(wanted_loss)
+    np.testing.assert_allclose(outputs, wanted_outputs, rtol=1e-5)
+
+
+def test_outputs_with_fewer_rows_than_the_padding():
+    data = mx.sym.Variable("data")
+    net = mx.sym.Group([classifier(), mx.sym.MakeLoss(mx.sym.sum(data), name="l")])
+    mod = mx.mod.Module(net)
+    it = blobs(count=10)
+    mod.bind(it.provide_data, it.provide_label)
+    mod.init_params()
+    shapes = [[out.shape for out in outputs] for outputs, _, _ in mod.iter_predict(it)]
+    assert shapes == [[(8, 3), (1,)], [(2, 3), (0,)]]

@@ -51,3 +51,14 @@ def test_a_large_batch_waits_for_its_gradients():
             moved = weights[i].asnumpy() - before[i]
             np.testing.assert_allclose(moved, 0.0 if t % 3 else sign * 0.5 * (t - 1), rtol=1e-6)
     assert made.cumgrads == {i: {"cum_grad": 0, "num_cums": 6} for i in (0, 1)}
+
+
+def test_a_large_batch_counts_from_the_updates_of_the_epochs_before():
+    made = optimizer.create(
+        "lbsgd", learning_rate=0.1, batch_scale=2, updates_per_epoch=5, warmup_epochs=2, begin_epoch=1, momentum=0.5
+    )
+    update, weight, found = optimizer.get_updater(made), mx.nd.zeros((1,)), []
+    for t in range(1, 4):
+        update(0, mx.nd.full((1,), t), weight)
+        found.append(weight.asscalar())
+    np.testing.assert_allclose(found, [-0.08, -0.08, -0.57], rtol=1e-5)  # of MXNet 1.9.1

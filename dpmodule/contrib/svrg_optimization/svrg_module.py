@@ -234,11 +234,6 @@ class SVRGModule(Module):
         if self._mod_aux.binded:
             self._second("backward").backward(out_grads)
 
-    @needs(Stage.INITIALIZED)
-    def forward_backward(self, data_batch: Any) -> None:
-        self._second("forward_backward").forward_backward(data_batch)
-        super().forward_backward(data_batch)
-
     def _second(self, what: str) -> Module:
         if not self._mod_aux.params_initialized:
             raise StateError(f"SVRGModule.{what}: call update_full_grads(train_data) first")

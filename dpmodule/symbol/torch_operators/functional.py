@@ -17,12 +17,19 @@ def _times(b: SymbolBuilder, value: TorchValue, factor: Symbol) -> Symbol:
     return b.op("elemwise_mul", value, factor)
 
 
+_LINEAR = 20
+"""Threshold of softplus from which the function is linear in float32."""
+
+
 @translates("softplus")
 def _softplus(b: SymbolBuilder, value: TorchValue, beta: float = 1, threshold: float = 20) -> Symbol:
-    if beta == 1:
-        return b.op("Activation", value, act_type="softrelu")
-    grown = b.op("Activation", b.with_number("mul", value, beta), act_type="softrelu")
-    return b.op("_div_scalar", grown, scalar=float(beta))
+    scaled = b.sym(value) if beta == 1 else b.with_number("mul", value, beta)
+    output = b.op("Activation", scaled, act_type="softrelu")
+    if beta != 1:
+        output = b.op("_div_scalar", output, scalar=float(beta))
+    if threshold >= _LINEAR:
+        return output
+    return b.op("where", b.op("_greater_scalar", scaled, scalar=float(threshold)), value, output)
 
 
 @translates("log_sigmoid")
@@ -62,9 +69,12 @@ translates("hardswish")(lambda b, value: _times(b, value, TABLE["hardsigmoid"](b
 def _elu(
     b: SymbolBuilder, value: TorchValue, alpha: float = 1, scale: float = 1, input_scale: float = 1
 ) -> Symbol:
+    if input_scale <= 0:
+        raise NoCounterpart(f"scales the input by {input_scale}, expected a positive number")
     data = b.sym(value) if input_scale == 1 else b.with_number("mul", value, input_scale)
-    output = b.op("LeakyReLU", data, act_type="elu", slope=float(alpha))
-    return output if scale == 1 else b.op("_mul_scalar", output, scalar=float(scale))
+    output = b.op("LeakyReLU", data, act_type="elu", slope=float(alpha * input_scale))
+    factor = scale / input_scale  # the scale of the input is not one of its positive part
+    return output if factor == 1 else b.op("_mul_scalar", output, scalar=float(factor))
 
 
 translates("selu")(lambda b, value: _elu(b, value, 1.6732632423543772, 1.0507009873554805))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn.functional import interpolate
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
@@ -529,21 +530,39 @@ for _rank in (1, 2, 3):
 
 
 @translates("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def _nearest(b: SymbolBuilder, value: TorchValue, *rest: Any, **named: Any) -> Any:
+def _nearest(b: SymbolBuilder, value: TorchValue, size: Ints | None, *given: Any) -> Any:
     old, new = value.dims[2:], dims_of(b.result)[2:]
-    factors = [_factor(n, d) for n, d in zip(new, old)]
+    scales = _scales(given, len(old))
+    factors = [_factor(n, d) if s is None or s == int(s) else None for n, d, s in zip(new, old, scales)]
     if value.rank == 4 and factors[0] is not None and factors[0] == factors[1]:
         return b.op("UpSampling", value, scale=factors[0], sample_type="nearest")
     symbol = b.sym(value)
-    for axis, (factor, n, d) in enumerate(zip(factors, new, old), 2):
+    for axis, (factor, n, d, scale) in enumerate(zip(factors, new, old, scales), 2):
         if factor is not None:
             symbol = b.op("repeat", symbol, repeats=factor, axis=axis)
         elif is_number(n) and is_number(d):
-            indices = torch.tensor([i * d // n for i in range(n)])
+            indices = _rows_read(d, n, scale, axis - 2, len(old))
             symbol = b.op("take", symbol, TorchValue((n,), indices.dtype, None, indices), axis=axis)
         else:
             raise NoCounterpart("resizes to a size that is not fixed")
     return symbol
+
+
+def _rows_read(old: int, new: int, scale: float | None, axis: int, rank: int) -> torch.Tensor:
+    """Return the position that torch's nearest interpolation reads for each one of the result; it depends on the rank."""
+
+    def along(number: Any) -> list[Any]:
+        return [number if k == axis else 1 for k in range(rank)]
+
+    numbers = torch.arange(float(old)).view(1, 1, *along(old))
+    read = interpolate(numbers, scale_factor=along(scale)) if scale else interpolate(numbers, along(new))
+    return read.flatten().long()
+
+
+def _scales(given: Sequence[Any], count: int) -> Sequence[float | None]:
+    """Return the factors that torch divides positions by; None where it divides by the ratio of the sizes."""
+    listed = given[0] if len(given) == 1 else given
+    return listed or (None,) * count
 
 
 def _factor(new: Size, old: Size) -> int | None:
@@ -556,11 +575,23 @@ def _factor(new: Size, old: Size) -> int | None:
 
 @translates("upsample_bilinear2d")
 def _bilinear_resize(
-    b: SymbolBuilder, value: TorchValue, size: Ints, align_corners: bool, *rest: Any, **named: Any
+    b: SymbolBuilder, value: TorchValue, size: Ints | None, align_corners: bool, *given: Any
 ) -> Symbol:
     height, width = dims_of(b.result)[2:]
     if not is_number(height) or not is_number(width):
         raise NoCounterpart("resizes to a size that is not fixed")
+    scales = _scales(given, 2)
+    if not align_corners and any(
+        s and n != d * s for s, n, d in zip(scales, (height, width), value.dims[2:])
+    ):
+        symbol = b.sym(value)
+        for scale, length in zip(scales[::-1], value.dims[:1:-1]):  # MXNet divides by the ratio of the sizes
+            if not is_number(length):
+                raise NoCounterpart("resizes an image whose size is not fixed")
+            weights = interpolate(torch.eye(length, dtype=value.dtype)[None], None, scale, "linear")[0]
+            table = TorchValue(tuple(weights.shape), weights.dtype, None, weights)
+            symbol = b.op("SwapAxis", b.op("dot", symbol, table), dim1=2, dim2=3)
+        return symbol
     options = {"height": height, "width": width, "align_corners": align_corners}
     return b.op("_contrib_BilinearResize2D", value, **options)
 

@@ -15,7 +15,8 @@ ACTIVATIONS = """
 F.celu(x); F.elu(x); F.gelu(x); F.glu(x); F.hardshrink(x); F.hardsigmoid(x); F.hardswish(x); F.hardtanh(x)
 F.leaky_relu(x); F.logsigmoid(x); F.mish(x); F.relu(x); F.relu6(x); F.rrelu(x); F.selu(x); F.silu(x); F.softplus(x)
 F.softshrink(x); F.softsign(x); F.tanhshrink(x); F.elu(x, 2.0); F.gelu(x, approximate="tanh")
-F.softplus(x, beta=2.0); F.threshold(x, 0.1, 20.0); F.softmax(x, 1); F.softmin(x, -1); F.log_softmax(x, dim=2)
+F.softplus(x, beta=2.0); F.softplus(x, 2, 0.5); F.celu(x, 0.7); torch.ops.aten.elu(x, 0.7, 1.5, 0.3)
+F.threshold(x, 0.1, 20.0); F.softmax(x, 1); F.softmin(x, -1); F.log_softmax(x, dim=2)
 F.glu(x, 1)
 """
 WEIGHT = "torch.tensor([1.0, 2.0, 3.0, 0.5])"
