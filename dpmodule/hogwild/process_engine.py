@@ -290,10 +290,26 @@ class _WorkerPool:
             self._send(job, fetches)
             with DeferredInterrupt(self.stop) as interrupt:
                 self._await_end(job)
+        except BaseException:
+            self._finish_batches()
+            raise
         finally:
             self._copy_lines_done()
         self._is_idle = True
         return self._latest, interrupt
+
+    def _finish_batches(self) -> None:
+        """Stop the workers, and wait until their progress includes all that the parameters have been trained on."""
+        self.stop()
+        while any(map(self._is_in_batch, self._pending)):
+            time.sleep(_PAUSE_POLL_S)
+
+    def _is_in_batch(self, child: ChildProcess) -> bool:
+        return (
+            child.alive
+            and self._control[_FIRST + child.index] == _RUNNING
+            and not self._progress.is_stuck(child.index, child.working_on, self._timeout_s)
+        )
 
     def _await_end(self, job: Job) -> None:
         """Wait until all workers have finished the job."""

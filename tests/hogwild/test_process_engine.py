@@ -222,3 +222,20 @@ def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
     process(run, net, hogwild.described(4, **hogwild.BAGS), files, 2, callback=look, callback_s=0.02, **more)
     assert seen
     assert all((rows == rows[:, :1]).all() for rows in seen)
+
+
+def test_a_snapshot_after_an_error_of_a_callback_has_whole_batches(tmp_path):
+    files, net, prefix = hogwild.write_lines(tmp_path, [2000] * 2), hogwild.counting_net(4000), str(tmp_path / "s")
+
+    def stop(found):
+        if found.examples > 300:
+            raise ZeroDivisionError
+
+    for _ in range(3):
+        with mx.AsyncExecutor() as run:
+            with pytest.raises(ZeroDivisionError):
+                hogwild.train(run, net, files, 2, "process", callback=stop, callback_s=0.0005)
+            run.snapshot(prefix, 0)
+        with mx.AsyncExecutor() as run:
+            hogwild.train(run, net, files, 2, "process", resume=prefix)
+            np.testing.assert_array_equal(hogwild.counts(run, net), 1)

@@ -150,9 +150,8 @@ def test_loops_call_an_overridden_forward_and_backward(kind, how):
 
 
 def test_outputs_with_fewer_rows_than_the_padding():
-    data = mx.sym.Variable("data")
-    net = mx.sym.Group([classifier(), mx.sym.MakeLoss(mx.sym.sum(data), name="l")])
-    mod = mx.mod.Module(net)
+    scores = classifier()
+    mod = mx.mod.Module(mx.sym.Group([scores, mx.sym.MakeLoss(mx.sym.sum(scores), name="l")]))
     it = blobs(count=10)
     mod.bind(it.provide_data, it.provide_label)
     mod.init_params()
