@@ -181,12 +181,12 @@ def split_bounds(length: int, given: int | tuple[int, ...]) -> list[int]:
 
 
 def broadcast_shape(dims: tuple[int, ...], wanted: ShapeLike) -> tuple[int, ...]:
-    """Return the shape of the result of `broadcast_to`."""
+    """Return the shape of the result of `broadcast_to`; 0 keeps an axis of length 1."""
     found = wanted_shape(wanted)
     offset = len(found) - len(dims)
     if offset < 0 or any(s not in (1, d) for s, d in zip(dims, found[offset:], strict=True)):
         raise ShapeError(f"cannot broadcast an array of shape {dims} to {found}")
-    return found
+    return found[:offset] + tuple(d or s for s, d in zip(dims, found[offset:]))
 
 
 def squeezed_shape(dims: tuple[int, ...], axis: int | Sequence[int] | None) -> tuple[int, ...]:

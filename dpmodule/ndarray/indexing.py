@@ -2,7 +2,7 @@
 
 Basic keys (integers, slices, ``...``, None) that select contiguous memory return a view; other basic keys and
 advanced ones (lists, arrays, masks) return a copy, as in MXNet, so that every array stays C-contiguous. Integers
-alone return shape (1,), not ().
+alone return shape (1,), except with `np_shape`.
 
 Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 interprets its entries as row
 numbers 0 and 1); overlapping source and target are copied through a temporary.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from .._core import mode
 from ..base import ArgumentError, BoundsError, ShapeError
 from .handle import Handle
 
@@ -33,13 +34,14 @@ def read(source: torch.Tensor, key: Handle | IndexLike) -> tuple[torch.Tensor, b
     """Return the part of `source` that `key` selects, and True if it shares memory with `source`."""
     if type(key) is int and source.dim() > 0:
         position = _position(key, 0, source.shape[0])
-        view = source[position] if source.dim() > 1 else source[position : position + 1]
+        keeps = source.dim() == 1 and not mode.is_np_shape()
+        view = source[position : position + 1] if keeps else source[position]
         return (view, True) if view.is_contiguous() else (view.contiguous(), False)
     items = _expand(_items(key, source.device), source.shape)
     if any(isinstance(i, torch.Tensor) for i in items):
         return _read_advanced(source, items), False
     view, flips = _basic_view(source, items)
-    if view.dim() == 0 and any(isinstance(i, int) for i in items):
+    if view.dim() == 0 and any(isinstance(i, int) for i in items) and not mode.is_np_shape():
         view = view.reshape(1)
     if flips:
         return view.flip(flips).contiguous(), False

@@ -225,7 +225,11 @@ def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
 
 
 def test_a_snapshot_after_an_error_of_a_callback_has_whole_batches(tmp_path):
-    files, net, prefix = hogwild.write_lines(tmp_path, [2000] * 2), hogwild.counting_net(4000), str(tmp_path / "s")
+    files, net, prefix = (
+        hogwild.write_lines(tmp_path, [2000] * 2),
+        hogwild.counting_net(4000),
+        str(tmp_path / "s"),
+    )
 
     def stop(found):
         if found.examples > 300:

@@ -50,3 +50,10 @@ def test_log_loss_is_its_formula():
     sure = mx.metric.LogLoss(eps=0.0)
     sure.update([np.array([0, 1])], [np.array([0.0, 1.0])])
     assert sure.get()[1] == 0.0
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [(mx.metric.F1, 0.8), (mx.metric.MCC, 0.577350)])
+def test_labels_in_a_column_are_one_for_each_row(kind, wanted):
+    metric, label = kind(), mx.nd.array([1, 0, 1, 0])
+    metric.update([label.reshape((4, 1))], [mx.nd.array([[0, 1], [1, 0], [0, 1], [0, 1]])])
+    assert metric.get()[1] == pytest.approx(wanted)

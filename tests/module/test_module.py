@@ -159,3 +159,34 @@ def test_repr_says_how_far_a_module_has_come():
     assert "ready for updates; " in repr(mod)
     assert "4 parameters of 180 numbers" in repr(mod)
     assert repr(type("Mine", (mx.mod.BaseModule,), {})()) == "<Mine: not bound>"
+
+
+def test_a_bias_is_trained_beside_a_fixed_weight():
+    mod = mx.mod.Module(mlp(), fixed_param_names=["fc1_weight"])
+    ready(mod, optimizer={"learning_rate": 0.1})
+    before = parameters(mod)
+    step(mod, batch())
+    after = parameters(mod)
+    np.testing.assert_array_equal(after["fc1_weight"], before["fc1_weight"])
+    assert (after["fc1_bias"] != before["fc1_bias"]).any()
+
+
+def test_values_handed_out_stay_as_they_are():
+    mod = ready(optimizer={"learning_rate": 0.1})
+    given = mod.get_params()[0]
+    before = {name: value.asnumpy() for name, value in given.items()}
+    step(mod, batch())
+    for name, value in given.items():
+        np.testing.assert_array_equal(value.asnumpy(), before[name])
+    it = mx.io.NDArrayIter(np.random.RandomState(0).rand(24, 6), np.zeros(24), 8)
+    outputs = [out[0] for out, _, _ in mod.iter_predict(it)]
+    np.testing.assert_array_equal(mx.nd.concat(*outputs, dim=0).asnumpy(), mod.predict(it).asnumpy())
+
+
+def test_predictions_of_an_epoch_that_begins_with_rows_of_the_one_before():
+    mod, x = ready(), np.random.RandomState(0).rand(12, 6).astype("f4")
+    it = mx.io.NDArrayIter(x, np.zeros(12), 8, last_batch_handle="roll_over")
+    assert mod.predict(it).shape == (8, 4)
+    found = mod.predict(it)
+    whole = mx.io.NDArrayIter(np.concatenate([x[8:], x]), np.zeros(16), 8)
+    np.testing.assert_allclose(found.asnumpy(), mod.predict(whole).asnumpy(), rtol=1e-5)

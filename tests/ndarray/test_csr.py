@@ -81,3 +81,9 @@ def test_changing_a_matrix():
     nd.elemwise_add(nd.ones((2, 2)), nd.ones((2, 2)), out=array)
     check(array, np.full((2, 2), 2, "f4"))
     np.testing.assert_array_equal(nd.dot(array, nd.ones((2, 1))).asnumpy(), [[4], [4]])
+
+
+def test_a_matrix_of_one_row_times_a_dense_one():
+    row, dense = nd.array([[0, 4, 6.0]]).tostype("csr"), nd.array([[1, 2, 3.0]])
+    np.testing.assert_array_equal(nd.broadcast_mul(row, dense).asnumpy(), [[0, 8, 18]])
+    np.testing.assert_array_equal(nd.broadcast_div(row, dense).asnumpy(), [[0, 2, 2]])

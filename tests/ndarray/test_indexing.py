@@ -143,3 +143,15 @@ def test_slice_assign():
     assert array.slice_assign_scalar(9, (0,), (1,), None) is array
     array.slice_assign(nd.array([[7], [8]]), (None, 0), (None, 1), (1, 1))
     np.testing.assert_array_equal(array.asnumpy(), [[7, 9, 9], [8, 4, 5]])
+
+
+def test_integers_select_scalars_with_np_shape():
+    array = nd.array(counted((2, 3)))
+    with mx.util.np_shape(True):
+        found = [array[1, 2], array[1][2], nd.array([3, 4, 5])[-1]]
+        assert [each.shape for each in found] == [()] * 3
+        assert [each.asscalar() for each in found] == [array[1, 2].asscalar()] * 2 + [5]
+        assert [each.shape for each in nd.array([3, 4])] == [()] * 2
+        assert nd.stack(array[0, 0], array[1, 1]).shape == (2,)
+        assert array.slice_axis(axis=0, begin=1, end=1).shape == (0, 3)
+    assert array[1, 2].shape == (1,)

@@ -141,6 +141,11 @@ def test_other_shapes():
     assert [each.shape for each in made] == [(2, 1, 3, 1), (4, 2, 5, 3), (2, 2, 3)]
 
 
+def test_a_0_keeps_an_axis_that_is_broadcast():
+    assert nd.ones((1, 4, 1, 2)).broadcast_to((3, 4, 0, 2)).shape == (3, 4, 1, 2)
+    assert nd.ones((1, 1)).broadcast_to((0, 3)).shape == (1, 3)
+
+
 def test_split_v2():
     array = counted(2, 6)
     for parts, want in ((3, 3), ((1, 3), (1, 3)), ((-1,), (-1,)), ((4, 2), (4, 2)), ((9,), (9,))):

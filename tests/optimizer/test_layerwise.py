@@ -55,7 +55,13 @@ def test_a_large_batch_waits_for_its_gradients():
 
 def test_a_large_batch_counts_from_the_updates_of_the_epochs_before():
     made = optimizer.create(
-        "lbsgd", learning_rate=0.1, batch_scale=2, updates_per_epoch=5, warmup_epochs=2, begin_epoch=1, momentum=0.5
+        "lbsgd",
+        learning_rate=0.1,
+        batch_scale=2,
+        updates_per_epoch=5,
+        warmup_epochs=2,
+        begin_epoch=1,
+        momentum=0.5,
     )
     update, weight, found = optimizer.get_updater(made), mx.nd.zeros((1,)), []
     for t in range(1, 4):

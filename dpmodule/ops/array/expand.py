@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import choice, integer, ints, optional, real, shape
+from ..math.pointwise import element_of
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, known, normal_axes, normal_axis, output_shape, prod, same
 from ..spec import ROWS, Attr, Onnx, Shapes, arg
@@ -271,6 +272,6 @@ def pad(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
     def pad(x: torch.Tensor) -> torch.Tensor:
         _check_pad(a, tuple(x.shape))
-        return F.pad(x, widths, mode, value)
+        return F.pad(x, widths, mode, None if value is None else element_of(x, value))
 
     return pad

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from ..._core.mode import is_np_shape
 from ..._devices.device_transfer import tensor_like
 from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, ints_or_none, optional, real, shape
+from ..math.pointwise import element_of
 from ..registry import bound, pure
 from ..shapes import first_type, from_data, normal_axis, output_shape, unify
 from ..spec import NEVER, Attr, Onnx, Shapes, arg
@@ -103,7 +105,7 @@ def _start_and_size(a: Any, length: int) -> tuple[int, int]:
     """Return start and size of a slice_axis."""
     begin = a.begin + length if a.begin < 0 else a.begin
     end = length if a.end is None else a.end + length if a.end < 0 else a.end
-    if not 0 <= begin < end <= length:
+    if not (0 <= begin < end + is_np_shape() and end <= length):  # NumPy has arrays without elements
         raise OpError(
             f"slice_axis: begin {a.begin} and end {a.end} select nothing from an axis of {length} elements, "
             "or exceed it"
@@ -256,7 +258,7 @@ def slice_assign_scalar(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `_slice_assign_scalar`.
     """
-    return lambda data: _assign("_slice_assign_scalar", a, data, a.scalar)
+    return lambda data: _assign("_slice_assign_scalar", a, data, element_of(data, a.scalar))
 
 
 _SHAPE = Attr(optional(shape), "shape of the indexed array; its first number is not used", None)

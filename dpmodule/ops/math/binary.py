@@ -13,7 +13,7 @@ from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, Types, arg
-from .pointwise import in_type_of, operand_for, to_integer, with_gradient
+from .pointwise import element_of, in_type_of, operand_for, with_gradient
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Names = tuple[str, ...]
@@ -356,7 +356,7 @@ def declare_scalar(
                 return function(x.float(), number)
             if x.dtype == torch.bool and is_int:
                 x = x.to(torch.int64)
-            return function(x, to_integer(number)) if is_int else function(x.double(), number)
+            return function(x, element_of(x, number)) if is_int else function(x.double(), number)
 
         run.__name__ = name.strip("_")
         return run

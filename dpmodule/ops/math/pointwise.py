@@ -89,6 +89,14 @@ def to_integer(number: float) -> int:
     return min(int(limited), 2**63 - 1)
 
 
+def element_of(x: torch.Tensor, number: float) -> float:
+    """Return a number as an element of a tensor; integers truncate it, and wrap where it is out of their range."""
+    if x.is_floating_point() or x.dtype is torch.bool:
+        return number
+    limits = torch.iinfo(x.dtype)
+    return (to_integer(number) - limits.min) % (limits.max - limits.min + 1) + limits.min
+
+
 _FEW = 1024
 """Number of elements up to which torch's largest element takes less time than the sum."""
 

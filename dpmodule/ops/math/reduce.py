@@ -280,8 +280,9 @@ def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor
     def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         axes = _axes(a.axes, False, x.dim())
         shape = _reduced_shape(tuple(x.shape), axes, a.keepdims)
-        variance, mean = torch.var_mean(x, axes, correction=0, keepdim=a.keepdims)
-        return mean.reshape(shape), variance.reshape(shape)
+        numbers = x if x.is_floating_point() else x.double()
+        variance, mean = torch.var_mean(numbers, axes, correction=0, keepdim=a.keepdims)
+        return in_type_of(x, mean.reshape(shape)), in_type_of(x, variance.reshape(shape))
 
     run.__name__ = "moments"
     return run

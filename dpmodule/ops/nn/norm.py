@@ -385,15 +385,21 @@ def lrn(a: Any) -> Callable[..., torch.Tensor]:
     return partial(_lrn, a.alpha, a.beta, a.knorm, a.nsize)
 
 
+def _check_l2(mode: str, shape: Sequence[int]) -> None:
+    least = 2 if mode == "instance" else 3
+    if len(shape) < least:
+        raise ShapeError(f"data has shape {tuple(shape)}, expected at least {least} axes in mode {mode}")
+
+
 def _l2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     ins, outs = same(a, ins, outs)
-    least = 2 if a.mode == "instance" else 3
-    if ins[0] is not None and len(ins[0]) < least:
-        raise ShapeError(f"data has shape {ins[0]}, expected at least {least} axes in mode {a.mode}")
+    if ins[0] is not None:
+        _check_l2(a.mode, ins[0])
     return ins, outs
 
 
 def _l2(mode: str, eps: float, data: torch.Tensor) -> torch.Tensor:
+    _check_l2(mode, data.shape)
     axes = (1,) if mode == "channel" else tuple(range(1 if mode == "instance" else 2, data.dim()))
     total = (data * data).sum(axes, keepdim=True)
     return data / (total + eps).sqrt()

@@ -8,6 +8,7 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
+from ..math.pointwise import element_of
 from ..registry import op
 from ..shapes import data_type, unify
 from ..spec import Attr, Env, Onnx, Shapes, arg
@@ -96,7 +97,7 @@ def sequence_mask(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | 
         return data
     steps, ends = _steps(a, data, lengths)
     over = steps >= ends
-    return data.masked_fill(over.reshape(*over.shape, *(1,) * (data.dim() - 2)), a.value)
+    return data.masked_fill(over.reshape(*over.shape, *(1,) * (data.dim() - 2)), element_of(data, a.value))
 
 
 @op(

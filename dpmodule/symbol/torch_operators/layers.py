@@ -549,7 +549,7 @@ def _nearest(b: SymbolBuilder, value: TorchValue, size: Ints | None, *given: Any
 
 
 def _rows_read(old: int, new: int, scale: float | None, axis: int, rank: int) -> torch.Tensor:
-    """Return the position that torch's nearest interpolation reads for each one of the result; it depends on the rank."""
+    """Return the position that torch's nearest interpolation reads for each result; it depends on the rank."""
 
     def along(number: Any) -> list[Any]:
         return [number if k == axis else 1 for k in range(rank)]

@@ -60,6 +60,18 @@ test_values = values_test(
     ("_maximum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
     ("_minimum", (f4([NAN, 1, NAN]), f4([1, NAN, NAN])), {}, f4([NAN, NAN, NAN])),
     ("_maximum_scalar", (f4([NAN, 1, NAN]),), {"scalar": 2.0}, f4([NAN, 2, NAN])),
+    *[  # numbers out of the range of the type wrap
+        (f"_{name}_scalar", (u1([1, 2]),), {"scalar": number}, u1(wanted))
+        for name, number, wanted in (
+            ("maximum", 300.0, [44, 44]),
+            ("minimum", 300.0, [1, 2]),
+            ("mod", 256.0, [0, 0]),
+            ("div", 256.0, [0, 0]),
+            ("rdiv", 300.0, [44, 22]),
+            ("logical_and", 300.0, [1, 1]),
+            ("logical_xor", 256.0, [1, 1]),
+        )
+    ],
     ("elemwise_div", (ONES, ZEROS), {}, f4([INF, -INF, NAN])),
     ("_mod", (ONES, ZEROS), {}, ZEROS),
     ("_mod_scalar", (ONES,), {"scalar": 0.0}, ZEROS),

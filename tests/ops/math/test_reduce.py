@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import dpmodule as mx
 from helpers.arrays import NAN, f2, f4, i4, u1
 from helpers.op_case import gradients, gradients_test, run, values_test
 
@@ -44,3 +45,9 @@ def test_every_tie_gets_the_whole_gradient():
     found = gradients("max", f4([[1, 3, 3], [0, 0, 0]]), axis=1, head=[2.0, 1.0])[0]
     assert found.tolist() == [[0, 2, 2], [1, 1, 1]]
     assert run("argmax", PLACES, keepdims=True).shape == (1, 1, 1)
+
+
+def test_moments_of_integers_are_truncated():
+    mean, variance = mx.nd.moments(mx.nd.array([[1, 2], [3, 5]], dtype="int32"), axes=(0,))
+    assert (mean.asnumpy().tolist(), variance.asnumpy().tolist()) == ([2, 3], [1, 2])
+    assert mean.dtype == variance.dtype == np.int32

@@ -84,3 +84,12 @@ def test_the_gradient_of_clip_is_1_at_both_ends(count, low, high):
 def test_limits_of_clip_beyond_the_dtype_are_infinite(dtype):
     got = mx.nd.clip(mx.nd.array([-INF, 7, INF]).astype(dtype), a_min=-1e39, a_max=8e38)
     np.testing.assert_array_equal(got.astype("float32").asnumpy(), [-INF, 7, INF])
+
+
+def test_the_gradient_of_clip_is_0_at_nan():
+    array = mx.nd.array([np.nan, 0.5, 3])
+    array.attach_grad()
+    with mx.autograd.record():
+        out = mx.nd.clip(array, 0, 1)
+    out.backward()
+    np.testing.assert_array_equal(array.grad.asnumpy(), [0, 1, 0])

@@ -15,6 +15,7 @@ PAIRS = {"kernel": (2,), "stride": (2,)}
 FULL = {"pooling_convention": "full", "pool_type": "avg"}
 test_values = values_test(
     ("Pooling", (ROW,), {**PAIRS, "pooling_convention": "same"}, f8([[[1, 3, 4]]])),
+    ("Pooling", (f8([[[1, np.nan, 3, 0, 5]]]),), PAIRS, f8([[[np.nan, 3]]])),
     ("Pooling", (-ROW,), {"kernel": (2,), "pool_type": "lp", "p_value": 1}, f8([[[-1, -3, -5, -7]]])),
     ("Pooling", (ROW[..., :3],), {"kernel": (1,), "stride": (3,), **FULL}, f8([[[0, 0]]])),
 )
