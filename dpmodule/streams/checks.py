@@ -22,7 +22,7 @@ def check_seconds(
     if value is None and optional:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or value < 0 or (positive and value == 0):
+    if not number or not value >= 0 or (positive and value == 0):  # NaN, too
         bounds = ("more than 0 seconds" if positive else "seconds, 0 or more") + (
             ", or None" if optional else ""
         )

@@ -95,7 +95,7 @@ ROWS = [
     *refuses(streams.Supervisor, "start_method", "thread", text="expected one of spawn, fork"),
     *refuses(streams.Supervisor, "num_threads", 0, "a", text="expected an integer of at least 1"),
     *refuses(streams.Supervisor, "grace_s", -1, "a", text="expected seconds, 0 or more$"),
-    *refuses(streams.Supervisor, "timeout_s", -1, text="expected seconds, 0 or more, or None"),
+    *refuses(streams.Supervisor, "timeout_s", -1, float("nan"), text="expected seconds, 0 or more, or None"),
     *refuses(streams.Supervisor, "start_timeout_s", -1, None),
     (lambda: streams.Supervisor().start(3), ArgumentError, "target is 3, expected a function"),
     *refuses(PREFETCH, "slots", "a", text="expected an integer from 1", first=(iterator,)),

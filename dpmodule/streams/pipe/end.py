@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -351,7 +352,7 @@ def deadline_of(timeout: float | None) -> float | None:
     """Return the value of `time.monotonic` at which a timeout ends; None for no timeout."""
     if timeout is None:
         return None
-    if not isinstance(timeout, (int, float)):
+    if not isinstance(timeout, (int, float)) or math.isnan(timeout):
         raise ArgumentError(f"timeout is {timeout!r}, expected a number of seconds, or None for no limit")
     return time.monotonic() + timeout
 

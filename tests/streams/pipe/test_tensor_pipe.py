@@ -399,6 +399,7 @@ def test_wrong_arguments_are_named(core):
         writer.claim()
         for call, args, text in (
             (reader.recv, ["1"], "timeout is '1', expected a number of seconds"),
+            (reader.recv, [float("nan")], "timeout is nan, expected a number of seconds"),
             (writer.throw, [3], "throw: error is .*expected an exception object"),
             (writer.throw, [ValueError], "throw: error is .*expected an exception object"),
             *((reader.hand_over, [pid], "hand_over: pid is .*expected the process id") for pid in ("x", 0)),
