@@ -277,7 +277,6 @@ class _WorkerPool:
         """
         self._is_idle = False
         self._control[:] = 0
-        self._control[_FIRST : _FIRST + job.workers] = _RUNNING
         self._counter.reset()
         children = self._supervisor.children[: job.workers]
         self._job, self._pending = job, list(children)
@@ -401,6 +400,7 @@ class _WorkerPool:
             torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
+                self._control[_FIRST + child.index] = _RUNNING
                 child.send(_WorkerJob(plain, fetches, changed, state, share), self._timeout_s)
             elif changed is not None:
                 self._optimizer_settings = None  # idle workers do not have the change
