@@ -107,28 +107,20 @@ class FeedForward:
         self.begin_epoch = begin_epoch
         self.kwargs = dict(kwargs)
         self._predictor: Module | None = None
-        self._check_arguments()
+        if self.allow_extra_params:
+            self._drop_extra_params()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_predictor": None}
 
-    def _check_arguments(self) -> None:
-        """Drop or refuse parameters that the network does not have."""
-        if self.symbol is None:
-            return
-        for what in ("arg_params", "aux_params"):
-            params = getattr(self, what)
-            names = (
-                self.symbol.list_arguments() if what == "arg_params" else self.symbol.list_auxiliary_states()
-            )
-            extra = sorted(set(params or ()) - set(names))
-            if extra and not self.allow_extra_params:
-                raise ArgumentError(
-                    f"{what} holds {', '.join(extra)}, which the network does not have; "
-                    "allow_extra_params=True ignores them"
-                )
-            if extra:
-                setattr(self, what, {k: v for k, v in params.items() if k in names})
+    def _drop_extra_params(self) -> None:
+        """Drop parameters that the network does not have."""
+        if self.symbol is not None:
+            arguments, states = self.symbol.list_arguments(), self.symbol.list_auxiliary_states()
+            if self.arg_params:
+                self.arg_params = {k: v for k, v in self.arg_params.items() if k in arguments}
+            if self.aux_params:
+                self.aux_params = {k: v for k, v in self.aux_params.items() if k in states}
 
     def _network(self, data: DataIter) -> Symbol:
         """Return the network, or that of the iterator's default bucket."""
@@ -285,7 +277,7 @@ class FeedForward:
             module.bind(shapes, for_training=False)
         else:
             module.reshape(shapes)
-        module.set_params(self.arg_params, self.aux_params or {}, allow_extra=True)
+        module.set_params(self.arg_params, self.aux_params or {}, allow_extra=self.allow_extra_params)
         return module
 
     def predict(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from dpmodule.base import ArgumentError
 from dpmodule.model import FeedForward
 from helpers import trainer_cases as CASES
 
@@ -91,6 +92,16 @@ def test_buckets_from_a_function():
 def test_extra_parameters_on_request():
     model = FeedForward(network(), arg_params={"x": mx.nd.ones(1)}, allow_extra_params=True)
     assert model.arg_params == {}
+
+
+def test_extra_parameters_are_ignored_by_fit_and_refused_by_predict():
+    model = FeedForward(network(), num_epoch=1, arg_params={"extra": mx.nd.ones(1)})
+    model.fit(X, Y)
+    assert "extra" not in model.arg_params
+    more = {**model.arg_params, "extra": mx.nd.ones(1)}
+    other = FeedForward(network(), arg_params=more, aux_params=model.aux_params)
+    with pytest.raises(ArgumentError, match="extra"):
+        other.predict(X)
 
 
 @pytest.mark.parametrize("by_create", [True, False])

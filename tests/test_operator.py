@@ -141,6 +141,16 @@ def test_several_outputs_of_several_types():
     both = mx.sym.Custom(mx.sym.Variable("x"), op_type="test_two", name="two")
     assert both.list_outputs() == ["two_total", "two_best"]
     assert both.infer_type(x="float16")[1] == [np.float16, np.int32]
+    prop(
+        "test_alike",
+        list_arguments=lambda self: ["x", "w"],
+        infer_shape=lambda self, s: (s[:1] * 2, s[:1], []),
+        infer_type=lambda self, t: (t[:1] * 2, t[:1], []),
+    )
+    alike = mx.sym.Custom(mx.sym.Variable("x"), mx.sym.Variable("w"), op_type="test_alike")
+    assert alike.infer_type(x="float64") == ([np.float64] * 2, [np.float64], [])
+    with pytest.warns(UserWarning, match="cannot infer every type"):
+        assert alike.infer_type(w="float64") == (None, None, None)
     executor = both[0].simple_bind(mx.cpu(), x=(2, 3))
     executor.forward(is_train=True, x=mx.nd.array([[1, 5, 2], [7, 1, 1]]))
     executor.backward(mx.nd.array([1, 2]))

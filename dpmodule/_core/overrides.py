@@ -1,9 +1,18 @@
-"""`overrides`: whether an object has methods of its own in place of those of a class."""
+"""Whether an object has methods of its own in place of those of a class, or of this package."""
 
 from __future__ import annotations
+
+from typing import Any
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 def overrides(instance: object, cls: type, *methods: str) -> bool:
     """Return True if a subclass of `cls`, or the object itself, replaces one of the methods."""
     kind, own = type(instance), vars(instance)
     return any(name in own or getattr(kind, name) is not getattr(cls, name) for name in methods)
+
+
+def is_users(method: Any) -> bool:
+    """Return True if a method is defined outside of this package."""
+    return not method.__module__.startswith(_PACKAGE)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import metric as metrics
+from .._core.overrides import is_users
 from ..base import ArgumentError, BoundsError, NonFiniteError, StateError
 from ..callback import BatchEndParam, Callback, ProgressBar, Speedometer, TqdmBar
 from ..callback.base import as_list
@@ -545,6 +546,8 @@ class TrainingRun:
             module.sync_contexts()
             self._lockstep.average_states(module)
         self._contexts_averaged = True
+        if is_users(module.get_params) or is_users(module.set_params):  # MXNet's fit calls both
+            module.set_params(*module.get_params())
         row = {f"train-{name}": value for name, value in values}
         if self._stopped and not self._options.dry_run:  # before the end of the epoch
             self._add_to_history(row)
@@ -614,7 +617,8 @@ class TrainingRun:
         if not self._epoch_callbacks:
             return
         # only some processes may have callbacks, which must not fetch tables that others keep
-        arg_params, aux_params = getattr(self.module, "live_params", self.module.get_params)()
+        get = self.module.get_params
+        arg_params, aux_params = (get if is_users(get) else getattr(self.module, "live_params", get))()
         for callback in self._epoch_callbacks:
             if callback(self.epoch, self.module.symbol, arg_params, aux_params) is True:
                 self.stop(f"epoch_end_callback after epoch {self.epoch}")

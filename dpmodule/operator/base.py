@@ -307,18 +307,26 @@ class PropCall:
     def infer_type(
         self, ins: list[str | None], outs: list[str | None]
     ) -> tuple[list[str | None], list[str | None]]:
-        """Infer dtype names of all inputs and outputs; all arguments must be known."""
-        count = len(self.arguments)
-        if any(t is None for t in ins[:count]):
+        """Infer dtype names of all inputs and outputs; the class gets None for unknown ones, as in MXNet."""
+        given = ins[: len(self.arguments)]
+        if None not in given:
+            return self._types(self.prop, ins)
+        if not any(given):
             return ins, outs
-        return self._types(self.prop, ins)
+        try:
+            return self._types(self.prop, ins)
+        except Exception:  # it may need the other types
+            return ins, outs
 
     def _types(self, prop: Any, ins: Sequence[str | None]) -> tuple[list[str | None], list[str | None]]:
         with user_code():
-            found = prop.infer_type([np_dtype(t or "float32") for t in ins[: len(self.arguments)]])
+            found = prop.infer_type([t and np_dtype(t) for t in ins[: len(self.arguments)]])
         arguments, outputs, states = self._parts("infer_type", found)
         try:
-            return [dtype_name(t) for t in (*arguments, *states)], [dtype_name(t) for t in outputs]
+            names = [
+                [None if t is None else dtype_name(t) for t in part] for part in (arguments, states, outputs)
+            ]
+            return names[0] + names[1], names[2]
         except DTypeError as error:
             raise OpError(f"{self.label}: infer_type returned {found!r}: {error}") from None
 

@@ -133,7 +133,7 @@ class Updater:
     def _update_each(
         self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]
     ) -> None:
-        """Call an optimizer with its own `update`, with lists if `aggregate_num` is positive, as in MXNet."""
+        """Call an optimizer with its own `update`, with tuples if `aggregate_num` is positive, as in MXNet."""
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")
         states = [self.state_of(index, weight) for index, weight in zip(indices, weights)]
@@ -149,10 +149,8 @@ class Updater:
         for positions in by_type.values():
             for start in range(0, len(positions), width):
                 chosen = positions[start : start + width]
-                if len(chosen) == len(weights):
-                    update(list(indices), list(weights), list(grads), states)
-                else:
-                    update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
+                columns = [[column[p] for p in chosen] for column in (indices, weights, grads, states)]
+                update(*map(tuple, columns[:3]), columns[3])
 
     def state_of(self, index: Key, weight: NDArray) -> Any:
         """Return the state of a parameter, created on first use, and copied to its context after loading.

@@ -305,17 +305,15 @@ def evaluate(symbol: Any, /, ctx: ContextLike | None = None, **kwargs: Any) -> l
     Args:
         symbol: symbol to run.
         ctx: context; None means the current one.
+        **kwargs: arrays by name; others than those of arguments and auxiliary states are ignored.
 
     Raises:
-        ArgumentError: an array is missing, or given under a name that is not an argument.
+        ArgumentError: an array is missing.
         ShapeError: shapes contradict the graph.
 
     Source: MXNet 1.9.1 `Symbol.eval`.
     """
     names, states = symbol.graph.argument_names, symbol.graph.auxiliary_names
-    unknown = [k for k in kwargs if k not in names and k not in states]
-    if unknown:
-        raise ArgumentError(f"eval: {', '.join(unknown)} is not an argument; arguments: {', '.join(names)}")
     args = {k: v for k, v in kwargs.items() if k in names}
     aux = {k: v for k, v in kwargs.items() if k in states}
     executor = bind(symbol, ctx or current_context(), args, None, "null", aux)

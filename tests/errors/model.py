@@ -11,7 +11,6 @@ X, Y = blobs(16)
 
 ROWS = [
     (lambda: FeedForward(3), ArgumentError, "symbol is int"),
-    (lambda: FeedForward(mlp(), arg_params={"x": mx.nd.ones(1)}), ArgumentError, "arg_params holds x"),
     (lambda: FeedForward(mlp()).fit(X, Y), ArgumentError, "num_epoch is None"),
     (lambda: FeedForward(mlp()).predict(X), ArgumentError, "no parameters yet"),
     (lambda: FeedForward(mlp(), num_epoch=1).fit(X), ArgumentError, "y is None"),

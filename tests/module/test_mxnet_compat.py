@@ -157,3 +157,31 @@ def test_outputs_with_fewer_rows_than_the_padding():
     mod.init_params()
     shapes = [[out.shape for out in outputs] for outputs, _, _ in mod.iter_predict(it)]
     assert shapes == [[(8, 3), (1,)], [(2, 3), (0,)]]
+
+
+def test_fit_gets_and_sets_parameters_by_a_modules_own_methods():
+    class Own(mx.mod.Module):
+        def get_params(self):
+            calls.append("get")
+            arguments, states = super().get_params()
+            return {name: 2 * value for name, value in arguments.items()}, states
+
+        def set_params(self, arg_params, aux_params, **options):
+            calls.append("set")
+            super().set_params(
+                {name: 0.5 * value for name, value in arg_params.items()}, aux_params, **options
+            )
+
+    calls, found = [], []
+    mod = Own(classifier())
+    mod.fit(
+        blobs(),
+        num_epoch=2,
+        epoch_end_callback=lambda epoch, symbol, arguments, states: found.append(
+            arguments["scores_weight"].asnumpy()
+        ),
+    )
+    assert calls == ["get", "set", "get"] * 2
+    np.testing.assert_allclose(
+        found[1], 2 * mx.mod.Module.get_params(mod)[0]["scores_weight"].asnumpy(), rtol=1e-6
+    )

@@ -138,10 +138,10 @@ def test_an_own_update_is_called_one_by_one_with_float32_copies():
     assert [one.asnumpy().tolist() for one in w] == [[0.5] * 2, [0.5] * 3]
 
 
-def test_aggregating_optimizers_get_lists_of_one_type():
+def test_aggregating_optimizers_get_tuples_of_one_type():
     seen = []
 
-    class Lists(optimizer.Optimizer):
+    class Several(optimizer.Optimizer):
         def __init__(self):
             super().__init__(multi_precision=True)
             self.aggregate_num = 2
@@ -149,10 +149,10 @@ def test_aggregating_optimizers_get_lists_of_one_type():
         def update_multi_precision(self, index, weight, grad, state):
             seen.append((index, {one.dtype for one in weight}))
 
-    update = optimizer.get_updater(Lists())
+    update = optimizer.get_updater(Several())
     w = [mx.nd.ones((2,), dtype="float16" if i == 1 else "float32") for i in range(4)]
     update(list(range(4)), w, w)
-    assert seen == [([0, 2], {np.float32}), ([3], {np.float32}), ([1], {np.float16})]
+    assert seen == [((0, 2), {np.float32}), ((3,), {np.float32}), ((1,), {np.float16})]
 
 
 def test_empty_parameters():

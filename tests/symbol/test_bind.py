@@ -65,3 +65,8 @@ def test_operators_without_gradient_are_bound_where_none_is_needed():
 def test_arrays_of_one_cpu_context_may_be_bound_on_another():
     executor = (S.Variable("x") * 2).bind(mx.cpu(1), {"x": mx.nd.ones((2,))})
     assert executor.forward()[0].asnumpy().tolist() == [2, 2]
+
+
+def test_eval_ignores_arrays_of_other_names():
+    one = mx.nd.ones((2,))
+    assert (mx.sym.Variable("a") + 1).eval(a=one, b=one)[0].asnumpy().tolist() == [2, 2]
