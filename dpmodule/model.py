@@ -263,6 +263,13 @@ class FeedForward:
         names = [d[0] for d in data.provide_data]
         if self._predictor is None or self._predictor.data_names != names:
             net = self._network(data)
+            known = {*net.list_arguments(), *net.list_auxiliary_states()}
+            extra = sorted({*self.arg_params, *(self.aux_params or ())} - known)
+            if extra and not self.allow_extra_params:
+                raise ArgumentError(
+                    f"the parameters have {', '.join(extra)}, which the network does not have; "
+                    "allow_extra_params=True ignores them"
+                )
             inputs = {*names, *(d[0] for d in data.provide_label or ())}
             labels = [
                 n
@@ -277,7 +284,7 @@ class FeedForward:
             module.bind(shapes, for_training=False)
         else:
             module.reshape(shapes)
-        module.set_params(self.arg_params, self.aux_params or {}, allow_extra=self.allow_extra_params)
+        module.set_params(self.arg_params, self.aux_params or {}, allow_extra=True)
         return module
 
     def predict(

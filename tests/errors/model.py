@@ -2,7 +2,6 @@
 
 import numpy as np
 
-import dpmodule as mx
 from dpmodule.base import ArgumentError, ShapeError
 from dpmodule.model import FeedForward
 from helpers.nets import blobs, mlp
