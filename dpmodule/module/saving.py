@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
 from .._devices import generators
-from .._files import finish_commit
+from .._files import finish_commit, naming_errors
 from .._object_state import digest, equal, random_generators, set_state, state_of
-from ..base import ArgumentError, FileError, FileFormatError, StateError
+from ..base import ArgumentError, FileError, FileFormatError, MXNetError, StateError
 from ..callback.checkpoint import Checkpoint
 from ..checkpoint import run_format
 from ..io.convert import EpochStart
@@ -57,7 +57,10 @@ class RunLock:
         self._descriptor = -1
 
     def take(self) -> None:
-        """Acquire the lock."""
+        """Create the folder if it is missing, and acquire the lock."""
+        folder = os.path.dirname(self._path)
+        with naming_errors(folder):
+            os.makedirs(folder, exist_ok=True)
         if fcntl is None:
             return
         key = os.getpid(), self._path
@@ -151,14 +154,14 @@ class RunSaver:
 
     def __enter__(self) -> None:
         """Lock the prefix against other runs; all processes of a run share the lock of rank 0."""
-        lock_error: StateError | None = None
+        lock_error: MXNetError | None = None
         if self._lock is not None and not self._lockstep.rank:
             try:
                 self._lock.take()
-            except StateError as error:
+            except MXNetError as error:
                 lock_error = error
         if self._lockstep.any(lock_error is not None):
-            raise lock_error or StateError("fit: rank 0 found another run under its prefix; see its error")
+            raise lock_error or StateError("fit: rank 0 cannot save under its prefix; see its error")
 
     def __exit__(self, *error: object) -> None:
         if self._lock is not None:

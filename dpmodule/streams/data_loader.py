@@ -106,7 +106,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         for generator, each in zip(generators, state["generators"]):
             generator.set_state(each)
         self._position = _EpochPosition.now(generators)
-        self._position.to_skip = state["yielded"]
+        self._position.is_resumed, self._position.to_skip = True, state["yielded"]
         self._position.datasets, self._position.turn = state["datasets"], state["turn"]
         try:
             return super().__iter__()
@@ -203,6 +203,7 @@ class _EpochPosition:
     generators: list[torch.Tensor]
     yielded: int = 0
     to_skip: int = 0
+    is_resumed: bool = False
     is_over: bool = False
     datasets: list[Any] | None = None
     turn: int = 0
@@ -325,7 +326,7 @@ class _SingleProcessDataLoaderIter(_InProcess):  # type: ignore[misc]
         self._position = position = loader._position
         position.dataset = _DatasetState(position.datasets and position.datasets[0])
         position.dataset.make_fetcher(partial(self._read, position.start(loader)), loader.dataset)
-        if position.yielded:
+        if position.is_resumed:
             # the sampler draws its random numbers now, and not when the caller's state is back
             first = list(itertools.islice(self._sampler_iter, 1))
             self._sampler_iter = itertools.chain(first, self._sampler_iter)

@@ -271,6 +271,11 @@ RECORDED = {  # and whether torch.export takes it without being told shapes
     "gru_of_steps": (rnn("gru", "TNC"), (3, 4, 2), False),
     "layer_norm_of_rows": (S.LayerNorm(DATA, axis=1, name="norm"), (4, 3, 2), True),
     "full_max_pool": (pooled(pool_type="max", pooling_convention="full"), (2, 1, 8, 8), False),
+    "norms": (
+        S.broadcast_maximum(S.InstanceNorm(DATA, name="i"), S.GroupNorm(DATA, num_groups=3, name="g")),
+        (4, 3, 5),
+        True,
+    ),
     "classes": (S.SoftmaxOutput(S.relu(S.max(pooled(), axis=(2, 3))), name="softmax"), (5, 1, 8, 8), False),
 }
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import StateError
+from dpmodule.base import FileError, StateError
 from dpmodule.module import saving
 from helpers.programs import TESTS, Program
 from helpers.small_fits import blobs, classifier
@@ -73,3 +73,14 @@ def test_no_locks_are_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "fcntl", None)
     fit(tmp_path / "b")
     assert names(tmp_path)[:4] == SAVED
+
+
+def test_a_missing_folder_is_created_before_training(tmp_path):
+    folder = tmp_path / "runs" / "first"
+    fit(folder / "net")
+    assert (folder / "net-0001.params").exists()
+    (tmp_path / "file").write_text("")
+    calls = []
+    with pytest.raises(FileError, match="cannot save"):
+        fit(tmp_path / "file" / "net", batch_end_callback=calls.append)
+    assert calls == []

@@ -531,6 +531,22 @@ def test_it_is_torchs_class():
 # --- positions
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_beginning_of_an_epoch_is_restored(workers, has_begun):
+    def make(seed):
+        torch.manual_seed(seed)
+        return Ours(Numbers(), batch_size=2, shuffle=True, num_workers=workers)
+
+    loader = make(1)
+    state = None if has_begun else loader.state_dict()
+    iterator = iter(loader)
+    state, order = state or loader.state_dict(), indices(iterator)
+    again = make(2)
+    again.load_state_dict(state)
+    assert indices(again) == order
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("has_generator", [False, True])
 def test_a_position_is_restored(workers, has_generator):

@@ -13,6 +13,7 @@ from ..attrs import boolean, real
 from ..registry import bound, declare
 from ..shapes import broadcasting, same
 from ..spec import ROWS, Attr, Onnx, Types, arg
+from ..tracing import is_jit_tracing
 from .pointwise import element_of, in_type_of, operand_for, with_gradient
 
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -45,14 +46,14 @@ def power(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def maximum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the maximum, propagating NaN; if both are equal the gradient goes to `left`."""
-    if not torch.is_grad_enabled():
+    if not (torch.is_grad_enabled() or is_jit_tracing()):
         return torch.maximum(left, right)
     return torch.where((left < right) | (right != right), right, left)
 
 
 def minimum(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return the minimum, propagating NaN; if both are equal the gradient goes to `left`."""
-    if not torch.is_grad_enabled():
+    if not (torch.is_grad_enabled() or is_jit_tracing()):
         return torch.minimum(left, right)
     return torch.where((left > right) | (right != right), right, left)
 

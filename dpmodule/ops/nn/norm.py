@@ -17,7 +17,7 @@ from ..dtypes import HALF
 from ..registry import bound, op
 from ..shapes import normal_axis, same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
-from ..tracing import is_tracing
+from ..tracing import is_jit_tracing, is_tracing
 from .layer_shapes import unify_input
 from .linear import address, is_float32_cpu, kernels
 from .relayout import in_channels_last
@@ -265,7 +265,8 @@ def _group_norm(
     found = _normalize_rows(data, weight, bias, (*data.shape[:2], groups), eps)
     if found is not None:
         return found[0]
-    if torch.is_grad_enabled() and not data.requires_grad:
+    # torch.jit.trace compares its graphs with and without gradients
+    if (torch.is_grad_enabled() and not data.requires_grad) or is_jit_tracing():
         data = data.contiguous()
     return torch.group_norm(data, groups, weight, bias, eps)
 
