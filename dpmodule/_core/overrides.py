@@ -1,4 +1,4 @@
-"""Whether an object has methods of its own in place of those of a class, or of this package."""
+"""Methods that a program replaces, in a subclass or in an object."""
 
 from __future__ import annotations
 

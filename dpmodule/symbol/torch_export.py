@@ -270,8 +270,8 @@ def _check_stays(
     tensors = [n.meta["val"] for n in input_nodes.values() if isinstance(n.meta["val"], torch.Tensor)]
     if dynamic is None and tensors and all(is_number(d) for t in tensors for d in dims_of(t)):
         warnings.warn(
-            f"from_torch: {type(module).__name__} fixes the size of every axis; the symbol only accepts inputs of the "
-            "examples' shapes",
+            f"from_torch: {type(module).__name__} fixes the size of every axis; the symbol is only right for inputs of "
+            "the examples' shapes",
             stacklevel=5,
         )
 

@@ -123,3 +123,22 @@ def test_truth_values_and_detached_parts():
     compare(net, lambda n: (torch.randn(n, 3), torch.rand(n, 3) - 0.5))
     symbol, _, _ = mx.sym.from_torch(expressions("~x"), torch.zeros(2, 3, dtype=torch.bool))
     assert symbol.eval(x=mx.nd.array([[0, 1, 1]]))[0].asnumpy().tolist() == [[1, 0, 0]]
+
+
+def test_an_lstm_and_regressions_of_symbols_come_back():
+    data, zeros = mx.sym.Variable("data"), mx.sym.zeros((1, 3, 4))
+    rnn = mx.sym.RNN(data, mx.sym.Variable("p_weight"), zeros, zeros, state_size=4, num_layers=1, mode="lstm")
+    dense = mx.sym.FullyConnected(data, num_hidden=2, name="f")
+    label = mx.sym.Variable("label")
+    for net, shape, labels in (
+        (rnn, (5, 3, 6), ()),
+        (mx.sym.LinearRegressionOutput(dense, label, name="o"), (4, 3), ((4, 2),)),
+        (mx.sym.LogisticRegressionOutput(dense, label, name="o"), (4, 3), ((4, 2),)),
+    ):
+        module = mx.mod.Module(net, label_names=["label"][: len(labels)])
+        module.bind([("data", shape)], [("label", each) for each in labels] or None)
+        module.init_params(mx.init.Uniform(0.5))
+        plain, x = module.to_torch().eval(), torch.randn(shape)
+        symbol, args, _ = mx.sym.from_torch(plain, x, *map(torch.zeros, labels))
+        found = symbol.bind(mx.cpu(), {**args, "data": array(x)}).forward()[0].asnumpy()
+        np.testing.assert_allclose(found, plain(x).detach().numpy(), rtol=1e-5, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 def _per_row(a: Any, grad: torch.Tensor) -> torch.Tensor:
     """Scale a new gradient in place by grad_scale divided by the number of outputs per row."""
-    scale = a.grad_scale * grad.shape[0] / max(grad.numel(), 1)
+    scale = a.grad_scale / max(math.prod(grad.shape[1:]), 1)
     return grad if scale == 1.0 else grad.mul_(scale)
 
 

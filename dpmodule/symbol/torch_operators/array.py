@@ -136,7 +136,8 @@ def _repeat_interleave(
 @translates("cat", "concat", "concatenate")
 def _cat(b: SymbolBuilder, values: Sequence[TorchValue], dim: int = 0) -> Any:
     rank = len(b.result.shape)
-    inputs = [b.cast(v, b.result.dtype) for v in values if not (v.rank == 1 and v.dims == (0,))]
+    filled = [v for v in values if not same(v.dims[dim if v.rank == rank else 0], 0)]
+    inputs = [b.cast(v, b.result.dtype) for v in filled or values[:1]]
     return inputs[0] if len(inputs) == 1 else b.op("Concat", *inputs, dim=dim % rank)
 
 

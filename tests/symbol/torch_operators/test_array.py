@@ -20,7 +20,8 @@ x.type_as(torch.ones(1, dtype=torch.float64))
 
 
 PARTS = """
-torch.cat([x, x * 2, x[:, :1]], 1); torch.stack([x, -x], -1); torch.stack([x.sum(), x.mean()])
+torch.cat([x, x * 2, x[:, :1]], 1); torch.cat([x, x[:0]]); torch.cat([x[:, :0], x], 1)
+torch.stack([x, -x], -1); torch.stack([x.sum(), x.mean()])
 torch.split(x, 4, dim=2)[1]; torch.split(x, [1, 3], dim=1)[1]; sum(c.sum(2) for c in x.chunk(3, 2)); x.unbind(1)[2]
 x[:, ::2, 1:5:3]; x[:, -1]; x[..., :-1]; x[:, -3:-1]; x[1:]; x[-1]; x[:, None, 0]
 x[:, [0, 2, 2]]; x[:, [0, 2], [1, 5]]; x[:, [0, -1]]; x.unsqueeze(1)[:, [0, 0], :, [1, 5]]
