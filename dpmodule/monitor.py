@@ -75,13 +75,16 @@ class Monitor:
     ) -> None:
         if interval < 1:
             raise ArgumentError(f"Monitor: interval is {interval}, expected at least 1")
+        try:
+            self.re_prog = re.compile(pattern)
+        except (re.error, TypeError) as error:
+            raise ArgumentError(f"Monitor: pattern is {pattern!r}, expected a regular expression: {error}") from error
         self.stat_func = rms if stat_func is None else stat_func
         self.interval = interval
         self.activated = False
         self.queue: list[Stat] = []
         self.step = 0
         self.exes: list[Monitored] = []
-        self.re_prog = re.compile(pattern)
         self.sort = sort
         self.monitor_all = monitor_all
 

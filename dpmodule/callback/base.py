@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ..base import ArgumentError
+
 CallbackLike: TypeAlias = "Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None"
 """One callback, several callbacks, or None."""
 
@@ -117,8 +119,11 @@ class Callback:
 
 
 def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
-    """Return callbacks as a list."""
+    """Return callbacks as a list; raises ArgumentError for what is none."""
     if callbacks is None:
         return []
     listed: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+    for each in listed:
+        if not (callable(each) or isinstance(each, Callback)):
+            raise ArgumentError(f"a callback is {each!r}, expected a function, a Callback, or a list of these")
     return listed

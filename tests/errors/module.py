@@ -285,6 +285,7 @@ LOOPS = [
         ({"accumulate": 2, "training_step": print}, "a training_step updates parameters itself"),
         ({"training_step": lambda module, batch: 3}, "training_step returned int, expected a dict"),
         ({"resume": "auto"}, 'resume="auto" resumes what checkpoint= saves'),
+        ({"batch_end_callback": 5}, "a callback is 5, expected a function"),
         ({"checkpoint": 3}, "checkpoint is 3, expected a callback.Checkpoint"),
     )],
     (lambda folder: fit(resume=f"{folder}/none"), mx.base.FileError, "no run is saved under this prefix"),

@@ -57,6 +57,7 @@ ROWS = [
     (lambda: lr.ReduceOnPlateau("x", mode="auto"), ArgumentError, "mode is .auto."),
     (lambda: watched(lambda array: {}), StateError, "stat_func returned dict for data, expected an NDArray"),
     (lambda: mx.mon.Monitor(0), ArgumentError, "interval is 0"),
+    (lambda: mx.mon.Monitor(1, pattern="("), ArgumentError, "pattern is .*expected a regular expression"),
     (lambda: profiler.set_config(speed=1), ArgumentError, "no option speed"),
     (lambda: profiler.set_state("go"), ArgumentError, 'expected "run" or "stop"'),
     (lambda: profiler.dumps(sort_by="name"), ArgumentError, "sort_by"),
