@@ -78,7 +78,9 @@ class Monitor:
         try:
             self.re_prog = re.compile(pattern)
         except (re.error, TypeError) as error:
-            raise ArgumentError(f"Monitor: pattern is {pattern!r}, expected a regular expression: {error}") from error
+            raise ArgumentError(
+                f"Monitor: pattern is {pattern!r}, expected a regular expression: {error}"
+            ) from error
         self.stat_func = rms if stat_func is None else stat_func
         self.interval = interval
         self.activated = False

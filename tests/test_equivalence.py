@@ -463,7 +463,6 @@ DIFFERENCES = {
     ("from_torch", "cbrt of a scaled value"): "copysign has no translation",
     ("from_torch", "one_hot"): "a full of a size that is computed has no translation",
     ("from_torch", "BatchNorm by moving statistics"): "use_global_stats becomes the mode of the run",
-    ("from_torch", "fused LSTM"): "slices an empty part, which symbols do not have",
     ("onnx", "LeakyReLU selu"): "MXNet's gradient of selu is not that of its formula",
     ("imperative", "integers"): "nothing to differentiate",
     ("as_block", "integers"): "nothing to differentiate",

@@ -9,8 +9,10 @@ _PACKAGE = f"{__name__.partition('.')[0]}."
 
 def overrides(instance: object, cls: type, *methods: str) -> bool:
     """Return True if a subclass of `cls`, or the object itself, replaces one of the methods."""
-    kind, own = type(instance), vars(instance)
-    return any(name in own or getattr(kind, name) is not getattr(cls, name) for name in methods)
+    kind = type(instance)
+    if not vars(instance).keys().isdisjoint(methods):
+        return True
+    return kind is not cls and any(getattr(kind, name) is not getattr(cls, name) for name in methods)
 
 
 def is_users(method: Any) -> bool:

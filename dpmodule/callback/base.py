@@ -125,5 +125,7 @@ def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
     listed: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
     for each in listed:
         if not (callable(each) or isinstance(each, Callback)):
-            raise ArgumentError(f"a callback is {each!r}, expected a function, a Callback, or a list of these")
+            raise ArgumentError(
+                f"a callback is {each!r}, expected a function, a Callback, or a list of these"
+            )
     return listed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -334,7 +334,7 @@ class NDArrayIter(DataIter):
     def _parts(self, sources: list[_Source]) -> list[NDArray]:
         start, size = self.cursor, self.batch_size
         if self._order is None and 0 <= start <= self._last_start:
-            return [each.cut(start, size) for each in sources]
+            return list(map(methodcaller("cut", start, size), sources))
         rows = self._batch_rows()
         return [each.gather(rows) for each in sources]
 

@@ -79,6 +79,7 @@ __all__ = ["Module"]
 lazy.publish(__name__, __all__)
 
 _INITIALIZED = Stage.INITIALIZED  # Python 3.11 looks members up by a function
+_STEPS = "forward", "backward"
 
 
 def _described(examples: Mapping[str, torch.Tensor]) -> list[DataDesc]:
@@ -1093,7 +1094,8 @@ class Module(CheckpointedModule):
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
-        if overrides(self, Module, "forward", "backward"):
+        is_plain = type(self) is Module and vars(self).keys().isdisjoint(_STEPS)  # without a call
+        if not is_plain and overrides(self, Module, *_STEPS):
             super().forward_backward(data_batch)
             return
         if not self.in_use.acquire(False):
@@ -1133,7 +1135,7 @@ class Module(CheckpointedModule):
     @override
     def announce_update(self) -> None:
         # a subclass may change gradients between the two
-        self._is_announced = not overrides(self, Module, "forward", "backward", "forward_backward", "update")
+        self._is_announced = not overrides(self, Module, *_STEPS, "forward_backward", "update")
 
     @override
     @exclusive(Stage.INITIALIZED)

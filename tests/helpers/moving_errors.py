@@ -165,7 +165,7 @@ fit(mx.io.NDArrayIter(X, batch_size=4))
 fit(mx.io.NDArrayIter(X, {"label": Y}, 4))
 fit(eval_metric="accuracy_score")
 fit(mx.io.NDArrayIter(X * np.nan, Y, 4))
-fit(checkpoint="gone/net")""",
+fit(checkpoint="/dev/null/net")""",
     "paddle": """
 import paddle
 fluid.CUDAPlace(0)
