@@ -119,7 +119,7 @@ class Callback:
 
 
 def as_list(callbacks: CallbackLike) -> list[Callable[..., Any]]:
-    """Return callbacks as a list; raises ArgumentError for what is none."""
+    """Return callbacks as a list; raise ArgumentError for other objects."""
     if callbacks is None:
         return []
     listed: list[Any] = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]

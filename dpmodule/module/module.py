@@ -1094,7 +1094,9 @@ class Module(CheckpointedModule):
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
-        is_plain = type(self) is Module and vars(self).keys().isdisjoint(_STEPS)  # without a call
+        is_plain = type(self) is Module and vars(self).keys().isdisjoint(
+            _STEPS
+        )  # most are; a call costs more
         if not is_plain and overrides(self, Module, *_STEPS):
             super().forward_backward(data_batch)
             return

@@ -86,6 +86,9 @@ class Trainable(Protocol):
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return parameters and auxiliary states as CPU arrays."""
 
+    def set_params(self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray]) -> None:
+        """Set parameters and auxiliary states."""
+
     # a batch
 
     def prepare(self, data_batch: BatchLike, sparse_row_id_fn: RowIdFunction) -> None:
