@@ -1094,9 +1094,8 @@ class Module(CheckpointedModule):
 
     @override
     def forward_backward(self, data_batch: BatchLike) -> None:
-        is_plain = type(self) is Module and vars(self).keys().isdisjoint(
-            _STEPS
-        )  # most are; a call costs more
+        # most modules are plain, and a call costs more
+        is_plain = type(self) is Module and vars(self).keys().isdisjoint(_STEPS)
         if not is_plain and overrides(self, Module, *_STEPS):
             super().forward_backward(data_batch)
             return
