@@ -196,6 +196,8 @@ def _write(
     files.update({path: content for path, content in more.items() if not _holds(path, content)})
     write_set(files, os.path.basename(params).removesuffix(f".{format}"), _file_matcher(prefix))
     logging.info('Saved checkpoint to "%s"', params)
+    if states is not None:
+        logging.info('Saved optimizer state to "%s"', states_file(prefix, epoch))
 
 
 def load_checkpoint(prefix: str, epoch: Epoch, fetch: bool = True) -> tuple[Symbol, Params, Params]:

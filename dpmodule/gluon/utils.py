@@ -56,17 +56,22 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
 
     Args:
         batch_axis: the axis.
-        even_split: True to require slices of one size; otherwise the last slice takes the remainder.
+        even_split: True to require slices of one size; otherwise the first ones take one more of the remainder each.
+
+    Raises:
+        ShapeError: the axis does not split evenly.
     """
     size = data.shape[batch_axis]
-    if size < num_slice or (even_split and size % num_slice):
+    step, rest = divmod(size, num_slice)
+    if even_split and rest:
         raise ShapeError(
-            f"split_data: axis {batch_axis} of shape {data.shape} cannot be split into {num_slice} slices"
-            + ("; even_split=False allows uneven ones" if even_split and size >= num_slice else "")
+            f"split_data: axis {batch_axis} of shape {data.shape} cannot be split into {num_slice} equal slices; "
+            "even_split=False allows uneven ones"
         )
-    step = size // num_slice
-    ends = [*((k + 1) * step for k in range(num_slice - 1)), size]
-    return [data.slice_axis(axis=batch_axis, begin=k * step, end=end) for k, end in enumerate(ends)]
+    ends = list(itertools.accumulate(step + (k < rest) for k in range(num_slice)))
+    return [
+        data.slice_axis(axis=batch_axis, begin=begin, end=end) for begin, end in zip([0, *ends], ends)
+    ]
 
 
 def split_and_load(

@@ -93,14 +93,13 @@ class CheckpointedModule(BaseModule):
             epoch: number of the epoch.
             format: "params" is MXNet's; "safetensors" writes ``prefix-NNNN.safetensors`` instead of the first two.
         """
-        from ..checkpoint import params_file, save_checkpoint
+        from ..checkpoint import save_checkpoint
 
         states = self._optimizer_states() if save_optimizer_states else None
         arg_params, aux_params = self._dense_params() if format == "safetensors" else self.live_params()
         save_checkpoint(
             prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states, format=format
         )
-        self.logger.info('Saved checkpoint to "%s"', params_file(prefix, epoch, format))
 
     def live_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return the parameters like `get_params`, but tables that are spread over processes only when they are read.

@@ -246,10 +246,11 @@ def normalize(
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data
-    if (
-        x.shape[0] == 1 and x.stride(0) != x.numel()
-    ):  # as transposing leaves it: torch's gradient mixes channels
-        x = x.contiguous()
+    moved = x.shape
+    # by the strides of axes of length 1, torch may take the data for channels-last, and its gradient mixes channels
+    flat = x.dim() > 3 and 1 in (x.shape[0], *x.shape[2:]) and torch.is_grad_enabled()
+    if flat:
+        x = x.flatten(2)
     ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
     # without a weight, CUDA's kernels give the bias no gradient
     weight = gamma if ones is None else None if ones.is_cpu else ones
@@ -261,6 +262,8 @@ def normalize(
             x, weight, beta, moving_mean, moving_var, False, 1.0 - a.momentum, a.eps
         )[0]
         mean = scale = moving_mean
+    if flat:
+        out = out.reshape(moved)
     if move:
         out = out.movedim(1, axis)
     states = ones, new_mean, new_var

@@ -82,6 +82,34 @@ def test_data_of_one_sample_may_be_transposed(shape):
     np.testing.assert_allclose(bound.grad_dict["n_beta"].asnumpy(), heads.sum(axes), rtol=1e-6)
 
 
+@pytest.mark.parametrize("use_global_stats", [True, False])
+@pytest.mark.parametrize("shape, axes", [((2, 1, 3, 2), (2, 3)), ((2, 1, 3, 1, 5), (2, 4))])
+def test_gradient_between_axes_of_length_one(shape, axes, use_global_stats):
+    net = mx.sym.Variable("x")
+    for axis in axes:
+        net = mx.sym.BatchNorm(net, axis=axis, name=f"n{axis}", use_global_stats=use_global_stats)
+    states = {name: np.ones(shape[int(name[1])]) for name in net.list_auxiliary_states()}
+    values = {name: np.ones(shape[int(name[1])]) for name in net.list_arguments() if name != "x"}
+    values["x"] = rng.randn(*shape)
+    mx.test_utils.check_numeric_gradient(
+        net, values, states, numeric_eps=1e-5, atol=1e-4, grad_nodes=["x"], dtype=np.float64
+    )
+
+
+@pytest.mark.parametrize("shape, strides", [((1, 2, 3, 4), (1, 1, 8, 2)), ((2, 2, 1, 3), (6, 1, 2, 2))])
+def test_gradients_from_heads_of_any_strides(shape, strides):
+    net = mx.sym.BatchNorm(mx.sym.Variable("x"), name="n", fix_gamma=False)
+    heads = torch.as_strided(torch.randn(24, dtype=torch.float64), shape, strides)
+    x, found = mx.nd.array(rng.randn(*shape), dtype="float64"), []
+    for head in (heads, heads.clone(memory_format=torch.contiguous_format)):
+        bound = net.simple_bind(mx.cpu(), x=shape, type_dict={"x": "float64"})
+        bound.arg_dict["n_gamma"][:] = 1.5
+        bound.forward(is_train=True, x=x)
+        bound.backward(mx.nd.NDArray(head, mx.cpu()))
+        found.append(bound.grad_dict["x"].asnumpy())
+    np.testing.assert_allclose(*found)
+
+
 HALF, UNKNOWN = ["float16"] + ["float32"] * 4, [None] * 4
 test_types = rules_test(
     ("BatchNorm", ["float16", *UNKNOWN], {"output_mean_var": True}, HALF, HALF[:3]),
