@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,11 +26,15 @@ def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
             )
 
 
-def dependents_of(graph: Graph, wanted: Iterable[str]) -> set[Node]:
-    """Return the wanted arguments and all nodes that depend on them."""
+def dependents_of(graph: Graph, wanted: Iterable[str], stops: Container[str] = ()) -> set[Node]:
+    """Return the wanted arguments and all nodes that depend on them, except through operators of the names `stops`."""
     names, dependents = set(wanted), set[Node]()
     for node in graph.nodes:
-        if node.name in names if node.op is None else any(child in dependents for child, _ in node.inputs):
+        if node.op is None:
+            depends = node.name in names
+        else:
+            depends = node.op.name not in stops and any(child in dependents for child, _ in node.inputs)
+        if depends:
             dependents.add(node)
     return dependents
 
@@ -46,16 +50,17 @@ def frozen_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
     """
     if not graph.auxiliary:
         return set()
-    above, updated, unchanged = dependents_of(graph, wanted), set[str](), set[str]()
+    above, updated, unchanged = dependents_of(graph, wanted, STOPS), set[str](), set[str]()
     for node in graph.nodes:
         (updated if node in above else unchanged).update(state.name for state, _ in node.auxiliary_inputs)
     return unchanged - updated
 
 
 def reached_by_gradients(graph: Graph) -> set[Node]:
-    """Return the operators that gradients reach: all below the heads, except those below a BlockGrad."""
+    """Return the operators that gradients reach: all below heads or losses, except those below a BlockGrad."""
     reached: set[Node] = set()
     waiting = [node for node, _ in graph.heads]
+    waiting += [node for node in graph.nodes if node.op is not None and node.op.is_loss(node.a)]
     while waiting:
         node = waiting.pop()
         if node in reached or node.op is None or node.op.name == "BlockGrad":

@@ -10,6 +10,8 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..graph import Graph, Node
 from ..graph.node import has_effect
 from ..ops import get as get_op
@@ -153,6 +155,20 @@ class Lowered:
         return self.num_values - 1
 
 
+class _Tied(torch.autograd.Function):
+    """Returns its first input, and starts the backward of the losses that are its other inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, head: torch.Tensor, *losses: torch.Tensor) -> torch.Tensor:
+        ctx.losses = [(loss.shape, loss.dtype, loss.device) for loss in losses]
+        return head.view_as(head)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        zeros = [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.losses]
+        return *grads, *zeros
+
+
 class _OnDense:
     """An operator's function that reads dense copies of sparse values."""
 
@@ -174,7 +190,8 @@ def lower(
     """Turn a graph into steps.
 
     If backward may follow, terminal losses are cut: the loss operator runs on a detached input, and backward starts at
-    that input with the gradient that the operator defines. Losses with other readers keep their `autograd.Function`.
+    that input with the gradient that the operator defines. Losses with other readers keep their `autograd.Function`,
+    and all do if some are no heads: backward reaches those from the heads even through operators without gradient.
 
     Args:
         storage: storage types, if some values are sparse.
@@ -184,11 +201,13 @@ def lower(
     low = Lowered(graph, recorded, len(variables), [], [], is_subgraph=is_subgraph)
     values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
     head_nodes = [node for node, _ in graph.heads]
+    inner = _inner_losses(graph) if recorded and not is_subgraph else []
     for number, node in enumerate(graph.nodes):
         if node.op is not None:
             cut = (
                 recorded
                 and not is_subgraph
+                and not inner
                 and node.op.is_loss(node.a)
                 and node not in graph.readers
                 and head_nodes.count(node) == 1
@@ -204,7 +223,22 @@ def lower(
                 _on_stored_parts(low.steps[-1], node, storage)
     low.heads = [values[entry] for entry in graph.heads]
     low.entries = {number: (graph.index[node], i) for (node, i), number in values.items()}
+    for position, entry in enumerate(graph.heads if inner else ()):
+        if storage is None or storage.of(entry) == "default":
+            inputs = [low.heads[position], *(values[node, 0] for node in inner)]
+            low.heads[position] = low.new_value(f"head{position}")
+            outputs = [low.heads[position]]
+            low.steps.append(Step(_Tied.apply, "tie_losses", None, inputs, outputs, -1, takes_env=False))
     return low
+
+
+def _inner_losses(graph: Graph) -> list[Node]:
+    """Return the losses that are no heads.
+
+    Source: MXNet, where an operator without gradient passes zeros on to a loss, which ignores them.
+    """
+    heads = {node for node, _ in graph.heads}
+    return [node for node in graph.nodes if node.op is not None and node.op.is_loss(node.a) and node not in heads]
 
 
 def _lower_node(

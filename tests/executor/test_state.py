@@ -63,6 +63,10 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
     "two losses": (S.Group([S.MakeLoss(TWICE), S.MakeLoss(TWICE, grad_scale=3)]), ONE, None, [8]),
     "loss of a loss": (S.MakeLoss(SCALED * 3), ONE, None, [5]),
     "read loss": (S.Group([SCALED, S.BlockGrad(SCALED) * X]), [2.0], [None, 1], [15]),
+    "loss below no gradient": (S.BlockGrad(SCALED), ONE, None, [5]),
+    "loss below argmax": (S.Group([S.argmax(SCALED, axis=0), S.zeros_like(LOSS), S.shape_array(X)]), PAIR, None, [6, 6]),
+    "loss below a loss, no gradient between": (S.MakeLoss(SCALED > 0), ONE, None, [5]),
+    "loss below no gradient, head beside": (S.Group([S.BlockGrad(SCALED), TWICE]), ONE, [None, 1], [7]),
     "out_grad": (SCORED, {"x": [[0.0, 0.0]], "y": ONE}, [[[8, 8]]], {"x": [[0.25, -0.25]]}),
     "unreachable": (OF_Y, STALE, [1, 1], {"x": [2], "y": [0]}),
 }
@@ -369,3 +373,14 @@ def test_states_move_in_backward_from_the_first_trained_layer_on(trained, expect
     for run, moved in ((lambda: executor.forward(is_train=True), []), (executor.backward, expected)):
         run()
         assert [i for i, state in enumerate(means) if state.asnumpy().any()] == moved
+
+
+@pytest.mark.parametrize(("trained", "moved"), [("x", 0), ("bn_gamma", 1.5)])
+def test_states_above_an_operator_without_gradient_move_only_with_a_trained_parameter(trained, moved):
+    net = S.BatchNorm(S.BlockGrad(X), name="bn", momentum=0.5, fix_gamma=False)
+    req = {name: "write" if name == trained else "null" for name in net.list_arguments()}
+    executor = net.simple_bind(mx.cpu(), x=(4, 1), grad_req=req)
+    executor.arg_dict["x"][:] = np.array([[1], [2], [3], [6]])
+    executor.forward(is_train=True)
+    executor.backward(mx.nd.ones((4, 1)))
+    assert executor.aux_dict["bn_moving_mean"].asscalar() == moved
