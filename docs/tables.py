@@ -35,8 +35,11 @@ ERRORS = {
         'mx.metric.create("acuracy")',
     ),
     "SignatureError": Help(
-        "Check the names in the message; the error is also a `TypeError`, like Python's own for wrong arguments.",
+        "Check the names and types in the message; the error is also a `TypeError`, like Python's own for such calls.",
         'mx.optimizer.create("sgd", learning_rat=0.1)',
+    ),
+    "UnknownNameError": Help(
+        "Choose one of the names in the message; the error is also a `KeyError`.", 'mx.Context("tpu")'
     ),
     "OpError": Help(
         "Find the operator's attributes and their types in the [reference](operators/index.md).",

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, Any
 
-from .base import ArgumentError, FileError
+from .base import ArgumentError, FileError, SignatureError
 
 _LEAST = 4
 """Least number of bytes that must match."""
@@ -43,6 +43,9 @@ _MARKS = (
     (b"\x93numpy", "this is a NumPy file; use numpy.load"),
     (b"{", "this looks like JSON, perhaps the symbol file"),
     (b"\x80", "this is a Python pickle, which is not read here"),
+    (b"\x12\x01" + bytes(6), "these are arrays or parameters; use nd.load"),
+    # version of the format, then the name of the writer
+    *((bytes((8, version, 18)), "this is an ONNX file; use onnx.import_model") for version in range(3, 16)),
 )
 
 
@@ -104,6 +107,21 @@ except (
 Writer = Callable[[IO[bytes]], object]
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+
+
+def path_text(path: Any, argument: str) -> str:
+    """Return a path as a string.
+
+    Args:
+        argument: name of the argument, for the error.
+
+    Raises:
+        SignatureError: `path` is neither a string nor a path.
+    """
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str):
+        raise SignatureError(f"{argument} is {path!r}, expected a path, such as 'folder/name'")
+    return text
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | Writer) -> None:

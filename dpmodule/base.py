@@ -46,7 +46,13 @@ class ArgumentError(MXNetError, ValueError):
 
 
 class SignatureError(ArgumentError, TypeError):
-    """An unknown or missing argument, for which Python raises TypeError."""
+    """An unknown or missing argument, or one of a wrong type, for which Python raises TypeError."""
+
+
+class UnknownNameError(ArgumentError, KeyError):
+    """A name or key that does not exist, for which Python raises KeyError."""
+
+    __str__ = Exception.__str__  # that of KeyError adds quotes
 
 
 class OpError(ArgumentError):

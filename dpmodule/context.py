@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from ._core import lazy
-from .base import ArgumentError, DeviceError
+from .base import ArgumentError, DeviceError, UnknownNameError
 
 __all__ = [
     "Context",
@@ -55,7 +55,8 @@ class Context(metaclass=_Default):
         device_id: number of the device, from 0.
 
     Raises:
-        ArgumentError: unknown device type or negative number.
+        UnknownNameError: unknown device type.
+        ArgumentError: negative number.
         DeviceError: it is a GPU, and DPMODULE_GPU_TYPE is not a device type of torch.
     """
 
@@ -76,7 +77,7 @@ class Context(metaclass=_Default):
             device: torch.device = device_type
             device_type, device_id = _TORCH.get(device.type, device.type), device.index or 0
         if device_type not in self.devstr2type:
-            raise ArgumentError(
+            raise UnknownNameError(
                 f"unknown device type {device_type!r}; expected one of {', '.join(self.devstr2type)}"
             )
         if device_type == "gpu" and self._cpu_without_gpu and not num_gpus():

@@ -20,13 +20,14 @@ import atexit
 import json
 import logging
 import os
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ._core import lazy
-from .base import ArgumentError, StateError
+from .base import ArgumentError, SignatureError, StateError, UnknownNameError
 
 _OPTIONS = frozenset(
     {
@@ -151,10 +152,10 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
         state: "run" or "stop". A new run continues the trace unless it has been written; then it begins a new one.
 
     Raises:
-        ArgumentError: `state` is neither.
+        UnknownNameError: `state` is neither.
     """
     if state not in ("run", "stop"):
-        raise ArgumentError(f'state is {state!r}, expected "run" or "stop"')
+        raise UnknownNameError(f'state is {state!r}, expected "run" or "stop"')
     if state == "stop":
         _recording.stop()
     elif _recording.running is None:
@@ -388,6 +389,9 @@ class Counter:
         Args:
             value: new value.
         """
+        given: Any = value
+        if not isinstance(given, Real):
+            raise SignatureError(f"Counter {self.name}: value is {value!r}, expected a number")
         _recording.counters[self._label] = value
 
     def increment(self, delta: float = 1) -> None:

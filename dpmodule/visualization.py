@@ -13,7 +13,7 @@ from shutil import which
 from typing import Any
 
 from ._core import lazy
-from .base import ArgumentError, MissingPackageError, Shape, ShapeError
+from .base import ArgumentError, MissingPackageError, Shape, ShapeError, SignatureError
 from .graph import Graph, Node, infer_shapes
 from .graph.node import printable
 from .graph.picture import LARGEST, color, detail, draw
@@ -45,7 +45,7 @@ Rows = Iterator[tuple[str, str, str, str]]
 
 def _graph_of(symbol: Any) -> Graph:
     if not isinstance(symbol, Symbol):
-        raise ArgumentError(f"symbol is {type(symbol).__name__}, expected a Symbol")
+        raise SignatureError(f"symbol is {type(symbol).__name__}, expected a Symbol")
     return symbol.graph
 
 
@@ -86,6 +86,7 @@ def _first_read(graph: Graph, inputs: set[str]) -> dict[Node, list[Node]]:
 def _rows(graph: Graph, shapes: Mapping[Node, Any], inputs: set[str]) -> Rows:
     """Yield a row per layer; shared parameters count for the first layer."""
     parameters = _first_read(graph, inputs) if shapes else {}
+    inputs = inputs - {*graph.labels}
     shown = {node for node in graph.inputs if node.name in inputs} if inputs else _data(graph)
     for node in graph.nodes:
         if node.op is None:

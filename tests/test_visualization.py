@@ -50,6 +50,15 @@ def test_parameters_of_any_operator_count(capsys):
     assert "Total params: 50" in text
 
 
+def test_a_label_is_not_a_layer(capsys):
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3), name="softmax")
+    mx.viz.print_summary(net, {"data": (4, 3)})
+    text = capsys.readouterr().out
+    mx.viz.print_summary(net, {"data": (4, 3), "softmax_label": (4,)})
+    assert capsys.readouterr().out == text
+    assert "label" not in text
+
+
 def test_summary_without_shapes_and_in_other_widths(capsys):
     mx.viz.print_summary(network())
     assert "Total params: 0" in capsys.readouterr().out

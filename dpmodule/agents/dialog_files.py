@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .._files import regular_file
+from .._files import path_text, regular_file
 from ..base import ArgumentError, FileError, FileFormatError
 
 Entry = list[Any]
@@ -55,7 +55,7 @@ class DialogFile:
                 'no file of dialogues is named; set opt["datafile"], or add it to the name of the task, as in '
                 '"fromfile:PATH"'
             )
-        self.path = os.fspath(path)
+        self.path = path_text(path, "path")
         self._skips = on_bad_line == "skip"
         self._warns = warns
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .. import checkpoint as files
+from .._files import path_text
 from ..base import ArgumentError
 from .base import Callback
 from .early_stopping import BestValue
@@ -105,7 +106,7 @@ class RetainingSaver(Callback):
         keep: tuple[int | None, int | None, str | None, str],
     ) -> None:
         self._save = save
-        self._prefix = os.fspath(prefix)
+        self._prefix = path_text(prefix, "prefix")
         self._period = period
         self._rules = RetentionPolicy(what, *keep)
 
@@ -190,7 +191,7 @@ class Checkpoint(Callback):
             if value is not None and value < 1:
                 raise ArgumentError(f"Checkpoint: {name} is {value}, expected at least 1")
         self._rules = RetentionPolicy("Checkpoint", keep_last, keep_best, metric, mode)
-        self.prefix = os.fspath(prefix)
+        self.prefix = path_text(prefix, "prefix")
         self.every_n_epochs = every_n_epochs
         self.every_n_batches = every_n_batches
         self.save_on_interrupt = save_on_interrupt

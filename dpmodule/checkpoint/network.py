@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import SupportsIndex
 
-from .._files import Writer, finish_commit, read_committed, regular_file, write_set
+from .._files import Writer, finish_commit, path_text, read_committed, regular_file, write_set
 from ..base import ArgumentError, FileError, FileFormatError
 from ..ndarray import NDArray, safetensors, serial
 from ..ndarray.convert import bytes_of
@@ -49,7 +49,7 @@ def symbol_file(prefix: str) -> str:
     Args:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
     """
-    return f"{os.fspath(prefix)}-symbol.json"
+    return f"{path_text(prefix, 'prefix')}-symbol.json"
 
 
 def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
@@ -62,7 +62,7 @@ def params_file(prefix: str, epoch: Epoch, format: str = "params") -> str:
     """
     if format not in FORMATS:
         raise ArgumentError(f"format is {format!r}, expected one of {', '.join(FORMATS)}")
-    return f"{os.fspath(prefix)}-{_tag(epoch)}.{format}"
+    return f"{path_text(prefix, 'prefix')}-{_tag(epoch)}.{format}"
 
 
 def states_file(prefix: str, epoch: Epoch) -> str:
@@ -72,7 +72,7 @@ def states_file(prefix: str, epoch: Epoch) -> str:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
         epoch: its number from 0, or ``"last"``.
     """
-    return f"{os.fspath(prefix)}-{_tag(epoch)}.states"
+    return f"{path_text(prefix, 'prefix')}-{_tag(epoch)}.states"
 
 
 def run_file(prefix: str, epoch: Epoch) -> str:
@@ -82,7 +82,7 @@ def run_file(prefix: str, epoch: Epoch) -> str:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
         epoch: its number from 0, or ``"last"``.
     """
-    return f"{os.fspath(prefix)}-{_tag(epoch)}.run"
+    return f"{path_text(prefix, 'prefix')}-{_tag(epoch)}.run"
 
 
 def tables_file(prefix: str, epoch: Epoch) -> str:
@@ -92,7 +92,7 @@ def tables_file(prefix: str, epoch: Epoch) -> str:
         prefix: path and beginning of the name of every file, such as ``"runs/digits"``.
         epoch: its number from 0, or ``"last"``.
     """
-    return f"{os.fspath(prefix)}-{_tag(epoch)}.tables"
+    return f"{path_text(prefix, 'prefix')}-{_tag(epoch)}.tables"
 
 
 def save_checkpoint(

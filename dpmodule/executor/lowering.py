@@ -190,8 +190,8 @@ def lower(
     """Turn a graph into steps.
 
     If backward may follow, terminal losses are cut: the loss operator runs on a detached input, and backward starts at
-    that input with the gradient that the operator defines. Losses with other readers keep their `autograd.Function`,
-    and all do if some are no heads: backward reaches those from the heads even through operators without gradient.
+    that input with the gradient that the operator defines. Losses with other readers keep their `autograd.Function`. If
+    some losses are not heads, all keep theirs, and backward reaches these even through operators without gradient.
 
     Args:
         storage: storage types, if some values are sparse.
@@ -233,12 +233,14 @@ def lower(
 
 
 def _inner_losses(graph: Graph) -> list[Node]:
-    """Return the losses that are no heads.
+    """Return the losses that are not heads.
 
     Source: MXNet, where an operator without gradient passes zeros on to a loss, which ignores them.
     """
     heads = {node for node, _ in graph.heads}
-    return [node for node in graph.nodes if node.op is not None and node.op.is_loss(node.a) and node not in heads]
+    return [
+        node for node in graph.nodes if node.op is not None and node.op.is_loss(node.a) and node not in heads
+    ]
 
 
 def _lower_node(

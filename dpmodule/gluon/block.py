@@ -12,6 +12,7 @@ import torch
 
 from .. import symbol as sym
 from .._core import lazy
+from .._files import path_text
 from ..base import ArgumentError, DTypeError, NotSupportedError, dtype_name
 from ..checkpoint import save_checkpoint
 from ..context import context_of
@@ -150,7 +151,7 @@ class SymbolBlock:
             FileFormatError: a file is damaged or has another format.
             ArgumentError: the names of the files do not match; an AssertionError, too.
         """
-        symbol = sym.load(os.fspath(symbol_file))
+        symbol = sym.load(path_text(symbol_file, "symbol_file"))
         names = [input_names] if isinstance(input_names, str) else list(input_names)
         dtype = "float32" if param_file is None else None
         block = SymbolBlock(symbol, [sym.Variable(name, dtype=dtype) for name in names])
@@ -285,7 +286,7 @@ class SymbolBlock:
             FileFormatError: it is damaged or has another format.
             ArgumentError: its names, shapes or types do not match; an AssertionError, too.
         """
-        path = os.fspath(filename)
+        path = path_text(filename, "filename")
         arrays = named_arrays(path)
         names = {key.removeprefix("arg:").removeprefix("aux:") for key in arrays}
         shared = os.path.commonprefix(list(self._params))
@@ -348,7 +349,7 @@ class SymbolBlock:
             name: self._params[name].reduced() for name in graph.auxiliary_names if name in self._params
         }
         values = {name: self._params[name].reduced() for name in graph.argument_names if name in self._params}
-        save_checkpoint(os.fspath(path), epoch, self._symbol, values, states, remove_amp_cast)
+        save_checkpoint(path_text(path, "path"), epoch, self._symbol, values, states, remove_amp_cast)
 
     # running
 

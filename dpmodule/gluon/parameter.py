@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import ndarray as nd
 from .. import symbol as sym
 from .._core import lazy, mode
-from ..base import ArgumentError, MXNetError, StateError, did_you_mean, dtype_name, np_dtype
+from .._files import path_text
+from ..base import ArgumentError, MXNetError, StateError, UnknownNameError, did_you_mean, dtype_name, np_dtype
 from ..context import Context, context_of, cpu, current_context
 from ..executor.memory import allocate
 from ..initializer import InitDesc, Uniform
@@ -45,12 +46,6 @@ class DeferredInitializationError(MXNetError):
 
 class ParameterError(ArgumentError, AssertionError):
     """Arrays or attributes that do not match a parameter; an AssertionError, too, as in MXNet."""
-
-
-class _NameError(ArgumentError, KeyError):
-    """An unknown name; also a KeyError, as in MXNet."""
-
-    __str__ = Exception.__str__
 
 
 def _is_known(shape: Sequence[int] | None) -> bool:
@@ -563,7 +558,7 @@ class ParameterDict:
         try:
             return self._params[key]
         except KeyError:
-            raise _NameError(f"{key!r} is not a parameter{did_you_mean(key, self._params)}") from None
+            raise UnknownNameError(f"{key!r} is not a parameter{did_you_mean(key, self._params)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._params)
@@ -702,7 +697,8 @@ class ParameterDict:
                     "start with it."
                 )
         nd.save(
-            os.fspath(filename), {name[len(strip_prefix) :]: param.reduced() for name, param in self.items()}
+            path_text(filename, "filename"),
+            {name[len(strip_prefix) :]: param.reduced() for name, param in self.items()},
         )
 
     def load(
@@ -731,7 +727,7 @@ class ParameterDict:
             FileFormatError: it is damaged or has another format.
             ArgumentError: its names, shapes or types do not match; an AssertionError, too.
         """
-        path = os.fspath(filename)
+        path = path_text(filename, "filename")
         self.load_dict(
             named_arrays(path),
             ctx,

@@ -1,8 +1,9 @@
-"""Gluon's helpers for training loops of modules: clipping by the global norm, splitting batches, checksums."""
+"""Gluon's helpers for training loops of modules: clipping by the global norm, splitting batches, checksums, shapes."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -12,13 +13,20 @@ from typing import Any
 import torch
 
 from .. import ndarray as nd
-from .._core import lazy
+from .._core import lazy, mode
 from ..base import ArgumentError, ShapeError
 from ..context import Context
 from ..ndarray import NDArray
 from .names_left_out import left_out_getattr, names_of
 
-__all__ = ["check_sha1", "clip_global_norm", "split_and_load", "split_data", *names_of("utils")]
+__all__ = [
+    "check_sha1",
+    "clip_global_norm",
+    "shape_is_known",
+    "split_and_load",
+    "split_data",
+    *names_of("utils"),
+]
 
 __getattr__, __dir__ = lazy.attributes(__name__, __all__, otherwise=left_out_getattr("gluon.utils"))
 
@@ -69,9 +77,9 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
             "even_split=False allows uneven ones"
         )
     ends = list(itertools.accumulate(step + (k < rest) for k in range(num_slice)))
-    return [
-        data.slice_axis(axis=batch_axis, begin=begin, end=end) for begin, end in zip([0, *ends], ends)
-    ]
+    if batch_axis == 0:
+        return [data[begin:end] for begin, end in zip([0, *ends], ends)]
+    return [data.slice_axis(axis=batch_axis, begin=begin, end=end) for begin, end in zip([0, *ends], ends)]
 
 
 def split_and_load(
@@ -96,3 +104,12 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest() == sha1_hash
+
+
+def shape_is_known(shape: Sequence[int] | None) -> bool:
+    """Return True if a shape has no unknown size: -1 with `util.np_shape`, else 0."""
+    if shape is None:
+        return False
+    if mode.is_np_shape():
+        return -1 not in shape
+    return len(shape) > 0 and 0 not in shape

@@ -11,7 +11,6 @@ if typing.TYPE_CHECKING:
     from .data_feed import FeedBatch as FeedBatch
     from .data_feed import FileBatches as FileBatches
     from .data_feed_desc import DataFeedDesc as DataFeedDesc
-    from .data_feed_desc import UnknownSlotError as UnknownSlotError
     from .data_files import FileRange as FileRange
     from .data_files import check_files as check_files
     from .data_files import split_parts as split_parts
@@ -25,7 +24,7 @@ _LATER = {
     "data_feed": "FeedBatch FileBatches",
     "data_files": "FileRange check_files split_parts",
     "dataset": "Dataset InMemoryDataset QueueDataset ReadPlan",
-    "data_feed_desc": "DataFeedDesc UnknownSlotError",
+    "data_feed_desc": "DataFeedDesc",
 }
 
 __all__ = list(lazy.modules_of(_LATER))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._files import regular_file
-from ..base import ArgumentError, FileError, FileFormatError, did_you_mean
+from ..base import ArgumentError, FileError, FileFormatError, UnknownNameError, did_you_mean
 from ..streams import Slot
 from .prototxt import FieldKind, ParsedValue, ProtoMessage, quoted, read, syntax_error
 
@@ -30,12 +30,6 @@ _SCHEMA = {
     "pipe_command": FieldKind("string"),
     "multi_slot_desc": FieldKind({"slots": FieldKind(_SLOT, repeated=True)}),
 }
-
-
-class UnknownSlotError(ArgumentError, KeyError):
-    """A name without a slot."""
-
-    __str__ = Exception.__str__  # that of KeyError adds quotes
 
 
 class DataFeedDesc:
@@ -136,7 +130,7 @@ class DataFeedDesc:
 
         Raises:
             ArgumentError: the argument is a string, not a list of names.
-            UnknownSlotError: a name is unknown; then no slot changes.
+            UnknownNameError: a name is unknown; then no slot changes.
         """
         for name in self._checked_names("set_dense_slots", dense_slots_name):
             self._change(name, is_dense=True)
@@ -149,7 +143,7 @@ class DataFeedDesc:
 
         Raises:
             ArgumentError: the argument is a string, not a list of names.
-            UnknownSlotError: a name is unknown; then no slot changes.
+            UnknownNameError: a name is unknown; then no slot changes.
         """
         for name in self._checked_names("set_use_slots", use_slots_name):
             self._change(name, is_used=True)
@@ -187,7 +181,7 @@ class DataFeedDesc:
             if name not in self._slots:
                 known = ", ".join(self._slots)
                 hint = did_you_mean(str(name), self._slots)
-                raise UnknownSlotError(f"{call}: there is no slot {name!r}; the slots are {known}{hint}")
+                raise UnknownNameError(f"{call}: there is no slot {name!r}; the slots are {known}{hint}")
         return wanted
 
     def _change(self, name: str, *, is_dense: bool = False, is_used: bool = False) -> None:

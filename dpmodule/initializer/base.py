@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._devices import generators
-from ..base import ArgumentError, DTypeError
+from ..base import ArgumentError, DTypeError, SignatureError
 from ..ndarray import NDArray
 from ..ndarray.convert import jsonable
 from ..registry import Registry
@@ -190,7 +190,7 @@ class Initializer:
 
     def _legacy_init(self, name: str, arr: NDArray) -> None:
         if not isinstance(name, str):
-            raise ArgumentError(f"{type(self).__name__}: desc is {name!r}, expected an InitDesc")
+            raise SignatureError(f"{type(self).__name__}: desc is {name!r}, expected an InitDesc")
         warnings.warn(
             f"initializing {name!r} by a plain string is deprecated; call init(InitDesc(name), arr)",
             DeprecationWarning,

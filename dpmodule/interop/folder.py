@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._files import Writer, naming_errors, read_committed, write_set
+from .._files import Writer, naming_errors, path_text, read_committed, write_set
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError, MissingPackageError, dtype_name
 from ..checkpoint.network import split_params
 from ..graph.node import printable
@@ -191,7 +191,7 @@ def save_pretrained(
         >>> sorted(os.listdir("net"))
         ['README.md', 'config.json', 'model.safetensors', 'symbol.json']
     """
-    path = os.fspath(folder)
+    path = path_text(folder, "folder")
     params = {**arg_params, **aux_params}
     config = _config(
         symbol, params, _inputs(data_shapes), {"label_names": label_names, "state_names": state_names}
@@ -293,7 +293,7 @@ def load_pretrained(folder: str | os.PathLike[str], revision: str | None = None)
         FileFormatError: a file is damaged, or parameters do not fit the graph; the message lists all that do not.
         MissingPackageError: `folder` is an id, and `huggingface_hub` is not installed.
     """
-    path = local_folder(os.fspath(folder), revision)
+    path = local_folder(path_text(folder, "folder"), revision)
     if not os.path.exists(os.path.join(path, CONFIG_FILE)) and not os.path.exists(
         os.path.join(path, SYMBOL_FILE)
     ):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .._files import Writer, likely_kind, read_committed, regular_file
+from .._files import Writer, likely_kind, path_text, read_committed, regular_file
 from ..base import ArgumentError, DTypeError, FileError, FileFormatError
 from ..ndarray import NDArray, from_torch, safetensors
 from ..ops.dtypes import name_of
@@ -136,7 +136,7 @@ def load_torch_state(file: str | os.PathLike[str]) -> dict[str, NDArray]:
         >>> sorted(mx.interop.load_torch_state("linear.pt"))
         ['bias', 'weight']
     """
-    path = os.fspath(file)
+    path = path_text(file, "file")
     content = _loaded(path)
     if isinstance(content, Mapping):
         inner = [content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)]

@@ -49,6 +49,10 @@ class LoaderPlan:
 
     def source(self, options: WorkerOptions) -> Any:
         """Return an iterable of batches."""
+        if not (hasattr(self.loader, "__iter__") or hasattr(self.loader, "__getitem__")):
+            raise ArgumentError(
+                f"DataLoaderIter: loader is {self.loader!r}, expected a DataLoader, a dataset or an iterable of batches"
+            )
         if isinstance(self.loader, DataLoader):
             self._refuse_dataset_options("a DataLoader, which has its own")
             if self.num_workers is None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._files import path_text
 from ..base import ArgumentError
 from ..graph import Graph
 from ..io import DataDesc
@@ -88,7 +89,7 @@ def write_one(
     bound: BoundNetwork, path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> str:
     """Write one network, and return the path of the file."""
-    name: str = os.fspath(path)
+    name: str = path_text(path, "path")
     write_models({name: bound.model(opset, dynamic, fold_batchnorm)})
     return name
 
@@ -97,7 +98,7 @@ def write_buckets(
     bound: Mapping[Any, BoundNetwork], path: PathLike, opset: int, dynamic: DynamicAxes, fold_batchnorm: bool
 ) -> list[str]:
     """Write a file for each bucket, all or none, and return their paths."""
-    stem, ending = os.path.splitext(os.fspath(path))
+    stem, ending = os.path.splitext(path_text(path, "path"))
     results = {
         key: _model_or_error(network, opset, dynamic, fold_batchnorm) for key, network in bound.items()
     }

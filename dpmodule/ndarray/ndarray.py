@@ -609,7 +609,8 @@ class NDArray(Handle, OpMethods):
             stype: storage type of the gradient; None means that of the array.
 
         Raises:
-            ArgumentError: there is no such `grad_req` or storage type.
+            UnknownNameError: there is no such `grad_req`.
+            ArgumentError: there is no such storage type.
         """
         grad = NDArray(torch.zeros_like(self.raw, memory_format=torch.contiguous_format), self.context)
         kind = self.stype if stype is None else stype
@@ -617,9 +618,9 @@ class NDArray(Handle, OpMethods):
 
     @property
     def grad(self) -> NDArray | None:
-        """Gradient that `backward` writes, or None."""
+        """Gradient that `backward` writes, or None; with "null" it stays zero."""
         variable = tape.variable_of(self)
-        return None if variable is None or variable.request == "null" else cast("NDArray", variable.grad)
+        return None if variable is None else cast("NDArray", variable.grad)
 
     @property
     def _fresh_grad(self) -> bool:

@@ -137,7 +137,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
     ):
         return positional
     wanted = op.active_inputs(op.parse(attributes))
-    if not named and len(positional) == len(wanted) and None not in map(type, positional):
+    if not named and len(positional) == len(wanted) and not any(value is None for value in positional):
         return positional
     names = [i.name for i in static or wanted]
     by_name = {n: v for n, v in zip(names, positional, strict=False) if v is not None}

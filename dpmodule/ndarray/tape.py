@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 import torch
 
 from .._core import mode
-from ..base import ArgumentError, DTypeError, ShapeError, StateError
+from ..base import ArgumentError, DTypeError, ShapeError, StateError, UnknownNameError
 from ..context import Context
 from ..ops.sparse import Sparse, as_rows, densify
 from ..ops.sparse.storage import anchor_for
@@ -198,7 +198,7 @@ def variable_of(array: Handle) -> TapeVariable | None:
 def mark(array: Handle, grad: Handle, request: str) -> None:
     """Make an array a variable with an array for its gradient; it leaves its graph."""
     if request not in REQUESTS:
-        raise ArgumentError(f"grad_req is {request!r}, expected one of {', '.join(REQUESTS)}")
+        raise UnknownNameError(f"grad_req is {request!r}, expected one of {', '.join(REQUESTS)}")
     if (grad.stype == "ragged") is not (array.stype == "ragged"):
         raise ArgumentError(
             f"the gradient is stored as {grad.stype}, expected {array.stype} as the array; attach_grad() makes one"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._devices.single_thread import single_thread
+from .._files import path_text
 from ..base import FileFormatError, ShapeError, dtype_from_code
 from ..context import cpu
 from ..io import DataDesc
@@ -114,8 +115,8 @@ def import_model(
 
     Source: MXNet 1.9.1 `contrib.onnx.import_model`.
     """
-    path = os.fspath(model_file)
-    model = upgrade_model(read_model(model_file), path)
+    path = path_text(model_file, "model_file")
+    model = upgrade_model(read_model(path), path)
     problems = Problems(path)
     functions = {(f.domain, f.name): f for f in model.functions}
     checker = Checker(problems, functions, lambda domain, name: (domain, name) in TRANSLATORS)

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from .._core.closing import Closing
 from .._files import likely_kind, regular_file, write_atomically
-from ..base import ArgumentError, FileError, FileFormatError, StateError
+from ..base import ArgumentError, FileError, FileFormatError, StateError, UnknownNameError
 from .framing import RecordFile, frame, read_record
 
 _logger = logging.getLogger(__name__)
@@ -104,12 +104,6 @@ def _store(path: str, index: Index) -> str:
 
 _BUFFER = 1 << 16
 """Size of the file buffer in bytes."""
-
-
-class UnknownKeyError(ArgumentError, KeyError):
-    """A key that is not in the index of a record file."""
-
-    __str__ = Exception.__str__  # KeyError quotes the message
 
 
 class MXRecordIO(Closing):
@@ -354,13 +348,13 @@ class MXIndexedRecordIO(MXRecordIO):
 
         Raises:
             StateError: the file is open for writing, or closed.
-            UnknownKeyError: the index does not have the key; a KeyError.
+            UnknownNameError: the index does not have the key; a KeyError.
         """
         self._ready(write=False)
         at = self.idx.get(idx)
         if at is None:
             count = f"among its {len(self.idx)}" if self.idx else f"and no other; {self.uri} has no records"
-            raise UnknownKeyError(f"{self.idx_path} has no key {idx!r} {count}")
+            raise UnknownNameError(f"{self.idx_path} has no key {idx!r} {count}")
         self.go_to(at)
 
     def tell(self) -> int:
@@ -380,7 +374,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
         Raises:
             StateError: the file is open for writing, or closed.
-            UnknownKeyError: the index does not have the key; a KeyError.
+            UnknownNameError: the index does not have the key; a KeyError.
             FileFormatError: no record begins at the offset in the index.
         """
         self.seek(idx)

@@ -158,20 +158,29 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             "generators": position.generators,
             "datasets": position.dataset_states(),
             "turn": position.turn,
+            "order": self._order(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the next iteration at a position; an iterable dataset without a state is iterated up to there.
 
         Raises:
-            ArgumentError: `state` is not a result of `state_dict`, or has states of the datasets of other numbers of
-                workers.
+            ArgumentError: `state` is not a result of `state_dict`, or its loader had another batch size, sampler or
+                number of examples, or has states of the datasets of other numbers of workers.
         """
-        if not isinstance(state, Mapping) or {"yielded", "rng", "generators", "datasets", "turn"} - set(
-            state
-        ):
+        keys = {"yielded", "rng", "generators", "datasets", "turn", "order"}
+        if not isinstance(state, Mapping) or keys - set(state):
             raise ArgumentError(
                 f"load_state_dict: state is {state!r:.80}, expected a result of this class's state_dict()"
+            )
+        differing = [
+            f"its {what} is {state['order'].get(what)}, that of this loader {here}"
+            for what, here in self._order().items()
+            if state["order"].get(what) != here
+        ]
+        if differing:
+            raise ArgumentError(
+                f"load_state_dict: the state is of another loader: {'; '.join(differing)}; give this loader the same"
             )
         saved = state["datasets"]
         if saved is not None and len(saved) != max(1, self.num_workers):
@@ -181,6 +190,18 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             )
         self._resumed = dict(state)
         self._iterator = None  # workers that persist have begun another epoch
+
+    def _order(self) -> dict[str, Any]:
+        """Return what determines the batch at a position."""
+        try:
+            length = len(self.dataset)  # type: ignore[arg-type]
+        except TypeError:
+            length = None
+        samplers = {
+            "sampler": type(self.sampler).__name__,
+            "batch_sampler": type(self.batch_sampler).__name__,
+        }
+        return {"batch_size": self.batch_size, "number of examples": length, **samplers}
 
     def _generators(self) -> list[torch.Generator]:
         """Return the generators that determine the order."""

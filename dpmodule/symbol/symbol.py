@@ -16,6 +16,7 @@ from ..base import (
     FileFormatError,
     MXNetError,
     NotImplementedForSymbol,
+    SignatureError,
 )
 from ..graph import Entry, Graph, Node
 from ..ndarray.convert import is_number
@@ -423,7 +424,7 @@ class Symbol:
         """Return a copy with replaced arguments, by position or by name."""
         name = kwargs.pop("name", None)
         if args and kwargs:
-            raise ArgumentError("compose: pass symbols by position or by name, not both")
+            raise SignatureError("compose: pass symbols by position or by name, not both")
         variables = {n.name: n for n in self.graph.nodes if n.op is None}
         if len(args) > len(self.graph.arguments):
             raise ArgumentError(f"compose: got {len(args)} symbols for {len(self.graph.arguments)} arguments")
@@ -433,7 +434,7 @@ class Symbol:
             if key not in variables:
                 raise ArgumentError(f"compose: {key!r} is not an argument; arguments: {', '.join(variables)}")
             if not isinstance(value, Symbol) or len(value.entries) != 1:
-                raise ArgumentError(f"compose: {key} is {value!r}, expected a Symbol with one output")
+                raise SignatureError(f"compose: {key} is {value!r}, expected a Symbol with one output")
             replacements[variables[key]] = value.entries[0]
         return Symbol(substitute(self.graph, replacements, name))
 
@@ -583,10 +584,10 @@ def Variable(
         kwargs: further attributes of the form ``__x__``.
 
     Raises:
-        ArgumentError: a name or value is invalid.
+        ArgumentError: a name or value is invalid; SignatureError if `name` is not a string.
     """
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"Variable: name is {name!r}, expected a non-empty string")
+        raise SignatureError(f"Variable: name is {name!r}, expected a non-empty string")
     known = {
         "shape": shape,
         "lr_mult": lr_mult,
@@ -608,11 +609,11 @@ def Group(symbols: Iterable[Symbol]) -> Symbol:
         symbols: symbols whose outputs are concatenated.
 
     Raises:
-        ArgumentError: the group is empty, or a member is not a Symbol.
+        SignatureError: the group is empty, or a member is not a Symbol.
     """
     members = list(symbols)
     if not members or not all(isinstance(s, Symbol) for s in members):
-        raise ArgumentError(f"Group: got {members!r}, expected a non-empty list of Symbols")
+        raise SignatureError(f"Group: got {members!r}, expected a non-empty list of Symbols")
     return Symbol(entry for member in members for entry in member.entries)
 
 
@@ -623,11 +624,11 @@ def load_json(json_str: str) -> Symbol:
         json_str: content of a symbol file.
 
     Raises:
-        ArgumentError: `json_str` is not a string.
+        SignatureError: `json_str` is not a string.
         FileFormatError: the text is not a symbol.
     """
     if not isinstance(json_str, str):
-        raise ArgumentError(f"load_json: got {type(json_str).__name__}, expected a string")
+        raise SignatureError(f"load_json: got {type(json_str).__name__}, expected a string")
     from ..graph import from_json
 
     return Symbol(from_json(json_str))
@@ -643,12 +644,13 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the message names the file.
         FileError: the file cannot be read.
     """
-    from .._files import read_committed
+    from .._files import likely_kind, path_text, read_committed
 
-    raw = read_committed(fname)
+    raw = read_committed(path_text(fname, "fname"))
     try:
         return load_json(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{fname}: not UTF-8 text at byte {error.start}; not a symbol file") from None
+        what = likely_kind(raw[:64]) or f"not UTF-8 text at byte {error.start}"
+        raise FileFormatError(f"{fname}: not a symbol file: {what}") from None
     except FileFormatError as error:
         raise FileFormatError(f"{fname}: {error}") from error

@@ -141,6 +141,8 @@ def _distinct(leaves: list[Any]) -> list[Any]:
 
 def _check_dynamic(names: list[str], leaves: list[Any], dynamic: Dynamic | None) -> None:
     """Raise for names that are not inputs, and axes that they lack."""
+    if not isinstance(dynamic, Mapping | None):
+        raise ArgumentError(f"dynamic is {dynamic!r}, expected a dict such as {{'data': {{0: 'batch'}}}}")
     wrong = []
     ranks = {n: leaf.dim() for n, leaf in zip(names, leaves) if isinstance(leaf, torch.Tensor)}
     for name, axes in (dynamic or {}).items():

@@ -261,3 +261,13 @@ def test_casts_of_mixed_precision_are_not_saved_unless_wanted(prefix):
         checkpoint.save_checkpoint(prefix, 1, mx.sym.exp(casts, name="exp"), {}, {}, **options)
         found = [node["name"] for node in json.loads(Path(prefix + "-symbol.json").read_text())["nodes"]]
         assert found == ["x", *names, "exp"]
+
+
+def test_each_file_has_one_line_in_the_log(prefix, caplog):
+    with caplog.at_level(logging.INFO):
+        ready(optimizer={}).save_checkpoint(prefix, 3, save_optimizer_states=True)
+    lines = [
+        f'Saved checkpoint to "{prefix}-0003.params"',
+        f'Saved optimizer state to "{prefix}-0003.states"',
+    ]
+    assert caplog.messages == lines

@@ -72,7 +72,11 @@ ROWS = [
     (lambda: read(op("Odd"), op("Odd")), OpError, r"Odd \(node 'n' with input 'x' and 1 more; MXNet"),
     (lambda: read(op("Odd", [[0]] * 5 + [3, [9]])), OpError, "with inputs 'x', 'x', 'x', 'x', ...; MXNet"),
     *[(sliced(count), OpError, "num_outputs") for count in NUMBERS],
-    (lambda folder: load(folder, b"\xff\xfe"), FileFormatError, "net-symbol.json: not UTF-8 text at byte 0"),
+    (
+        lambda folder: load(folder, b"\xff\xfe"),
+        FileFormatError,
+        "net-symbol.json: not a symbol file: not UTF-8 text at byte 0",
+    ),
     (lambda folder: load(folder, b"{"), FileFormatError, "net-symbol.json"),
     (
         lambda: S.load_json(CLIP.replace('"a_max"', '"foreign": "1", "a_max"')),

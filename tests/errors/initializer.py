@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError, OpError, ShapeError
+from dpmodule.base import ArgumentError, DTypeError, OpError, ShapeError, SignatureError
 from dpmodule.ops.nn import rnn_weights
 
 Desc = mx.init.InitDesc
@@ -43,7 +43,7 @@ ROWS = [
     (lambda: unbound("foo"), ArgumentError, "unknown initializer 'foo'"),
     (lambda: mx.init.register(int), ArgumentError, "not a subclass of Initializer"),
     (lambda: mx.init.One()(Desc("a_weight"), np.zeros(3)), ArgumentError, "arr is ndarray, expected an"),
-    (lambda: mx.init.One()(3, mx.nd.zeros((2,))), ArgumentError, "desc is 3, expected an InitDesc"),
+    (lambda: mx.init.One()(3, mx.nd.zeros((2,))), SignatureError, "desc is 3, expected an InitDesc"),
     (lambda: fill(mx.init.Initializer()), NotImplementedError, "Initializer does not define _init_weight"),
     (lambda: fill(mx.init.Xavier()), ShapeError, r"Xavier: w_weight has shape \(2,\), expected at l"),
     (lambda: fill(mx.init.Orthogonal()), ShapeError, r"Orthogonal: w_weight has shape \(2,\), expected at l"),

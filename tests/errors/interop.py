@@ -6,7 +6,7 @@ import json
 import torch
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, FileError, FileFormatError
+from dpmodule.base import ArgumentError, FileError, FileFormatError, SignatureError
 
 S = mx.sym
 HIDDEN = S.FullyConnected(S.Variable("data"), num_hidden=3, name="fc")
@@ -97,5 +97,6 @@ ROWS = [
         for content in (of_torch({"a": torch.ones(200)})[:400], b"")
     ],
     (lambda folder: mx.interop.load_torch_state(folder / "missing.pt"), FileError, r"missing\.pt"),
+    (lambda folder: mx.interop.load_torch_state(5), SignatureError, "file is 5, expected a path"),
     (nd_load, FileFormatError, "interop.load_torch_state"),
 ]

@@ -239,6 +239,7 @@ ROWS = [
     (lambda: mx.io.as_data_iter([np.array(["a", "b"])]), DTypeError, "expected numbers"),
     # DataLoaderIter
     (lambda: loader(TABLE), ArgumentError, "needs a batch_size"),
+    (lambda: loader(5, batch_size=2), ArgumentError, "loader is 5, expected a DataLoader, a dataset or"),
     (lambda: loader(TABLE, batch_size=0), ArgumentError, "batch_size is 0"),
     (lambda: loader(TABLE, batch_size=2, batch_sampler=[[1]]), ArgumentError, "replaces"),
     (lambda: loader(TABLE, batch_size=2, sampler=[1], shuffle=True), ArgumentError, "contradict"),

@@ -260,6 +260,11 @@ KINDS = [
     (lambda: of_torch().backward([mx.nd.ones((8, 4))]), StateError, "call forward"),
     (lambda folder: of_torch().save_checkpoint(f"{folder}/net", 1), ArgumentError, "runs a torch module, which a"),
     (lambda: from_torch(nn.CrossEntropyLoss), ArgumentError, "torch's CrossEntropyLoss; .* such as mx.sym."),
+    (
+        lambda: mx.mod.Module.from_torch(nn.Linear(4, 3), torch.zeros(4, 4), dynamic="b"),
+        ArgumentError,
+        "dynamic is 'b', expected a dict such as",
+    ),
     (lambda: from_torch("softmax"), ArgumentError, "str, which does not return a symbol"),
     # the base
     *[(lambda name=name, arguments=arguments: getattr(mx.mod.BaseModule(), name)(*arguments), NotImplementedError,

@@ -20,6 +20,7 @@ from dpmodule.base import (
     OpError,
     OutOfMemoryError,
     ShapeError,
+    UnknownNameError,
 )
 
 nd, sparse = mx.nd, mx.nd.sparse
@@ -98,7 +99,8 @@ ROWS = [
     (lambda: nd.ones((3,), out=two), ShapeError, ""),
     (lambda: nd.zeros((2,), colour=1), ArgumentError, "colour"),
     (lambda: nd.ones((2, 2), stype="csr"), ArgumentError, "only zeros and empty"),
-    *[(lambda c=c: nd.zeros((2,), ctx=c), ArgumentError, "") for c in ("moon(0)", "cpu(x)", 3)],
+    (lambda: nd.zeros((2,), ctx="moon(0)"), UnknownNameError, "unknown device type 'moon'"),
+    *[(lambda c=c: nd.zeros((2,), ctx=c), ArgumentError, "") for c in ("cpu(x)", 3)],
     *[(lambda a=a: nd.arange(*a), ShapeError, "empty or infinite array") for a in EMPTY_RANGES],
     (lambda: nd.arange(None), OpError, "start is None"),
     (lambda: nd.concatenate([]), ShapeError, ""),

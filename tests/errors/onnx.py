@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, ShapeError
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, ShapeError, SignatureError
 from dpmodule.onnx.from_onnx import check
 from dpmodule.onnx.to_onnx.call import Untranslatable
 from dpmodule.ops.nn.rnn_weights import vector_size
@@ -232,6 +232,7 @@ ROWS = [
     *[(call, Untranslatable, pattern) for call, pattern in OPERATORS],
     (loaded(SEVERAL, domains='"com.example": 1'), FileFormatError, ".*".join(PROBLEMS)),
     (lambda folder: mx.onnx.import_model(folder / "none.onnx"), FileError, "none"),
+    (lambda folder: mx.onnx.import_model(5), SignatureError, "model_file is 5, expected a path"),
     # data in another file
     *[
         (external(**entries), FileFormatError, pattern)

@@ -218,6 +218,7 @@ NN = [
     ],
     rule(r"rois has shape \(4, 6\)", "ROIPooling", (2, 7, 8, 8), (4, 6), pooled_size=(2, 3), spatial_scale=1),
     rule("expected 4 axes", "ROIPooling", (2, 7, 8), (4, 5), pooled_size=(2, 3), spatial_scale=1),
+    rule("from 0 to 1", "ROIPooling", (2, 7, 8, 8), (4, 5), pooled_size=(2, 2), spatial_scale=2, error=OpError),
     rule("two positive integers", "ROIPooling", (2, 7, 8, 8), (4, 5), pooled_size=(2,), spatial_scale=1, error=OpError),
     *[
         row

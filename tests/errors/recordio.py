@@ -1,8 +1,7 @@
 """Wrong calls of `mx.recordio`."""
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, BoundsError, FileError, FileFormatError, StateError
-from dpmodule.recordio.files import UnknownKeyError
+from dpmodule.base import ArgumentError, BoundsError, FileError, FileFormatError, StateError, UnknownNameError
 from dpmodule.recordio.framing import MAGIC, frame
 from helpers.pictures import FORMATS
 
@@ -46,7 +45,7 @@ ROWS = [
     (lambda folder: writer(folder).write("text"), ArgumentError, "encode text first"),
     (lambda folder: R.MXRecordIO(folder / "a.rec", "a"), ArgumentError, "flag is 'a'"),
     (lambda folder: R.MXRecordIO(folder / "missing.rec", "r"), FileError, "missing.rec"),
-    (lambda folder: indexed(folder, "", b"", 0), UnknownKeyError, "no key 0 and no other"),
+    (lambda folder: indexed(folder, "", b"", 0), UnknownNameError, "no key 0 and no other"),
     *[
         (lambda folder, text=text: indexed(folder, text), FileFormatError, r"a\.idx: ")
         for text in ("a\t0\n", "1\t-4\n", "\xff")

@@ -6,7 +6,16 @@ import dpmodule as mx
 from dpmodule import _files as files
 from dpmodule import lr_scheduler as lr
 from dpmodule import profiler, util
-from dpmodule.base import ArgumentError, DeviceError, FileError, MXNetError, ShapeError, StateError
+from dpmodule.base import (
+    ArgumentError,
+    DeviceError,
+    FileError,
+    MXNetError,
+    ShapeError,
+    SignatureError,
+    StateError,
+    UnknownNameError,
+)
 from dpmodule.context import num_gpus
 from helpers.nets import mlp
 
@@ -59,10 +68,15 @@ ROWS = [
     (lambda: mx.mon.Monitor(0), ArgumentError, "interval is 0"),
     (lambda: mx.mon.Monitor(1, pattern="("), ArgumentError, "pattern is .*expected a regular expression"),
     (lambda: profiler.set_config(speed=1), ArgumentError, "no option speed"),
-    (lambda: profiler.set_state("go"), ArgumentError, 'expected "run" or "stop"'),
+    (
+        lambda: profiler.Domain("a").new_counter("b", "c"),
+        SignatureError,
+        "b: value is 'c', expected a number",
+    ),
+    (lambda: profiler.set_state("go"), UnknownNameError, 'expected "run" or "stop"'),
     (lambda: profiler.dumps(sort_by="name"), ArgumentError, "sort_by"),
     (lambda: profiler.Event("x").stop(), StateError, "without start"),
-    (lambda: mx.nd.ones((2,), ctx=torch.device("meta")), ArgumentError, "unknown device type 'meta'"),
+    (lambda: mx.nd.ones((2,), ctx=torch.device("meta")), UnknownNameError, "unknown device type 'meta'"),
     (lambda: mx.nd.ones((2,), ctx=torch.device("cuda", 98)), DeviceError, r"gpu\(98\) does not exist"),
     (lambda: mx.mod.Module(mlp(), context=[CPU, 0]), ArgumentError, "expected a Context or a list such as"),
     (lambda: Needs().method(), MXNetError, r"no mx\.np arrays"),
@@ -74,7 +88,7 @@ ROWS = [
     (lambda: util.get_cuda_compute_capability(mx.cpu()), ArgumentError, "expected a GPU"),
     (lambda: mx.io.io._init_data(None, False, "data"), ArgumentError, "data is empty"),
     (lambda: mx.np, AttributeError, "mx.np is not available: .*; use mx.nd"),
-    (lambda: mx.viz.print_summary(3), ArgumentError, "symbol is int"),
+    (lambda: mx.viz.print_summary(3), SignatureError, "symbol is int"),
     (lambda: mx.viz.print_summary(mlp(), {"softmax_label": (1,)}), ShapeError, "does not follow"),
     (lambda: mx.viz.print_summary(mlp(), positions=[1.0]), ArgumentError, "four numbers"),
     (lambda: files.write_set({}, "set"), ArgumentError, "one folder"),

@@ -91,6 +91,24 @@ ROWS = [
     *refuses(streams.ThreadPool, "threads", "2", text="expected an integer"),
     (lambda: streams.cpp_threaded_worker(3), ArgumentError, "pool is 3, expected a ThreadPool"),
     *refuses(streams.ReadAhead, "depth", 0, 0.5, first=([],)),
+    *[
+        (
+            lambda saved=saved: saved().load_state_dict(streams.DataLoader([1, 2, 3]).state_dict()),
+            ArgumentError,
+            text,
+        )
+        for saved, text in (
+            (
+                lambda: streams.DataLoader([1, 2, 3], batch_size=2),
+                "its batch_size is 1, that of this loader 2",
+            ),
+            (lambda: streams.DataLoader([1, 2]), "its number of examples is 3, that of this loader 2"),
+            (
+                lambda: streams.DataLoader([1, 2, 3], shuffle=True),
+                "SequentialSampler, that of this loader Random",
+            ),
+        )
+    ],
     # child processes
     *refuses(streams.Supervisor, "start_method", "thread", text="expected one of spawn, fork"),
     *refuses(streams.Supervisor, "num_threads", 0, "a", text="expected an integer of at least 1"),

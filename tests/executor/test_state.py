@@ -64,7 +64,12 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
     "loss of a loss": (S.MakeLoss(SCALED * 3), ONE, None, [5]),
     "read loss": (S.Group([SCALED, S.BlockGrad(SCALED) * X]), [2.0], [None, 1], [15]),
     "loss below no gradient": (S.BlockGrad(SCALED), ONE, None, [5]),
-    "loss below argmax": (S.Group([S.argmax(SCALED, axis=0), S.zeros_like(LOSS), S.shape_array(X)]), PAIR, None, [6, 6]),
+    "loss below argmax": (
+        S.Group([S.argmax(SCALED, axis=0), S.zeros_like(LOSS), S.shape_array(X)]),
+        PAIR,
+        None,
+        [6, 6],
+    ),
     "loss below a loss, no gradient between": (S.MakeLoss(SCALED > 0), ONE, None, [5]),
     "loss below no gradient, head beside": (S.Group([S.BlockGrad(SCALED), TWICE]), ONE, [None, 1], [7]),
     "out_grad": (SCORED, {"x": [[0.0, 0.0]], "y": ONE}, [[[8, 8]]], {"x": [[0.25, -0.25]]}),

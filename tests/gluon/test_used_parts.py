@@ -33,10 +33,19 @@ def test_clipping_sparse_and_infinite_gradients():
 def test_batches_are_cut_for_contexts():
     data = np.arange(10).reshape(5, 2)
     parts = mx.gluon.utils.split_and_load(data, [mx.cpu(0), mx.cpu(1)], even_split=False)
-    assert [part.asnumpy().tolist() for part in parts] == [data[:2].tolist(), data[2:].tolist()]
+    assert [part.asnumpy().tolist() for part in parts] == [data[:3].tolist(), data[3:].tolist()]
     assert [part.context for part in parts] == [mx.cpu(0), mx.cpu(1)]
     columns = mx.gluon.utils.split_data(mx.nd.array(data), 2, batch_axis=1)
     assert [part.shape for part in columns] == [(5, 1), (5, 1)]
+    lengths = [part.shape[0] for part in mx.gluon.utils.split_data(mx.nd.array(data), 7, even_split=False)]
+    assert lengths == [1] * 5 + [0] * 2
+
+
+def test_shapes_are_known_with_and_without_np_shape():
+    shapes = [None, (), (2, 3), (0, 3), (-1, 3)]
+    assert [mx.gluon.utils.shape_is_known(shape) for shape in shapes] == [False, False, True, False, True]
+    with mx.util.np_shape(True):
+        assert [mx.gluon.utils.shape_is_known(shape) for shape in shapes] == [False, True, True, True, False]
 
 
 def test_a_files_sum(tmp_path):

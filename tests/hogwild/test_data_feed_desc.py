@@ -6,8 +6,7 @@ import re
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import FileFormatError
-from dpmodule.hogwild import UnknownSlotError
+from dpmodule.base import FileFormatError, UnknownNameError
 from dpmodule.streams import Slot
 from helpers.damaged import damaged
 
@@ -75,7 +74,7 @@ def test_setters():
 def test_names_of_slots_are_checked_before_any_changes(call):
     feed = mx.DataFeedDesc(TEXT)
     told = f"^{call}: there is no slot 'lable'; the slots are words, label; did you mean"
-    with pytest.raises(UnknownSlotError, match=told):
+    with pytest.raises(UnknownNameError, match=told):
         getattr(feed, call)(["words", "label", "lable"])
     assert feed.desc() == mx.DataFeedDesc(TEXT).desc()
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._files import likely_kind, regular_file
-from ...base import ArgumentError, FileError, FileFormatError, MissingPackageError
+from ..._files import likely_kind, path_text, regular_file
+from ...base import FileError, FileFormatError, MissingPackageError
 from ...ops.write_tracking import mark_owned
 
 _LIMIT = 2**31 - 1
@@ -19,9 +19,7 @@ _LIMIT = 2**31 - 1
 
 def read_model(file: str | os.PathLike[str]) -> Any:
     """Read a file as a ModelProto, without its external arrays."""
-    if not isinstance(file, (str, os.PathLike)):
-        raise ArgumentError(f"model_file is a {type(file).__name__}, expected the path of an ONNX file")
-    path = os.fspath(file)
+    path = path_text(file, "model_file")
     try:
         import onnx
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -40,7 +38,8 @@ def read_model(file: str | os.PathLike[str]) -> Any:
     except (DecodeError, ValueError, RuntimeError) as error:
         raise FileFormatError(f"{path}: not an ONNX file, or a truncated or damaged one: {error}") from None
     if not model.HasField("graph") or not model.ir_version:
-        meaning = likely_kind(data) or f"{len(data)} bytes without a graph and a version"
+        is_cut = data[:1] == b"\x08"  # the beginning of an ONNX file
+        meaning = ("" if is_cut else likely_kind(data)) or f"{len(data)} bytes without a graph and a version"
         raise FileFormatError(f"{path}: not an ONNX file, or a truncated one: {meaning}")
     return model
 

@@ -27,12 +27,12 @@ def div_sqrt_dim(a: Any, x: torch.Tensor) -> torch.Tensor:
 
     Shape:
         data: (..., D).
-        returns: the same.
+        returns: the same; integers are truncated.
 
     Source: MXNet 1.9.1 `_contrib_div_sqrt_dim`; Vaswani et al. (2017), scaled dot-product attention.
     """
     scaled: torch.Tensor = x / x.shape[-1] ** 0.5
-    return scaled
+    return scaled if x.is_floating_point() else scaled.to(x.dtype)
 
 
 def _projection_sizes(name: str, shape: Dims, heads: int, parts: int) -> Dims:

@@ -9,7 +9,7 @@ import torch
 
 from ..._devices.device_transfer import extremes
 from ...base import BoundsError, Shape, ShapeError
-from ..attrs import AttrType, real, shape
+from ..attrs import AttrType, fraction, shape
 from ..dtypes import as_float32
 from ..math.pointwise import round_half_away
 from ..registry import bound
@@ -265,7 +265,7 @@ def _bin_edges(
     [arg("data"), arg("rois")],
     {
         "pooled_size": Attr(POOLED_SIZE, "height and width of the output"),
-        "spatial_scale": Attr(real, "size of the feature map divided by that of the image, in (0, 1]"),
+        "spatial_scale": Attr(fraction, "size of the feature map divided by that of the image"),
     },
     hidden=1,
     infer=region_shape_rule((5,), lambda a, data: (data[1], *a.pooled_size)),

@@ -83,7 +83,7 @@ def test_data_of_one_sample_may_be_transposed(shape):
 
 
 @pytest.mark.parametrize("use_global_stats", [True, False])
-@pytest.mark.parametrize("shape, axes", [((2, 1, 3, 2), (2, 3)), ((2, 1, 3, 1, 5), (2, 4))])
+@pytest.mark.parametrize(("shape", "axes"), [((2, 1, 3, 2), (2, 3)), ((2, 1, 3, 1, 5), (2, 4))])
 def test_gradient_between_axes_of_length_one(shape, axes, use_global_stats):
     net = mx.sym.Variable("x")
     for axis in axes:
@@ -96,7 +96,7 @@ def test_gradient_between_axes_of_length_one(shape, axes, use_global_stats):
     )
 
 
-@pytest.mark.parametrize("shape, strides", [((1, 2, 3, 4), (1, 1, 8, 2)), ((2, 2, 1, 3), (6, 1, 2, 2))])
+@pytest.mark.parametrize(("shape", "strides"), [((1, 2, 3, 4), (1, 1, 8, 2)), ((2, 2, 1, 3), (6, 1, 2, 2))])
 def test_gradients_from_heads_of_any_strides(shape, strides):
     net = mx.sym.BatchNorm(mx.sym.Variable("x"), name="n", fix_gamma=False)
     heads = torch.as_strided(torch.randn(24, dtype=torch.float64), shape, strides)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+import dpmodule as mx
 from dpmodule.ops import get
 from helpers.arrays import f4, randn
 from helpers.op_case import environment, gradients, gradients_test, rules_test, run
@@ -79,6 +80,8 @@ def test_lengths_of_ctc():
     both = run("CTCLoss", data, labels, steps, f4([2, 1]), use_data_lengths=True, use_label_lengths=True)
     first, second = run("CTCLoss", data[:4, :1], f4([[1, 2]])), run("CTCLoss", data[:, 1:], f4([[2]]))
     np.testing.assert_allclose(both, np.concatenate([first, second]), rtol=1e-12)
+    only = mx.nd.ctc_loss(*map(mx.nd.array, (data, labels, [2, 1])), use_label_lengths=True)
+    np.testing.assert_allclose(only.asnumpy(), run("CTCLoss", data, f4([[1, 2, 0], [2, 0, 0]])), rtol=1e-5)
     data[4:, 0] = np.nan  # steps beyond the length may hold anything
     grad = gradients("CTCLoss", data, labels, steps, use_data_lengths=True)[0]
     assert np.isfinite(grad).all()
