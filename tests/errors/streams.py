@@ -122,6 +122,11 @@ ROWS = [
     *refuses(PREFETCH, "seed", "s", first=(iterator,)),
     *refuses(mx.io.DataLoaderIter, "batch_size", "x", first=([1, 2],)),
     *refuses(lambda **o: mx.io.DataLoaderIter([1, 2], 1, **o), "num_workers", True),
+    (
+        lambda: PREFETCH(lambda: iterator),
+        ArgumentError,
+        "keywords part_index and num_parts, which .* does not take",
+    ),
     (lambda: PREFETCH(lambda *_, **o: 7, start_method="fork"), ArgumentError, "factory returned 7, expected"),
     # pipes
     (lambda: streams.tensor_pipe(slots=65), ArgumentError, "slots must be an int in 1..64, got 65"),

@@ -210,11 +210,32 @@ def expanded():
 
 def averaged():
     """Windows that exceed the data on one side."""
-    text = """(float[n,2,7,6] x) => (float[] y, float[] z) {
+    text = """(float[n,2,7,6] x) => (float[] y, float[] z, float[] u, float[] v) {
         y = AveragePool<kernel_shape = [3,3], strides = [2,2], pads = [0,1,1,0]>(x)
         z = AveragePool<kernel_shape = [3,3], strides = [2,2], pads = [0,1,1,0], count_include_pad = 1>(x)
+        u = AveragePool<kernel_shape = [3,2], strides = [3,4], pads = [1,0,1,0], ceil_mode = 1>(x)
+        v = AveragePool<kernel_shape = [3,2], strides = [3,4], pads = [1,0,1,0], ceil_mode = 1,
+            count_include_pad = 1>(x)
     }"""
     return model_of(text), (2, 2, 7, 6), (3, 2, 7, 6)
+
+
+def scattered():
+    """Elements added and written, at places that follow from the shape of the data; a constant NaN; a diagonal."""
+    text = """(float[n,4] x) => (float[] added, float[] rows, float[] written, float[] chosen, float[] line)
+    <int64[2,3] places = {1, 1, 0, 2, 3, 2}, float[2,3] more = {1, 2, 3, 4, 5, 6}, int64[2,1] row = {1, 1},
+     float[2,4] two = {1, 2, 3, 4, 5, 6, 7, 8}, int64 zero = {0}, int64 one = {1}, int64[1] first = {1},
+     int64[1] last = {4}, int64[1] step = {2}, int64[1] rest = {-1}, float none = {0}> {
+        added = ScatterElements<axis = 1, reduction = "add">(x, places, more)
+        rows = ScatterND<reduction = "add">(x, row, two)
+        s = Shape(x)  count = ReduceProd<keepdims = 0>(s)  numbers = Range(zero, count, one)
+        grid = Reshape(numbers, s)  part = Slice(grid, first, last, first, step)  index = Reshape(part, rest)
+        flat = Reshape(x, rest)  old = Gather(flat, index)  new = Neg(old)
+        changed = ScatterElements(flat, index, new)  written = Reshape(changed, s)
+        wide = Expand(nan, s)  positive = Greater(x, none)  chosen = Where(positive, x, wide)
+        square = Einsum<equation = "ni,mi->nm">(x, x)  line = Einsum<equation = "nn->n">(square)
+    }"""
+    return model_of(text, nan=np.float32(np.nan)), (2, 4), (5, 4)
 
 
 def two_classes():
@@ -230,7 +251,7 @@ def two_classes():
 
 _GRAPHS = (
     *(channels_last, gathered_shape, expanded, two_classes, averaged, loop_rnn, scan, while_loop, branch),
-    *(constant_branch, detection, quantized, function),
+    *(constant_branch, detection, quantized, function, scattered),
 )
 GRAPHS = {
     **{graph.__name__: graph for graph in _GRAPHS},

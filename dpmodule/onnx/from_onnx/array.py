@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -200,8 +201,17 @@ def _slice(c: NodeCall) -> OnnxValue:
     steps = (c.fixed_ints("steps", 4) if c.since >= 10 else None) or (1,) * len(axes)
     if not len(starts[0]) == len(ends[0]) == len(axes) == len(steps) or 0 in steps:
         raise Unsupported(f"starts {starts[0]}, ends {ends[0]}, axes {axes} and steps {steps} do not match")
-    if x.known is not None and not x.trains:
-        return _slice_known(b, x, starts, ends, axes, steps)
+    if x.known is None or x.trains:
+        return _slice_axes(x, starts, ends, axes, steps)
+    known = _slice_known(b, x, starts, ends, axes, steps)
+    if x.entry is not None and not b.is_uniform(known.known):
+        with suppress(Unsupported):  # then only the values of each trial are known
+            computed = _slice_axes(_as_runtime_value(x), starts, ends, axes, steps)
+            known.entry, known.scope = computed.entry, computed.scope
+    return known
+
+
+def _slice_axes(x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]) -> OnnxValue:
     for i, (axis, step) in enumerate(zip(axes, steps)):
         axis = normalize_axis(axis, x.rank)
         ranges = [
@@ -223,28 +233,7 @@ def _slice_known(
             indices = range(*slice(s, e if step > 0 or e >= -n else None, step).indices(n))
             tensor = tensor.index_select(axis, torch.tensor(list(indices), dtype=torch.int64))
         results.append(tensor)
-    result = b.from_trials(results)
-    if x.entry is not None and not b.is_uniform(result.known):
-        _with_node(b, result, x, starts, ends, axes, steps)
-    return result
-
-
-def _with_node(
-    b: GraphBuilder,
-    made: OnnxValue,
-    x: OnnxValue,
-    starts: Any,
-    ends: Any,
-    axes: Sequence[int],
-    steps: Sequence[int],
-) -> None:
-    """Attach to values that differ between trials the node that computes them at run time, if one operator can."""
-    if len(axes) == 1 and steps[0] == 1 and len(set(starts)) == len(set(ends)) == 1:
-        begin, end, _ = slice(starts[0][0], ends[0][0]).indices(x.shapes[0][0])
-        if begin >= end:
-            return
-        node = b("slice_axis", _as_runtime_value(x), axis=0, begin=begin, end=end)
-        made.entry, made.scope = node.entry, node.scope
+    return b.from_trials(results)
 
 
 def _tile(c: NodeCall) -> OnnxValue:

@@ -51,6 +51,11 @@ class GraphScope:
         return self.captured[entry][1], 0
 
 
+def _is_same(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Return True if two arrays have the same elements; NaN equals NaN."""
+    return x is y or x.shape == y.shape and bool(((x == y) | (x != x) & (y != y)).all())
+
+
 class GraphBuilder:
     """Makes nodes, and folds those that depend only on constants.
 
@@ -126,7 +131,7 @@ class GraphBuilder:
         """Make a constant that may differ between trials."""
         tensors = [t if dtype is None else t.to(torch_dtype(dtype)) for t in per_trial]
         held = [t.reshape(1) if t.dim() == 0 else t for t in tensors]
-        if all(t.shape == held[0].shape and bool((t == held[0]).all()) for t in held[1:]):
+        if all(_is_same(t, held[0]) for t in held[1:]):
             held = [held[0]] * self.trials
         value = OnnxValue(self, tuple(tuple(t.shape) for t in held), name_of(held[0].dtype))
         value.known, value.is_scalar, value.scope = tuple(held), tensors[0].dim() == 0, self.root
@@ -202,8 +207,7 @@ class GraphBuilder:
         if tensors is None:
             return None
         first = tensors[0]
-        same = all(t is first or t.shape == first.shape and bool((t == first).all()) for t in tensors)
-        return first if same else None
+        return first if all(_is_same(t, first) for t in tensors) else None
 
     def required_constant(self, value: OnnxValue | None, what: str) -> torch.Tensor:
         """Return a value's elements, which must be constant."""

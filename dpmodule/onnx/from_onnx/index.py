@@ -110,19 +110,25 @@ def _shape_or_zeros(x: OnnxValue) -> Dims:
 
 def _scatter_elements(c: NodeCall) -> OnnxValue:
     b, x, updates = c.b, c.x, c.value(2)
-    if c.attrs.get("reduction", "none") != "none":
-        raise Unsupported(f"reduction {c.attrs['reduction']!r}")
     axis = normalize_axis(c.attrs["axis"], x.rank)
     parts = _positions_per_axis(b, _non_negative(b, c.value(1), x.axis(axis)), axis)
     joined = parts[0] if len(parts) == 1 else b("Concat", *parts, dim=0)
-    return b("_scatter_set_nd", x, updates, joined, shape=_shape_or_zeros(x))
+    return _scattered(c, x, updates, joined)
+
+
+def _scattered(c: NodeCall, x: OnnxValue, updates: OnnxValue, index: OnnxValue) -> OnnxValue:
+    """Write or add elements at positions along the leading axes."""
+    reduction = c.attrs.get("reduction", "none")
+    if reduction == "add":
+        return c.b("_scatter_add_nd", x, updates, index)
+    if reduction != "none":
+        raise Unsupported(f"reduction {reduction!r}")
+    return c.b("_scatter_set_nd", x, updates, index, shape=_shape_or_zeros(x))
 
 
 def _scatter_nd(c: NodeCall) -> OnnxValue:
     b, x, index, updates = c.b, c.x, c.value(1), c.value(2)
-    if c.attrs.get("reduction", "none") != "none":
-        raise Unsupported(f"reduction {c.attrs['reduction']!r}")
-    whole = _whole_ranges(b, x, index)
+    whole = _whole_ranges(b, x, index) if c.attrs.get("reduction", "none") == "none" else None
     if whole is not None:
         return _assigned(b, x, updates, whole)
     width = index.size(index.rank - 1) or 0
@@ -132,7 +138,7 @@ def _scatter_nd(c: NodeCall) -> OnnxValue:
     ]
     flat = [b("expand_dims", squeeze(r, [r.rank - 1]) if r.rank > 1 else r, axis=0) for r in rows]
     joined = flat[0] if len(flat) == 1 else b("Concat", *flat, dim=0)
-    return b("_scatter_set_nd", x, updates, joined, shape=_shape_or_zeros(x))
+    return _scattered(c, x, updates, joined)
 
 
 def _whole_ranges(b: GraphBuilder, x: OnnxValue, index: OnnxValue) -> list[tuple[int, int]] | None:

@@ -166,15 +166,15 @@ def _pool(c: NodeCall) -> list[OnnxValue]:
     b, x, a = c.b, c.x, c.attrs
     kind = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp"}[c.kind]
     window = _ConvWindow(c, tuple(a["kernel_shape"]))
-    whole = bool(a.get("ceil_mode"))
-    if whole:
-        whole = _extend_padding(window, x)
+    given = window.after
+    if a.get("ceil_mode"):
+        _extend_padding(window, x)
     options: dict[str, Any] = {"kernel": window.kernel, "stride": window.stride}
     if kind == "lp":
         x, kind = x.apply("abs") ** float(a["p"]), "sum"
-        result = _pooled(b, window, x, kind, options, True, whole)
+        result = _pooled(b, window, x, kind, options, True, given)
         return [result ** (1.0 / a["p"])]
-    return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), whole)]
+    return [_pooled(b, window, x, kind, options, bool(a.get("count_include_pad")), given)]
 
 
 def _pooled(
@@ -184,14 +184,23 @@ def _pooled(
     kind: str,
     options: dict[str, Any],
     counts_pads: bool,
-    whole: bool,
+    given: tuple[int, ...],
 ) -> OnnxValue:
+    """Pool over windows.
+
+    Args:
+        given: padding after the data, without what a rounded-up number of windows adds.
+    """
     if any(d != 1 for d in window.dilate):
         return _dilated(b, window, x, kind, counts_pads)
-    if window.is_even and not whole and all(2 * p <= k for p, k in zip(window.before, window.kernel)):
+    if (
+        window.is_even
+        and window.after == given
+        and all(2 * p <= k for p, k in zip(window.before, window.kernel))
+    ):
         return _small(b, x, kind, options, window.before, counts_pads)
     if kind == "avg":
-        return _average(b, window, x, options, counts_pads, whole)
+        return _average(b, window, x, options, counts_pads, given)
     lowest = _LOWEST.get(x.dtype, 0.0) if kind == "max" else 0.0
     return _small(b, window.pad(b, x, lowest), kind, options, (0,) * len(window.kernel), True)
 
@@ -203,8 +212,8 @@ def _small(
     return b("Pooling", x, pool_type=kind, pad=pad, **options, **more)
 
 
-def _extend_padding(window: _ConvWindow, x: OnnxValue) -> bool:
-    """Extend the padding after the data for a rounded-up number of windows; return True if any was extended."""
+def _extend_padding(window: _ConvWindow, x: OnnxValue) -> None:
+    """Extend the padding after the data for a rounded-up number of windows."""
     after = list(window.after)
     for i, (k, s, d) in enumerate(zip(window.kernel, window.stride, window.dilate)):
         more = set()
@@ -217,9 +226,7 @@ def _extend_padding(window: _ConvWindow, x: OnnxValue) -> bool:
         if len(more) > 1:
             raise Unsupported("ceil_mode with a number of windows that depends on the sizes of the inputs")
         after[i] += more.pop()
-    grew = tuple(after) != window.after
     window.after = tuple(after)
-    return grew
 
 
 def _average(
@@ -228,17 +235,18 @@ def _average(
     x: OnnxValue,
     options: dict[str, Any],
     counts_pads: bool,
-    widened: bool,
+    given: tuple[int, ...],
 ) -> OnnxValue:
     """Average over windows that exceed the data on one side."""
     before, after = window.before, window.after
     total = _small(b, window.pad(b, x, 0.0), "sum", options, (0,) * len(before), True)
-    if counts_pads and not widened:
+    if counts_pads and after == given:
         return total / float(math.prod(window.kernel))
-    shape = tuple((1, 1, *s[2:]) for s in x.shapes)
+    counted = [m + n if counts_pads else 0 for m, n in zip(before, given)]
+    shape = tuple((1, 1, *(n + more for n, more in zip(s[2:], counted))) for s in x.shapes)
     window.before, window.after = before, after
     if counts_pads:
-        raise Unsupported("ceil_mode with count_include_pad")
+        window.before, window.after = (0,) * len(before), tuple(n - m for n, m in zip(after, given))
     ones = window.pad(b, filled(b, shape, 1.0, x.dtype), 0.0)
     number = _small(b, ones, "sum", options, (0,) * len(before), True)
     return b("broadcast_div", total, number)

@@ -91,8 +91,10 @@ def _einsum(c: NodeCall) -> OnnxValue:
     if len(terms) != len(values):
         raise Unsupported(f"equation {text!r} for {len(values)} inputs")
     terms, result = _expand_ellipses(terms, values, result)
-    if any(len(set(t)) != len(t) or len(t) != v.rank for t, v in zip(terms, values)):
-        raise Unsupported(f"equation {text!r}, with a repeated letter in one term, or a wrong number of axes")
+    if any(len(t) != v.rank for t, v in zip(terms, values)):
+        raise Unsupported(f"equation {text!r} for arrays of {', '.join(str(v.rank) for v in values)} axes")
+    for i, term in enumerate(terms):
+        values[i], terms[i] = _diagonal(values[i], term)
     value, letters = values[0], terms[0]
     for i in range(1, len(values)):
         later = set("".join(terms[i + 1 :])) | set(result)
@@ -102,6 +104,16 @@ def _einsum(c: NodeCall) -> OnnxValue:
         value = b("sum", value, axis=tuple(gone)).as_scalar(len(gone) == len(letters))
         letters = "".join(n for n in letters if n in result)
     return transpose(value, [letters.index(n) for n in result])
+
+
+def _diagonal(x: OnnxValue, term: str) -> tuple[OnnxValue, str]:
+    """Return the diagonal of the axes with equal letters, and the letters that are left."""
+    for letter in sorted(set(term)):
+        while term.count(letter) > 1:
+            first, last = term.index(letter), term.rindex(letter)
+            x = x.then("diag", axis1=first, axis2=last)
+            term = term[:first] + term[first + 1 : last] + term[last + 1 :] + letter
+    return x, term
 
 
 def _expand_ellipses(terms: list[str], values: Sequence[OnnxValue], result: str) -> tuple[list[str], str]:
