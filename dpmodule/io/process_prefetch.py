@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -193,14 +192,15 @@ def _makes(factory: Factory | Sequence[Factory], num_workers: int | None) -> lis
     if callable(factory):
         count = 1 if num_workers is None else num_workers
         check_count("ProcessPrefetchingIter", "num_workers", count)
-        with suppress(ValueError):  # a class in C has no signature
-            try:
-                inspect.signature(factory).bind(part_index=0, num_parts=count)
-            except TypeError as error:
-                raise ArgumentError(
-                    "ProcessPrefetchingIter: factory is called with the keywords part_index and num_parts, which "
-                    f"{factory!r} does not take: {error}"
-                ) from None
+        try:
+            inspect.signature(factory).bind(part_index=0, num_parts=count)
+        except TypeError as error:
+            raise ArgumentError(
+                "ProcessPrefetchingIter: factory is called with the keywords part_index and num_parts, which "
+                f"{factory!r} does not take: {error}"
+            ) from None
+        except ValueError:  # a function in C has no signature
+            pass
         return [partial(factory, part_index=i, num_parts=count) for i in range(count)]
     factories = list(factory) if isinstance(factory, Sequence) else []
     if not factories or not all(callable(each) for each in factories):
