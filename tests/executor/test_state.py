@@ -389,3 +389,13 @@ def test_states_above_an_operator_without_gradient_move_only_with_a_trained_para
     executor.forward(is_train=True)
     executor.backward(mx.nd.ones((4, 1)))
     assert executor.aux_dict["bn_moving_mean"].asscalar() == moved
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_prediction_leaves_a_fixed_gamma_and_training_sets_it(native):
+    net = S.Convolution(X, num_filter=8, kernel=(1, 1), name="conv") if native else X
+    executor = S.BatchNorm(net, name="bn", fix_gamma=True).simple_bind(mx.cpu(), x=(2, 8, 5, 5))
+    executor.arg_dict["bn_gamma"][:] = 0.25
+    for is_train, gamma in ((False, 0.25), (True, 1)):
+        executor.forward(is_train=is_train)
+        assert executor.arg_dict["bn_gamma"].asnumpy().tolist() == [gamma] * 8

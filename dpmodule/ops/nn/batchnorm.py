@@ -266,7 +266,7 @@ def normalize(
         out = out.reshape(moved)
     if move:
         out = out.movedim(1, axis)
-    states = ones, new_mean, new_var
+    states = ones if env.is_train else None, new_mean, new_var
     if not a.output_mean_var:
         return (out,), states
     if new_mean is None:
@@ -321,7 +321,7 @@ def batch_norm(
     In training the batch statistics are used, and update the moving statistics:
     ``new = momentum * old + (1 - momentum) * batch``, with the biased variance. Otherwise, or with
     use_global_stats, the moving statistics are used and not changed. With fix_gamma, gamma counts as 1, has no
-    gradient and is set to 1 by every forward.
+    gradient and is set to 1 by every forward in training.
 
     Shape:
         data, output: any with C channels on `axis`.

@@ -97,12 +97,7 @@ class BatchNorm:
 
     def read(self, sources: Sequence[Source]) -> Sequence[Source]:
         """Return the sources that folded parameters depend on, of which the last four are the vectors."""
-        # a fixed gamma is written in every forward, and not read
         return (*sources[:-4], *sources[-3:]) if self.a.fix_gamma else sources
-
-    def results(self, result: Tensor, gamma: Tensor) -> tuple[Tensor | None, ...]:
-        """Return a result, then the states that the normalisation writes back."""
-        return result, torch.ones_like(gamma) if self.a.fix_gamma else None, None, None
 
 
 class FusedConvolution:
@@ -192,7 +187,7 @@ class FusedConvolution:
         result = self._by_onednn(restride(data), *parameters, other)
         if self._activation is not None and self._activation.over is not None:
             result = self._activation.over(result)
-        return result if self.norm is None else self.norm.results(result, sources[-4])
+        return result if self.norm is None else (result, None, None, None)  # no state changes
 
     def keeps_layout(self, data: Tensor) -> bool:
         """Return True if the operators run one by one because converting the data takes longer than it gains."""

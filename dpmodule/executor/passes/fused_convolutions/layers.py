@@ -90,7 +90,6 @@ class Layer(NamedTuple):
             one.
         images: numbers of the values that it reads, other than parameters.
         sources: numbers of its parameters.
-        gamma: number of the value that a normalisation writes to its gamma; None if it does not write it.
         then: the activation that follows it, whose function is `function`.
     """
 
@@ -102,7 +101,6 @@ class Layer(NamedTuple):
     sources: list[int]
     result: int
     function: Function | None
-    gamma: int | None = None
     then: Step | None = None
 
     @property
@@ -218,9 +216,8 @@ class Layer(NamedTuple):
             shape: of the data.
         """
         fused, norm = self.fused, self.norm
-        kind: Any = (
-            (self.kind, getattr(self.a, "eps", None), self.gamma is None) if fused is None else fused.kind
-        )
+        kind: Any = (self.kind, *(getattr(self.a, name, None) for name in ("eps", "fix_gamma")))
+        kind = kind if fused is None else fused.kind
         detail: Any = shape[1:] if fused is None else fused.detail(shape)
         sources = sources if norm is None else norm.read(sources)
         found: Pack | None = packed(kind, sources, lambda: self._packed(sources, shape), detail)
@@ -274,9 +271,8 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
         sources = inputs[1:-1] if call.sums else inputs[1:]
         if max(sources) >= variables:  # computed: another one in every run
             return None
-        gamma = step.outputs[1] if call.norm is not None and call.norm.a.fix_gamma else None
         images = [inputs[0], *inputs[-1:]] if call.sums else inputs[:1]
-        return Layer(step, op, a, call.kind[0], images, sources, step.outputs[0], call.native, gamma)
+        return Layer(step, op, a, call.kind[0], images, sources, step.outputs[0], call.native)
     applied = activation(low, step)
     if op.name == "hard_sigmoid":
         applied = Activation(call, "none", native=("hard_sigmoid", a.alpha, a.beta))
@@ -294,8 +290,7 @@ def _layer_of(low: Lowered, step: Step) -> Layer | None:
     images, sources = (inputs[:1], inputs[1:]) if takes_parameters else (inputs, [])
     if takes_parameters and (inputs[0] < variables or max(sources) >= variables):
         return None
-    gamma = step.outputs[1] if kind == "affine" and a.fix_gamma else None
-    return Layer(step, op, a, kind, images, sources, step.outputs[0], function, gamma)
+    return Layer(step, op, a, kind, images, sources, step.outputs[0], function)
 
 
 def _last_function(low: Lowered, call: DenseLayers | PoolingFirst) -> Function | None:

@@ -391,8 +391,6 @@ class ImageRun:
         read = [n for layer in layers for n in layer.read()]
         self._read = [self._positions[n] for n in dict.fromkeys(read)]
         self._results = [(at, n) for at, n in enumerate(outputs) if n in made]
-        gammas = {layer.gamma: layer.sources[-4] for layer in layers if layer.gamma is not None}
-        self._gammas = [(at, self._positions[gammas[n]]) for at, n in enumerate(outputs) if n in gammas]
         fused = layers[0].fused
         self._single = fused if len(layers) == 1 and isinstance(fused, FusedConvolution) else None
         self._plans: dict[_Key, _Plan | None] = {}
@@ -415,7 +413,7 @@ class ImageRun:
         parameters, addresses = weights
         tensors = self._run(plan, env, inputs, addresses)
         del parameters  # kept alive during the run
-        return self._found_outputs(tensors, inputs)
+        return self._found_outputs(tensors)
 
     def _run(
         self, plan: _Plan, env: Env, inputs: Sequence[Tensor], addresses: list[int]
@@ -437,13 +435,11 @@ class ImageRun:
             _arenas.append(arena)
         return tensors
 
-    def _found_outputs(self, tensors: dict[int, Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return the outputs; None for states that are not written."""
+    def _found_outputs(self, tensors: dict[int, Tensor]) -> list[Tensor | None]:
+        """Return the outputs; None for states, which are not written."""
         outputs: list[Tensor | None] = [None] * len(self.outputs)
         for at, n in self._results:
             outputs[at] = tensors[n]
-        for at, position in self._gammas:
-            outputs[at] = torch.ones_like(inputs[position])
         return outputs
 
     def _compute(
