@@ -325,8 +325,8 @@ def writes_simply(nodes: Sequence[TorchNode]) -> bool:
     return True
 
 
-def functional(program: ExportedProgram) -> ExportedProgram:
-    """Return a program without in-place writes, in which unknown operators are decomposed into known ones.
+def functional(module: torch.nn.Module, program: ExportedProgram) -> ExportedProgram:
+    """Return a module's program without in-place writes, in which unknown operators are decomposed into known ones.
 
     Batch normalisation and dropout, which torch decomposes by the mode of the export, remain one operator each.
     """
@@ -339,7 +339,10 @@ def functional(program: ExportedProgram) -> ExportedProgram:
         table.pop(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        decomposed: ExportedProgram = program.run_decompositions(table)
+        try:
+            decomposed: ExportedProgram = program.run_decompositions(table)
+        except Exception as error:
+            raise _refusal(module, error) from error
         return decomposed
 
 
@@ -354,8 +357,11 @@ _KEPT: dict[Any, tuple[Any, int]] = {
 def _keep_whole(graph: Graph, node: TorchNode) -> None:
     """Replace a node by an operator that is not decomposed."""
     function, count = _KEPT[node.target]
+    arguments = tuple(node.args[:count])
+    if function is _aten._native_batch_norm_legit_functional.default and arguments[3] is None:
+        function, arguments = _aten._native_batch_norm_legit.no_stats, (*arguments[:3], *arguments[5:])
     with graph.inserting_before(node):
-        whole = graph.call_function(function, tuple(node.args[:count]))
+        whole = graph.call_function(function, arguments)
         part = graph.call_function(operator.getitem, (whole, 0))
         nodes = [whole, part]
         if node.target is _aten.dropout_.default:

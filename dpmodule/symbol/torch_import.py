@@ -97,7 +97,7 @@ def imported(
     exported = export(module, example, named, dynamic)
     program, training = exported.program, _trains(module, exported.program)
     if not _can_walk(program):
-        program = functional(program)
+        program = functional(module, program)
     names = [name for name, _ in exported.inputs]
     owned = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
     with single_thread():

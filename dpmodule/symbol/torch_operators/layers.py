@@ -289,6 +289,13 @@ def _functional_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
 translates("native_batch_norm")(lambda b, *arguments: [_batch_norm(b, *arguments), None, None])
 
 
+@translates("_native_batch_norm_legit")
+def _stateless_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
+    first, rest = arguments[:3], arguments[-3:]
+    states = arguments[3:-3] or (None, None)  # the overload "no_stats" has none
+    return [_batch_norm(b, *first, *states, *rest), None, None]
+
+
 @translates("_native_batch_norm_legit_no_training")
 def _predicting_batch_norm(b: SymbolBuilder, *arguments: Any) -> list[Any]:
     given = (*arguments[:5], False, *arguments[5:])  # not training

@@ -56,6 +56,7 @@ F.pad(x, (1, 0), value=3.0); F.pad(x, (-1, 2)); F.pad(x, (0, 0, 0, 0, 1, 0), val
 F.pad(x, (1, 1, 2, 0), mode="reflect"); nn.ReplicationPad2d(1)(x); F.pad(x, (1, 2, 0, 1), mode="circular")
 F.pad(x[:, :, 0, 0], (1, 1)); F.pad(x[:, 0], (1, 1), mode="reflect"); F.unfold(x, 2, padding=1)
 F.fold(F.unfold(x, 2, stride=2), (4, 6), 2, stride=2)
+F.batch_norm(torch.einsum("nchw,nkhw->nck", x, x), None, None, training=True)
 F.grid_sample(x, x[:, :3, :, :2].permute(0, 2, 1, 3).tanh(), align_corners=True)
 """
 UNEVEN = """
