@@ -177,7 +177,10 @@ declare(
     "BlockGrad",
     torch.detach,
     [arg("data", ROWS)],
-    doc=_describe("BlockGrad", "Return `data` unchanged and block its gradient"),
+    doc=_describe(
+        "BlockGrad",
+        "Return `data` unchanged and block its gradient. A loss below it in a bound symbol trains, as in MXNet",
+    ),
     aliases=("stop_gradient", "_sparse_stop_gradient"),
     infer=same,
     view=True,
