@@ -73,6 +73,11 @@ ROWS = [
     (lambda: read(op("Odd", [[0]] * 5 + [3, [9]])), OpError, "with inputs 'x', 'x', 'x', 'x', ...; MXNet"),
     *[(sliced(count), OpError, "num_outputs") for count in NUMBERS],
     (
+        lambda folder: load(folder, b"\x08\x08\x12\xff"),
+        FileFormatError,
+        "symbol file: this is an ONNX file; use",
+    ),
+    (
         lambda folder: load(folder, b"\xff\xfe"),
         FileFormatError,
         "net-symbol.json: not a symbol file: not UTF-8 text at byte 0",
