@@ -181,7 +181,7 @@ class DataFeedDesc:
             if name not in self._slots:
                 known = ", ".join(self._slots)
                 hint = did_you_mean(str(name), self._slots)
-                raise UnknownNameError(f"{call}: there is no slot {name!r}; the slots are {known}{hint}")
+                raise UnknownNameError(f"{call}: slot {name!r} does not exist; the slots are {known}{hint}")
         return wanted
 
     def _change(self, name: str, *, is_dense: bool = False, is_used: bool = False) -> None:

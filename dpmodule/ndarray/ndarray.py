@@ -609,8 +609,8 @@ class NDArray(Handle, OpMethods):
             stype: storage type of the gradient; None means that of the array.
 
         Raises:
-            UnknownNameError: there is no such `grad_req`.
-            ArgumentError: there is no such storage type.
+            UnknownNameError: `grad_req` is not one of these.
+            ArgumentError: `stype` is not a storage type.
         """
         grad = NDArray(torch.zeros_like(self.raw, memory_format=torch.contiguous_format), self.context)
         kind = self.stype if stype is None else stype

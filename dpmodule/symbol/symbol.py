@@ -641,6 +641,7 @@ def load(fname: str) -> Symbol:
         fname: path of the file.
 
     Raises:
+        SignatureError: `fname` is not a path.
         FileFormatError: the file is not a symbol; the message names the file.
         FileError: the file cannot be read.
     """

@@ -73,7 +73,7 @@ def test_setters():
 @pytest.mark.parametrize("call", ["set_use_slots", "set_dense_slots"])
 def test_names_of_slots_are_checked_before_any_changes(call):
     feed = mx.DataFeedDesc(TEXT)
-    told = f"^{call}: there is no slot 'lable'; the slots are words, label; did you mean"
+    told = f"^{call}: slot 'lable' does not exist; the slots are words, label; did you mean"
     with pytest.raises(UnknownNameError, match=told):
         getattr(feed, call)(["words", "label", "lable"])
     assert feed.desc() == mx.DataFeedDesc(TEXT).desc()

@@ -212,6 +212,7 @@ def _slice(c: NodeCall) -> OnnxValue:
 
 
 def _slice_axes(x: OnnxValue, starts: Any, ends: Any, axes: Sequence[int], steps: Sequence[int]) -> OnnxValue:
+    """Slice one axis after the other."""
     for i, (axis, step) in enumerate(zip(axes, steps)):
         axis = normalize_axis(axis, x.rank)
         ranges = [
