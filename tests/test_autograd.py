@@ -255,6 +255,37 @@ def test_batch_statistics_are_written_by_backward():
     moved([0.76, 0.95])
 
 
+@pytest.mark.parametrize(
+    "below",
+    [
+        nd.BlockGrad,
+        lambda loss: nd.BlockGrad(loss) + 1,
+        lambda loss: nd.cast(nd.argmax(loss, axis=1), "int32"),
+        lambda loss: nd.SliceChannel(loss > 0.5, num_outputs=2)[1],
+    ],
+)
+def test_losses_below_operators_without_gradient_train(below):
+    x, label = variable((2, 2)), nd.array([0, 1])
+    alone = gradient(lambda x: nd.SoftmaxOutput(x, label), x)
+    assert gradient(lambda x: below(nd.SoftmaxOutput(x, label)), x) == alone
+    with ag.record():
+        rest = below(nd.SoftmaxOutput(x, label))
+    assert ag.grad(rest, [x])[0].asnumpy().tolist() == alone
+
+
+def test_losses_below_operators_without_gradient_train_in_symbols():
+    x, label = variable((2, 2)), nd.array([0, 1])
+    net = mx.sym.BlockGrad(mx.sym.SoftmaxOutput(mx.sym.var("x"), mx.sym.var("label")))
+    alone = gradient(lambda x: nd.SoftmaxOutput(x, label), x)
+    assert gradient(lambda x: nd.CachedOp(net)(x, label), x) == alone
+
+
+def test_states_above_an_operator_without_gradient_stay():
+    x, mean = variable((4, 2)), nd.zeros(2)
+    gradient(lambda x: nd.BatchNorm(nd.BlockGrad(x), nd.ones(2), nd.zeros(2), mean, nd.ones(2)) + x, x)
+    assert mean.asnumpy().tolist() == [0, 0]
+
+
 # the life of a graph
 
 

@@ -201,7 +201,7 @@ def lower(
     low = Lowered(graph, recorded, len(variables), [], [], is_subgraph=is_subgraph)
     values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
     head_nodes = [node for node, _ in graph.heads]
-    inner = _inner_losses(graph) if recorded and not is_subgraph else []
+    inner = _inner_losses(graph) if recorded else []
     for number, node in enumerate(graph.nodes):
         if node.op is not None:
             cut = (

@@ -101,6 +101,11 @@ def differentiate(
     pairs = [(h.trace[0], g) for h, g in zip(heads, head_grads, strict=True)]
     roots = [(root, given) for root, given in pairs if root.requires_grad]
     seeds = [_seed(root, given, create_graph) for root, given in roots]
+    for node in reached:
+        loss = node.loss
+        if loss is not None and loss.requires_grad and not any(loss is root for root, _ in roots):
+            roots.append((loss, None))
+            seeds.append(torch.zeros_like(loss, requires_grad=False))
     inputs = [v.alias for v in wanted if v.alias.requires_grad]
     with mode.scope(create_graph, train_mode):
         found = _engine([root for root, _ in roots], seeds, inputs, retain_graph, create_graph)

@@ -31,6 +31,7 @@ class PreparedOp:
         fitting: known shapes of inputs that fit each other; None for an operator that checks its inputs itself.
         function: the operator as one function of tensors for these attributes, if there is one.
         guarded: True if it runs users' code, which may have tensors that require grad.
+        is_loss: True if its output ignores its head gradient.
         mutated: positions of the inputs that it writes; None for auxiliary states, which MXNet writes only in the
             backward pass.
         out_shapes: known output shapes of an operator that needs them and has no inputs.
@@ -45,6 +46,7 @@ class PreparedOp:
         "fitting",
         "function",
         "guarded",
+        "is_loss",
         "mutated",
         "op",
         "out_shapes",
@@ -77,6 +79,7 @@ class PreparedOp:
             for i, (position, now) in enumerate(op.mutated_inputs(inputs))
             if inputs[position].kind == AUX and not now
         )
+        self.is_loss = op.is_loss(a)
         self.guarded = op.owner is not None or op.read_attrs is not None
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()

@@ -85,9 +85,11 @@ class TapeNode:
         inputs: the node of each input, None for arrays outside the graph; for an output the operator's node.
         index: number of an output, else 0.
         live: False once backward has freed it.
+        loss: the traced output of a loss. Backward starts there, too, since zeros from an operator without gradient
+            reach it in MXNet; None for other operators.
     """
 
-    __slots__ = ("__weakref__", "index", "inputs", "live", "plan", "states")
+    __slots__ = ("__weakref__", "index", "inputs", "live", "loss", "plan", "states")
 
     def __init__(
         self, plan: PreparedOp | TapeStep | None, inputs: Sequence[TapeNode | None], index: int = 0
@@ -96,13 +98,14 @@ class TapeNode:
         self.inputs = inputs
         self.index = index
         self.live = True
+        self.loss: Tensor | None = None
         self.states: States | None = None
 
     def free(self) -> None:
         """Free the history; its arrays are no longer in a graph."""
         self.live = False
         self.inputs = ()
-        self.states = None
+        self.loss = self.states = None
 
 
 class TapeVariable(TapeNode):
