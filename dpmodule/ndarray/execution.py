@@ -175,8 +175,7 @@ def execute(plan: PreparedOp, arrays: Sequence[Handle], ctx: Context | None = No
         _write_back(plan, arrays, values)
     if recorded:
         node = tape.TapeNode(plan, nodes)
-        if plan.is_loss:
-            node.loss = results[0]
+        node.loss = results[0] if plan.is_loss else None
         if plan.states and values and results[0].requires_grad:
             node.states = states_of(plan, arrays, values, lambda: _run_plain(plan, env, tensors))
         return arrays_of(plan, results, node, ctx, out)

@@ -69,7 +69,7 @@ def BlockGrad(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return `data` unchanged and block its gradient. A loss below it in a bound symbol ..."""
+    """Return `data` unchanged and block its gradient. A loss below it trains, as in MXNet."""
 
 def CTCLoss(
     data: NDArray | None = None,
@@ -3014,7 +3014,7 @@ def stop_gradient(
     name: str | None = None,
     **kwargs: Any,
 ) -> NDArray:
-    """Return `data` unchanged and block its gradient. A loss below it in a bound symbol ..."""
+    """Return `data` unchanged and block its gradient. A loss below it trains, as in MXNet."""
 
 def sum(
     data: NDArray | None = None,

@@ -74,7 +74,7 @@ def BlockGrad(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return `data` unchanged and block its gradient. A loss below it in a bound symbol ..."""
+    """Return `data` unchanged and block its gradient. A loss below it trains, as in MXNet."""
 
 def CTCLoss(
     data: Symbol | None = None,
@@ -3286,7 +3286,7 @@ def stop_gradient(
     out: Any = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return `data` unchanged and block its gradient. A loss below it in a bound symbol ..."""
+    """Return `data` unchanged and block its gradient. A loss below it trains, as in MXNet."""
 
 def sum(
     data: Symbol | None = None,

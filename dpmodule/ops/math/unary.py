@@ -179,7 +179,7 @@ declare(
     [arg("data", ROWS)],
     doc=_describe(
         "BlockGrad",
-        "Return `data` unchanged and block its gradient. A loss below it in a bound symbol trains, as in MXNet",
+        "Return `data` unchanged and block its gradient. A loss below it trains, as in MXNet",
     ),
     aliases=("stop_gradient", "_sparse_stop_gradient"),
     infer=same,
