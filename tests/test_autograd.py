@@ -378,6 +378,21 @@ def test_the_graph_as_a_symbol():
     assert len(ag.get_symbol(plain).list_arguments()) == 2
 
 
+@pytest.mark.parametrize("stype", ["csr", "row_sparse"])
+@walks([lambda x: x * x, nd.sparse.sqrt, lambda x: nd.clip(x, -1, 1), lambda x: x > 0, lambda x: x + 0])
+def test_recorded_results_are_stored_like_others(function, stype):
+    plain = variable([[4, 1], [9, 2]])
+    want = gradient(function, plain)
+    x = plain.tostype(stype)
+    x.attach_grad(stype="default")
+    with ag.record():
+        result = function(x)
+    assert result.stype == function(plain.tostype(stype)).stype == stype
+    result.backward()
+    np.testing.assert_array_equal(result.asnumpy(), function(plain).asnumpy())
+    assert x.grad.asnumpy().tolist() == want
+
+
 @pytest.mark.parametrize("stype", ["row_sparse", "csr"])
 def test_sparse_variables(stype):
     x = nd.ones((4, 5)).tostype(stype)

@@ -94,14 +94,14 @@ def record_by_rule(plan: PreparedOp, env: Env, arrays: Sequence[Handle]) -> Any:
     """Run an operator on stored values of sparse arrays, and record it.
 
     Returns:
-        The resulting array, or a list of several; None if the operator has no differentiable rule for these inputs, or
-        none of them is sparse.
+        The resulting array, or a list of several; None if the operator has no rule for these inputs, or none of them is
+        sparse.
     """
     kinds = tuple(array.stype for array in arrays)
     if not plan.alone and set(kinds) <= {"default"}:
         return None
     rule = rule_of(plan.op, kinds)
-    if rule is None or not rule.differentiates:
+    if rule is None:
         return None
     stypes = rule.storage(plan.a, kinds)
     if stypes is None:

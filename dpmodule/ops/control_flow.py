@@ -303,7 +303,9 @@ def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> T
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
         inner, body_outs = body.types(_pick(merged, positions))
         merged = _merge_types(merged, positions, inner)
-        if body is not a.bodies[0]:
+        if body is a.bodies[0]:  # MXNet declares the condition's result as float32
+            merged = _merge_types(merged, positions, ["float32"] * len(positions))
+        else:
             results = [r or m for r, m in zip(results, body_outs)]
     return merged, results
 

@@ -87,3 +87,10 @@ def test_a_matrix_of_one_row_times_a_dense_one():
     row, dense = nd.array([[0, 4, 6.0]]).tostype("csr"), nd.array([[1, 2, 3.0]])
     np.testing.assert_array_equal(nd.broadcast_mul(row, dense).asnumpy(), [[0, 8, 18]])
     np.testing.assert_array_equal(nd.broadcast_div(row, dense).asnumpy(), [[0, 2, 2]])
+
+
+@pytest.mark.parametrize("stype", ["csr", "row_sparse"])
+def test_norm_of_integers(stype):
+    array = nd.array([[0, 3], [4, 0]], dtype="int32").tostype(stype)
+    assert sparse.norm(array).asnumpy().tolist() == [5]
+    assert sparse.norm(sparse.zeros(stype, (2, 2), dtype="int64")).asnumpy().tolist() == [0]

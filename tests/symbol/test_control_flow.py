@@ -87,6 +87,12 @@ def test_shapes_are_inferred_backwards_from_states_and_with_an_unknown_length():
     assert mx.sym.Group([out * mx.sym.var("y"), state]).infer_shape(y=(4, 3, 2))[0][0] == (4, 3, 2)
 
 
+def test_the_type_of_a_condition_is_float32_unless_given():
+    net = mx.sym.contrib.cond(mx.sym.var("c") > 0, lambda: X * 2, lambda: X - 1)
+    assert net.infer_type(x="float64") == ([np.float32, np.float64], [np.float64], [])
+    assert net.infer_type(c="int32", x="float32")[0] == [np.int32, np.float32]
+
+
 def test_error_of_users_code_inside_arrives_as_it_is():
     @mx.operator.register("control_flow_bad")
     class BadProp(mx.operator.CustomOpProp):

@@ -60,11 +60,6 @@ class SparseRule:
     variable_storage: Callable[[Any, Stypes], Stypes] | None = None
     check: Callable[[Any, int], None] | None = None
 
-    @property
-    def differentiates(self) -> bool:
-        """True if gradients are computed on stored parts, too."""
-        return self.grad is not None or self.recorded is not None
-
 
 # common parts of rules
 

@@ -8,7 +8,7 @@ import torch
 
 from ...base import DTypeError, Shape
 from ..attrs import boolean, ints, optional
-from ..math.pointwise import in_type_of
+from ..math.pointwise import in_type_of, keep_type
 from ..registry import get, op
 from ..shapes import normal_axes, normal_axis, prod
 from ..spec import Attr, Env, Onnx, Shapes, arg
@@ -185,8 +185,7 @@ def _norm_storage(a: Any, stypes: Stypes) -> Stypes | None:
 
 
 def _norm(a: Any, env: Env, data: Sparse) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(data.values)
-    return norm.reshape(1)
+    return keep_type(torch.linalg.vector_norm)(data.values).reshape(1)
 
 
 add_rule("norm", SparseRule(_norm_storage, _norm))
