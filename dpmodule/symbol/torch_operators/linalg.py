@@ -7,6 +7,7 @@ from typing import Any
 
 from ..symbol import Symbol
 from .builder import SymbolBuilder
+from .reductions import root
 from .table import translates, translates_as
 from .value import Dims, NoCounterpart, TorchValue, broadcast_dims, dims_of, is_number
 
@@ -150,7 +151,7 @@ def _cdist(
     if gaps is None:
         raise NoCounterpart("measures distances between batches of a different number of axes")
     if p == 2:
-        return _root(b, b.op("sum", b.op("square", gaps), axis=-1))
+        return root(b, b.op("sum", b.op("square", gaps), axis=-1))
     sizes = b.op("abs", gaps)
     if p == 1:
         return b.op("sum", sizes, axis=-1)
@@ -159,12 +160,4 @@ def _cdist(
     if p < 1:
         raise NoCounterpart(f"measures distances with p={p}, below 1")
     total = b.op("sum", b.op("_power_scalar", sizes, scalar=float(p)), axis=-1)
-    return _root(b, total, 1 / p)
-
-
-def _root(b: SymbolBuilder, total: Symbol, power: float = 0.5) -> Symbol:
-    """Return a power of sums, with gradient 0 where a sum is 0, as in torch for the distance of equal points."""
-    is_zero = b.op("_equal_scalar", total, scalar=0.0)
-    safe = b.op("elemwise_add", total, is_zero)
-    power_of_value = b.op("sqrt", safe) if power == 0.5 else b.op("_power_scalar", safe, scalar=power)
-    return b.op("elemwise_sub", power_of_value, is_zero)
+    return root(b, total, 1 / p)

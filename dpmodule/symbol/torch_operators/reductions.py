@@ -129,6 +129,14 @@ def _variance(
     )
 
 
+def root(b: SymbolBuilder, total: Symbol, power: float = 0.5) -> Symbol:
+    """Return a power of sums, with gradient 0 where a sum is 0, as in torch."""
+    is_zero = b.op("_equal_scalar", total, scalar=0.0)
+    safe = b.op("elemwise_add", total, is_zero)
+    power_of_value = b.op("sqrt", safe) if power == 0.5 else b.op("_power_scalar", safe, scalar=power)
+    return b.op("elemwise_sub", power_of_value, is_zero)
+
+
 def _correction(options: dict[str, Any], dim: Axes, unbiased: bool | None) -> tuple[Any, Any]:
     """Return axes and correction of any overload of var and std."""
     if isinstance(dim, bool):
@@ -151,7 +159,7 @@ def _var(
     return _variance(b, value, axes, correction, keepdim)
 
 
-translates("std")(lambda b, *of_var, **options: b.op("sqrt", _var(b, *of_var, **options)))
+translates("std")(lambda b, *of_var, **options: root(b, _var(b, *of_var, **options)))
 
 
 @translates("var_mean")
@@ -179,23 +187,27 @@ def _norm(
     value = b.cast(value, b.result.dtype)
     ord = 2 if ord is None else ord
     if ord == 2:
-        return b.op(
-            "sqrt", reduce(b, "sum", b.value(b.op("square", value), value.dims, value.dtype), dim, keepdim)
-        )
+        squares = b.value(b.op("square", value), value.dims, value.dtype)
+        return root(b, reduce(b, "sum", squares, dim, keepdim))
     sizes = b.value(b.op("abs", value), value.dims, value.dtype)
-    if ord == math.inf:
-        return reduce(b, "max", sizes, dim, keepdim)
+    if math.isinf(ord):
+        return reduce(b, "max" if ord > 0 else "min", sizes, dim, keepdim)
+    if ord == 0:
+        counted = b.value(b.op("_not_equal_scalar", value, scalar=0.0), value.dims, value.dtype)
+        return reduce(b, "sum", counted, dim, keepdim)
     if ord == 1:
         return reduce(b, "sum", sizes, dim, keepdim)
     powers = b.value(b.op("_power_scalar", sizes, scalar=float(ord)), value.dims, value.dtype)
-    return b.op("_power_scalar", reduce(b, "sum", powers, dim, keepdim), scalar=1.0 / ord)
+    return root(b, reduce(b, "sum", powers, dim, keepdim), 1.0 / ord)
 
 
 @translates("logsumexp")
 def _logsumexp(b: SymbolBuilder, value: TorchValue, dim: Axes, keepdim: bool = False) -> Symbol:
     axes = _axes(value, dim)
     dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
-    top = b.value(b.op("BlockGrad", reduce(b, "max", value, axes, True)), dims, value.dtype)
+    most = torch.finfo(value.dtype).max  # infinity minus infinity would be NaN
+    greatest = b.op("clip", reduce(b, "max", value, axes, True), a_min=-most, a_max=most)
+    top = b.value(b.op("BlockGrad", greatest), dims, value.dtype)
     shifted = b.value(b.pair("sub", value, top), value.dims, value.dtype)
     grown = b.value(b.op("exp", shifted), value.dims, value.dtype)
     total = b.value(b.op("log", reduce(b, "sum", grown, axes, True)), dims, value.dtype)
