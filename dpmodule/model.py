@@ -11,7 +11,8 @@ import numpy as np
 from . import metric as metrics
 from ._core import lazy
 from .base import ArgumentError, ShapeError
-from .callback import BatchEndParam, LogValidationMetricsCallback
+from .callback import BatchEndParam, Callback, LogValidationMetricsCallback
+from .callback.base import as_list
 from .checkpoint import load_checkpoint, load_params, save_checkpoint
 from .context import Context
 from .initializer import Uniform
@@ -210,7 +211,7 @@ class FeedForward:
             eval_data: iterator, or pair of arrays, scored after every epoch.
             eval_metric: as in `Module.fit`.
             epoch_end_callback: as in `Module.fit`.
-            batch_end_callback: as in `Module.fit`.
+            batch_end_callback: as in `Module.fit`, but `nbatch` counts from 1.
             kvstore: as in `Module.fit`.
             logger: logger of the progress; None for the logging module.
             work_load_list: share of each context.
@@ -235,7 +236,7 @@ class FeedForward:
             eval_data=self._eval_iter(eval_data),
             eval_metric=eval_metric,
             epoch_end_callback=epoch_end_callback,
-            batch_end_callback=batch_end_callback,
+            batch_end_callback=_counting_from_1(batch_end_callback),
             kvstore=kvstore,
             optimizer=self.optimizer,
             optimizer_params=self.kwargs,
@@ -248,6 +249,7 @@ class FeedForward:
             begin_epoch=self.begin_epoch,
             num_epoch=self.num_epoch,
             monitor=monitor,
+            progress=batch_end_callback is None,
         )
         self.arg_params, self.aux_params = module.get_params()
         if self.sym_gen is not None:
@@ -351,9 +353,7 @@ class FeedForward:
             data.reset()
         module = self._bound(data)
         watch = NaNRowCounter(module, "score", "warn")
-        callbacks = (
-            batch_end_callback if isinstance(batch_end_callback, (list, tuple)) else [batch_end_callback]
-        )
+        callbacks = as_list(batch_end_callback)
         for number, batch in enumerate(data):
             if number == num_batch:
                 break
@@ -361,7 +361,7 @@ class FeedForward:
             watch.update(number, batch.pad or 0)
             labels: Any = batch.label
             measure.update(labels, module.get_outputs())
-            for call in filter(None, callbacks):
+            for call in callbacks:
                 call(BatchEndParam(epoch=0, nbatch=number, eval_metric=measure, locals=locals()))
         watch.warn()
         return measure.get()[1]
@@ -468,8 +468,18 @@ class FeedForward:
 
 def _without_log(callbacks: Any) -> list[Any]:
     """Return callbacks of an evaluation without MXNet's default, which repeats the log of `Module.fit`."""
-    listed = callbacks if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
-    return [callback for callback in listed if type(callback) is not LogValidationMetricsCallback]
+    return [callback for callback in as_list(callbacks) if type(callback) is not LogValidationMetricsCallback]
+
+
+def _counting_from_1(callbacks: Any) -> list[Any]:
+    """Return batch callbacks that count batches from 1, as in MXNet's `FeedForward`."""
+
+    def counting(callback: Any) -> Any:
+        if isinstance(callback, Callback):
+            return callback
+        return lambda param: callback(param._replace(nbatch=param.nbatch + 1))
+
+    return list(map(counting, as_list(callbacks)))
 
 
 def _cut(arrays: Sequence[Any], pad: int | None) -> list[Any]:

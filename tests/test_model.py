@@ -120,6 +120,19 @@ def test_each_figure_of_the_validation_is_logged_once(by_create, caplog):
     assert [param.epoch for param in seen] == [0, 1]
 
 
+def test_batch_callbacks_count_from_1():
+    """As in MXNet's FeedForward; those of Module and of evaluations count from 0."""
+    trained, evaluated = [], []
+    FeedForward(network(), num_epoch=1, numpy_batch_size=20).fit(
+        X,
+        Y,
+        eval_data=mx.io.NDArrayIter(X, Y, 20),
+        batch_end_callback=lambda param: trained.append(param.nbatch),
+        eval_batch_end_callback=lambda param: evaluated.append(param.nbatch),
+    )
+    assert trained == [count + 1 for count in evaluated] == list(range(1, 1 + -(-len(X) // 20)))
+
+
 def test_labels_may_be_a_column():
     model = FeedForward(network(), num_epoch=2, initializer=mx.init.One())
     model.fit(X, Y)

@@ -71,16 +71,19 @@ def score(
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     eval_data = labelled_iter(module, eval_data, "score")
-    callbacks, nbatch = as_list(batch_end_callback), 0
-    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
-        module.evaluate(batch)
-        counter.update(nbatch - 1, _padding_of(batch))
-        update_metric(module, eval_metric, batch, count_padding)
-        run_callbacks(callbacks, epoch, nbatch - 1, eval_metric, locals())
+    callbacks, actual_num_batch = as_list(batch_end_callback), 0  # callbacks of MXNet read these names in `locals`
+    batches = batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)
+    for nbatch, eval_batch in enumerate(batches):
+        module.evaluate(eval_batch)
+        counter.update(nbatch, _padding_of(eval_batch))
+        update_metric(module, eval_metric, eval_batch, count_padding)
+        run_callbacks(callbacks, epoch, nbatch, eval_metric, {**locals(), "self": module})
+        actual_num_batch += 1
     counter.warn()
     if getattr(eval_data, "num_parts", 1) > 1:
         Lockstep(module).merge(eval_metric)
-    run_callbacks(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
+    end_callbacks = as_list(score_end_callback)
+    run_callbacks(end_callbacks, epoch, actual_num_batch, eval_metric, {**locals(), "self": module})
     values: list[tuple[str, float]] = eval_metric.get_global_name_value()
     return values
 
