@@ -37,7 +37,7 @@ from .calls import (
 from .cells import modules_as_cells
 from .driver import ProgramLoop, make_tensors_awaitable
 from .explain import BatchingReport
-from .operands import SHARED, batched, joined, range_of
+from .operands import RANGES, SHARED, batched, joined, range_of
 from .rules import CallGroup, Lengths, direct, join, replaced, set_item
 from .values import NotACell, RecordedTensor, is_value, prepare, settle, tensor_of
 
@@ -509,7 +509,8 @@ def _run(
         for device, dtype in group.autocast:
             stack.enter_context(torch.autocast(device, dtype))
         if group.rule is join:
-            return [joined(operands[0], (), count)], False
+            found = joined(operands[0], (), count)
+            return [found if operands[0][0] == RANGES else found.clone()], False  # the results share no memory
         shared = [each[0] == SHARED for each in operands]
         if all(shared) and (count == 1 or not group.is_random):
             return _listed(group.call([range_of(*each[1:]) for each in operands])), True

@@ -348,6 +348,18 @@ def test_equal_results_of_examples_have_memory_of_their_own(linear, examples):
     assert ones[1].abs().sum() > 0
 
 
+@pytest.mark.parametrize("join", [torch.stack, torch.cat])
+def test_joined_tensors_have_memory_of_their_own(examples, join):
+    xs = [each.clone().requires_grad_() for each in examples]
+    with torch.no_grad(), autobatch.batching():
+        joined = [join([x]) for x in xs]
+        xs[0].add_(1)
+    assert not any(each.requires_grad for each in joined)
+    torch.testing.assert_close(joined[0].flatten(), examples[0])
+    joined[1].add_(1)
+    torch.testing.assert_close(xs[1].detach(), examples[1])
+
+
 def test_tensors_of_the_program_may_change(linear, examples):
     buffer = torch.zeros(4, dtype=torch.float64)
 
