@@ -245,6 +245,11 @@ class Parameters(_GraphParameter):
             state.graph.remember(self, node)
         return node
 
+    def zero(self) -> None:
+        """Set all values and the gradient to zero; a lookup table keeps its gradient, as in DyNet."""
+        super().zero()
+        self.storage.clear_gradient()
+
     def __repr__(self) -> str:
         return f"Parameter {self.storage.name}"
 

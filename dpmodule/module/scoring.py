@@ -71,7 +71,10 @@ def score(
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     eval_data = labelled_iter(module, eval_data, "score")
-    callbacks, actual_num_batch = as_list(batch_end_callback), 0  # callbacks of MXNet read these names in `locals`
+    callbacks, actual_num_batch = (
+        as_list(batch_end_callback),
+        0,
+    )  # callbacks of MXNet read these names in `locals`
     batches = batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)
     for nbatch, eval_batch in enumerate(batches):
         module.evaluate(eval_batch)

@@ -26,6 +26,8 @@ def test_initializers():
     table = m.lookup_parameters_from_numpy(np.arange(50).reshape(10, 5))
     np.testing.assert_array_equal(table.batch([8]).npvalue(), np.arange(40, 45))
     assert (len(table), len(list(table)), table.rows_as_array([5, 6, 9]).shape) == (10, 10, (3, 5))
+    matrices = m.lookup_parameters_from_numpy(np.arange(12).reshape(3, 2, 2))
+    np.testing.assert_array_equal(matrices[1].npvalue(), [[4, 5], [6, 7]])
 
 
 BUILDERS = ["SimpleRNNBuilder", "GRUBuilder", "VanillaLSTMBuilder", "CoupledLSTMBuilder", "FastLSTMBuilder"]

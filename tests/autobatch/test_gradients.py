@@ -144,6 +144,17 @@ def test_parameters_that_change_leave_values_but_no_gradients(change):
     np.testing.assert_allclose((w * 2.0).npvalue(), 2 * w.as_array(), rtol=1e-6)
 
 
+def test_zero_clears_the_gradient_of_a_parameter_but_not_of_a_table():
+    collection, w = weights()
+    table = collection.add_lookup_parameters((2, 3), init=1.0)
+    (dy.squared_norm(w) + dy.sum_elems(table[1])).backward()
+    w.zero()
+    table.zero()
+    dy.SimpleSGDTrainer(collection, 0.5).update()
+    assert w.as_array().tolist() == [0, 0, 0]
+    assert table.as_array().tolist() == [[0, 0, 0], [-0.5, -0.5, -0.5]]
+
+
 @pytest.mark.parametrize("read", [lambda t: t[1], lambda t: dy.sum_batches(dy.lookup_batch(t, [0, 1]))])
 def test_no_gradients_after_a_table_has_changed(read):
     (collection, w), (others, v) = weights(), weights()
