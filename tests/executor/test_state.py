@@ -47,6 +47,12 @@ CASES = {  # net, values, head gradients, gradients; these start as 7
     "shape not read": (S.shape_array(X), PAIR, [[1] * 5], [0, 0]),  # as in MXNet, where no gradient flows
     "more than outputs": (X * 2, ONE, [1, [1] * 7], [2]),
     "made label": (REGRESSION(X, Y * 2), {"x": [[1.0]], "y": [[3.0]]}, None, {"x": [[-5]], "y": [[0]]}),
+    "regression": (
+        REGRESSION(X, Y),
+        {"x": [[1.0, 2.0]], "y": [[0.0, 0.0]]},
+        None,
+        {"x": [[0.5, 1]], "y": [[0, 0]]},
+    ),
     "no gradient": (S.Group([S.MakeLoss(X), *NO_GRADIENT]), PAIR, None, [1, 1]),
     "nothing to differentiate": (S.BlockGrad(X), ONE, None, [0]),
     "loss": (S.MakeLoss(TWICE), ONE, [100], [2]),

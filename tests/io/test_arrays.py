@@ -81,6 +81,14 @@ def test_layout_chooses_the_axis_of_examples(shuffle):
         np.testing.assert_array_equal(batch.data[0].asnumpy(), x[:, batch.label[0].asnumpy().astype(int)])
 
 
+def test_shuffling_keeps_types():
+    data, label = mx.nd.zeros((4, 2), dtype="float16"), mx.nd.zeros(4, dtype="int32")
+    it = mx.io.NDArrayIter(data, label, 2, shuffle=True)
+    described = [desc.dtype for desc in (*it.provide_data, *it.provide_label)]
+    batch = next(it)
+    assert described == [array.dtype for array in (*batch.data, *batch.label)] == [np.float16, np.int32]
+
+
 @pytest.mark.parametrize("handle", HANDLES)
 def test_getters_agree_with_next(handle):
     x, y = arrays(7)

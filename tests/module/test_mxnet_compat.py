@@ -185,3 +185,18 @@ def test_fit_gets_and_sets_parameters_by_a_modules_own_methods():
     np.testing.assert_allclose(
         found[1], 2 * mx.mod.Module.get_params(mod)[0]["scores_weight"].asnumpy(), rtol=1e-6
     )
+
+
+def test_set_parameters_are_trained_further_and_rebinding_keeps_them():
+    mod = ready(optimizer=SGD, contexts=TWO)
+    args, states = mod.get_params()
+    mod.set_params({name: value + 5 for name, value in args.items()}, states)
+    step(mod, batch())
+    step(mod, batch(seed=1))
+    mod.bind(*SHAPES, force_rebind=True)  # without get_params before
+    other = ready(contexts=TWO)
+    other.set_params({name: value + 5 for name, value in args.items()}, states)
+    other.init_optimizer(optimizer_params=SGD)
+    step(other, batch())
+    step(other, batch(seed=1))
+    same(mod, other)

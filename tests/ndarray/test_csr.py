@@ -94,3 +94,16 @@ def test_norm_of_integers(stype):
     array = nd.array([[0, 3], [4, 0]], dtype="int32").tostype(stype)
     assert sparse.norm(array).asnumpy().tolist() == [5]
     assert sparse.norm(sparse.zeros(stype, (2, 2), dtype="int64")).asnumpy().tolist() == [0]
+
+
+def test_equal_columns_add_up():
+    array = sparse.csr_matrix(([1, 2], [0, 0], [0, 2]), shape=(1, 2))
+    for found in (array, array[0:1], array.tostype("default"), sparse.dot(array, nd.array([[1, 0], [0, 1]]))):
+        assert found.asnumpy().tolist() == [[3, 0]]
+
+
+def test_numbers_on_the_left():
+    values = np.array([[1.0, 2.0], [4.0, -1.0]])
+    array = nd.array(values).tostype("csr")
+    np.testing.assert_array_equal(sparse.subtract(1, array).asnumpy(), 1 - values)
+    np.testing.assert_array_equal(sparse.divide(2, array).asnumpy(), 2 / values)
