@@ -239,6 +239,14 @@ def test_limits_of_the_formulas():
     assert one.get() == ("top_k_accuracy_9", 0.5)
 
 
+def test_pcc_of_several_labels_per_example():
+    label, scores = np.array([[0, 0, 1], [2, 2, 2]]), np.random.RandomState(3).rand(2, 3, 3)
+    whole, flat = metric.PCC(), metric.PCC()
+    whole.update([mx.nd.array(label)], [mx.nd.array(scores)])
+    flat.update([mx.nd.array(label.ravel())], [mx.nd.array(scores.transpose(0, 2, 1).reshape(6, 3))])
+    assert whole.get() == flat.get()
+
+
 def test_check_label_shapes():
     pair = metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
     assert list(map(type, pair)) == [list, list]
