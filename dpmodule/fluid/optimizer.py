@@ -334,7 +334,7 @@ def Momentum(
     grad_clip: Any = None,
     name: Any = None,
 ) -> Optimizer:
-    """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` for a constant rate.
+    """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v``.
 
     Args:
         momentum: momentum factor.
@@ -347,9 +347,10 @@ def Momentum(
         grad_clip=grad_clip,
         name=name,
     )
-    return Optimizer(
-        "nag" if rest.pop("use_nesterov") else "sgd", learning_rate, {"momentum": momentum}, **rest
-    )
+    nesterov = bool(rest.pop("use_nesterov"))
+    if isinstance(learning_rate, Real) and not nesterov:  # the same, with rules in all engines
+        return Optimizer("sgd", learning_rate, {"momentum": momentum}, **rest)
+    return Optimizer("plainmomentum", learning_rate, {"momentum": momentum, "nesterov": nesterov}, **rest)
 
 
 def LarsMomentum(

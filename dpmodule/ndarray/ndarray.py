@@ -113,7 +113,7 @@ class NDArray(Handle, OpMethods):
     __mod__, __rmod__ = cast("_Method", MOD.right), cast("_Method", MOD.left)
     __pow__, __rpow__ = cast("_Method", POW.right), cast("_Method", POW.left)
     __iadd__, __isub__, __imul__ = ADD.within, SUB.within, MUL.within
-    __itruediv__, __imod__, __ipow__ = DIV.within, MOD.within, POW.within
+    __itruediv__, __imod__ = DIV.within, MOD.within
     __eq__, __ne__ = EQ.compared(), NE.compared()
     __gt__, __ge__ = GT.compared(), GE.compared()
     __lt__, __le__ = LT.compared(), LE.compared()

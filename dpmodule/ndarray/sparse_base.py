@@ -349,9 +349,6 @@ class BaseSparseNDArray(NDArray):
     def __imod__(self, other: Operand) -> Any:
         return self._become(self % other)
 
-    def __ipow__(self, other: Operand) -> Any:
-        return self._become(self**other)
-
     def _become(self, result: object) -> Any:
         if isinstance(result, Handle):
             self[:] = result

@@ -10,6 +10,7 @@ from .base import register as register
 from .grouped import GroupedOptimizer as GroupedOptimizer
 from .sgd import NAG as NAG
 from .sgd import SGD as SGD
+from .sgd import PlainMomentum as PlainMomentum
 from .sgd import Test as Test
 from .sgd import ccSGD as ccSGD
 from .updater import Updater as Updater

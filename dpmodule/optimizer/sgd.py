@@ -108,6 +108,42 @@ class SGD(MomentumOptimizer):
 
 
 @register
+class PlainMomentum(MomentumOptimizer):
+    """Momentum as PyTorch and Paddle compute it: a new learning rate also applies to the momentum of earlier steps.
+
+    With g = clip(rescale_grad * gradient) + wd * w::
+
+        v = momentum * v + g
+        w = w - lr * (g + momentum * v if nesterov else v)
+
+    Args:
+        momentum: momentum factor; 0 for plain gradient descent.
+        nesterov: whether to use Nesterov's momentum.
+        **kwargs: see `Optimizer`.
+    Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization and momentum in deep learning",
+        2013, in the form of `torch.optim.SGD`.
+    """
+
+    def __init__(self, momentum: float = 0.9, nesterov: bool = False, **kwargs: Any) -> None:
+        super().__init__(momentum, **kwargs)
+        self.nesterov = nesterov
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        return self.momentum == 0.0
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        grads, factor = self.scale(group, grads)
+        if not group.states:
+            group.descend(grads, lr * factor, wd / factor)
+            return
+        (momenta,) = group.states
+        group.update_momentum(grads, momenta, self.momentum, -factor, wd / factor)
+        if self.nesterov:
+            group.descend(grads, lr * factor, wd / factor)
+        group.add(group.weights, momenta, -lr * (self.momentum if self.nesterov else 1.0))
+
+
+@register
 class NAG(MomentumOptimizer):
     """Stochastic gradient descent with Nesterov's momentum.
 

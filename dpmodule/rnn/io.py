@@ -217,7 +217,7 @@ class BucketSentenceIter(DataIter):
 
     def _describe(self, name: str, size: int) -> DataDesc:
         shape = (self.batch_size, size) if self.major_axis == 0 else (size, self.batch_size)
-        return DataDesc(name, shape, self.dtype, self.layout)
+        return DataDesc(name, shape, layout=self.layout)  # float32, as in MXNet, whatever the arrays are
 
     def reset(self) -> None:
         self.curr_idx = 0

@@ -96,10 +96,8 @@ def linspace(
     """
     if num < 1:
         raise ArgumentError(f"linspace: num is {num}, expected a number from 1")
-    gaps = num - 1 if endpoint else num
-    step = (stop - start) / max(gaps, 1)
-    ticks = call("_arange", start=0, stop=num, dtype=dtype_name(dtype))
-    return call("_plus_scalar", call("_mul_scalar", ticks, scalar=step), scalar=start, name=name)
+    options: dict[str, Any] = {"num": num, "endpoint": endpoint, "dtype": dtype_name(dtype)}
+    return call("_linspace", start=start, stop=stop, name=name, **options)
 
 
 def eye(N: int, M: int = 0, k: int = 0, dtype: DTypeLike = None, **kwargs: Any) -> Symbol:

@@ -125,6 +125,7 @@ CASES = {
     "certain and wrong": (lambda v: layers.cross_entropy(layers.scale(v.soft, 0.0), v.label), [[-np.log(1e-20)]] * 4),
     "transpose": (lambda v: layers.transpose(v.cube, [0, 2, 1]), A.cube.transpose(0, 2, 1)),
     "squeeze": (lambda v: layers.squeeze(v.column, [2]), A.column[..., 0]),
+    "squeeze all": (lambda v: layers.squeeze(v.column, []), A.column[..., 0]),
     "unsqueeze": (lambda v: layers.unsqueeze(v.x, [1, 3]), A.x[:, None, :, None]),
     "flatten": (lambda v: layers.flatten(v.cube), A.cube.reshape(4, 6)),
     "flatten from 2": (lambda v: layers.reduce_sum(layers.flatten(v.cube, 2)), [A.cube.sum()]),
@@ -171,6 +172,10 @@ CASES = {
     "logits, normalized": (
         lambda v: layers.sigmoid_cross_entropy_with_logits(v.x, v.hits, ignore_index=0, normalize=True),
         -np.log(sigmoid(A.x)) * A.hits / A.hits.sum(),
+    ),
+    "logits, all ignored": (
+        lambda v: layers.sigmoid_cross_entropy_with_logits(v.x, v.hits * 0, ignore_index=0, normalize=True),
+        A.x * 0,
     ),
     "mse_loss": (lambda v: layers.mse_loss(v.x, v.y), [((A.x - A.y) ** 2).mean()]),
     **{
@@ -290,6 +295,10 @@ def test_convolutions(size, more):
             lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
         ),
         ({"pool_size": 2, "pool_stride": 2, "ceil_mode": True}, lambda x: F.max_pool2d(x, 2, ceil_mode=True)),
+        (
+            {"pool_size": 2, "pool_type": "avg", "pool_stride": 2, "ceil_mode": True, "exclusive": False},
+            lambda x: F.avg_pool2d(F.pad(x, (0, 1, 0, 1)), 2),
+        ),
         ({"global_pooling": True, "pool_type": "avg"}, lambda x: x.mean((2, 3), keepdim=True)),
     ],
 )

@@ -112,6 +112,21 @@ RULES = {
     "SGD": (lambda: fluid.optimizer.SGD(0.1), lambda w, g, s, lr, t: w - lr * g),
     "Momentum": (lambda: fluid.optimizer.Momentum(0.1, 0.9), momentum(False)),
     "Nesterov": (lambda: fluid.optimizer.Momentum(0.1, 0.9, use_nesterov=True), momentum(True)),
+    "Nesterov, decay": (
+        lambda: fluid.optimizer.Momentum(0.1, 0.9, None, True, fluid.regularizer.L2Decay(0.5)),
+        lambda w, g, s, lr, t: momentum(True)(w, g + 0.5 * w, s, lr, t),
+    ),
+    **{
+        f"Momentum, schedule, Nesterov {nesterov}": (
+            lambda nesterov=nesterov: fluid.optimizer.Momentum(
+                layers.piecewise_decay([1, 2], [0.1, 0.01, 0.05]), 0.9, use_nesterov=nesterov
+            ),
+            lambda w, g, s, lr, t, nesterov=nesterov: momentum(nesterov)(
+                w, g, s, [0.1, 0.01, 0.05, 0.05][t - 1], t
+            ),
+        )
+        for nesterov in (False, True)
+    },
     "Adagrad": (lambda: fluid.optimizer.Adagrad(0.1), adagrad(1e-6)),
     "Adagrad, large epsilon": (lambda: fluid.optimizer.Adagrad(0.1, 0.5), adagrad(0.5)),
     "Adagrad, decay": (

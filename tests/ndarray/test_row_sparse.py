@@ -153,7 +153,7 @@ def test_arithmetic_in_place():
         (lambda a: a.__iadd__(two_rows()), TWO_ROWS * 2),
         *((lambda a: a.__isub__(nd.ones((4, 2))), TWO_ROWS - 1), (lambda a: a.__imul__(2), TWO_ROWS * 2)),
         *((lambda a: a.__itruediv__(2), TWO_ROWS / 2), (lambda a: a.__iadd__(1), TWO_ROWS + 1)),
-        *((lambda a: a.__imod__(2), TWO_ROWS % 2), (lambda a: a.__ipow__(2), TWO_ROWS**2)),
+        (lambda a: a.__imod__(2), TWO_ROWS % 2),
     ]:
         array = two_rows()
         assert change(array) is array

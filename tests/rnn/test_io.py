@@ -70,7 +70,15 @@ def test_only_the_batch_axis_of_a_longer_layout_counts(layout, shape):
     it = mx.rnn.BucketSentenceIter([[1, 2], [3, 4]], 2, buckets=[3], layout=layout)
     assert it.next().data[0].shape == it.provide_data[0].shape == shape
     assert it.provide_data[0].layout == layout
-    assert mx.rnn.BucketSentenceIter([[1, 2]] * 2, 2, dtype="int32").next().label[0].dtype == np.int32
+
+
+def test_words_of_any_type_are_described_as_float32():
+    """As in MXNet, so that modules compute in float32."""
+    it = mx.rnn.BucketSentenceIter([[1, 2]] * 2, 2, dtype="int32")
+    batch = it.next()
+    described = [*it.provide_data, *it.provide_label, *batch.provide_data, *batch.provide_label]
+    assert [desc.dtype for desc in described] == [np.float32] * 4
+    assert batch.label[0].dtype == np.int32
 
 
 def test_buckets_without_a_sentence_are_dropped():

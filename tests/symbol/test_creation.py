@@ -23,6 +23,10 @@ def test_constants(made, want, dtype):
     np.testing.assert_allclose(out.asnumpy(), want, rtol=1e-6)
 
 
+def test_linspace_is_one_node():
+    assert S.linspace(0, 1, 5, name="ticks").get_internals().list_outputs() == ["ticks_output"]
+
+
 def test_split_v2():
     x, given = S.Variable("x"), mx.nd.arange(12).reshape((6, 2))
     assert [o.shape for o in S.split_v2(x, 3).eval(x=given)] == [(2, 2)] * 3

@@ -205,7 +205,13 @@ def pool2d(
             "count_include_pad": not exclusive,
         }
 
+    divides_by_kernel = pool_type == "avg" and ceil_mode and not exclusive and not global_pooling
+
     def made(name: str) -> Any:
-        return sym.Pooling(variable.symbol, name=name, **attributes)
+        if not divides_by_kernel:
+            return sym.Pooling(variable.symbol, name=name, **attributes)
+        # MXNet divides by the part of a window inside the padded image
+        total = sym.Pooling(variable.symbol, name=f"{name}_sum", **{**attributes, "pool_type": "sum"})
+        return sym._internal._div_scalar(total, scalar=float(kernel[0] * kernel[1]), name=name)
 
     return add_layer("pool2d", [variable], made, name, shape=None)

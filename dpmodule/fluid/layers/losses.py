@@ -156,7 +156,8 @@ def sigmoid_cross_entropy_with_logits(
         losses = sym.broadcast_mul(
             sym.broadcast_add(above, rest), kept, name=f"{name}_all" if normalize else name
         )
-        return sym.broadcast_div(losses, sym.sum(kept), name=name) if normalize else losses
+        count = sym._internal._maximum_scalar(sym.sum(kept), scalar=1e-5)
+        return sym.broadcast_div(losses, count, name=name) if normalize else losses
 
     return add_layer(layer, [scores, right], made, name)
 

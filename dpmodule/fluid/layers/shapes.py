@@ -58,11 +58,11 @@ def squeeze(input: Any, axes: Sequence[int], name: str | None = None) -> Variabl
     """Drop axes of length 1.
 
     Args:
-        axes: the axes.
+        axes: the axes; an empty list means all of length 1.
     """
     return _changed(
         "squeeze", as_variable("squeeze", input),
-        lambda data, own: sym.squeeze(data, axis=tuple(axes), name=own), name, axes,
+        lambda data, own: sym.squeeze(data, axis=tuple(axes) or None, name=own), name, axes,
     )  # fmt: skip
 
 
