@@ -81,6 +81,16 @@ def test_layout_chooses_the_axis_of_examples(shuffle):
         np.testing.assert_array_equal(batch.data[0].asnumpy(), x[:, batch.label[0].asnumpy().astype(int)])
 
 
+@pytest.mark.parametrize("handle", ["discard", "roll_over"])
+def test_csr_batches_and_iter_next_without_the_rest(handle):
+    values = np.arange(15.0).reshape(5, 3)
+    it, found = mx.io.NDArrayIter(mx.nd.array(values).tostype("csr"), None, 2, last_batch_handle=handle), []
+    while it.iter_next():
+        found += it.getdata()
+    assert [array.stype for array in found] == ["csr", "csr"]
+    np.testing.assert_array_equal(np.concatenate([array.asnumpy() for array in found]), values[:4])
+
+
 def test_shuffling_keeps_types():
     data, label = mx.nd.zeros((4, 2), dtype="float16"), mx.nd.zeros(4, dtype="int32")
     it = mx.io.NDArrayIter(data, label, 2, shuffle=True)

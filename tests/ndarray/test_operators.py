@@ -92,6 +92,11 @@ def test_a_power_in_place_makes_another_array(stype):
     np.testing.assert_array_equal(before.asnumpy(), [[3, 0], [1, 2]])
 
 
+def test_the_mean_of_booleans_is_true_unless_all_are_false():
+    array = nd.array([[1, 0], [0, 0]], dtype="bool")
+    assert array.mean(axis=1).asnumpy().tolist() == [True, False]
+
+
 def test_nothing_equals_none():
     array = nd.ones((2,))
     assert (array == None) is False  # noqa: E711

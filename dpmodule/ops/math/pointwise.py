@@ -57,10 +57,10 @@ def with_gradient(
 
 
 def in_type_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Convert `y` to the type of `x`; integer types truncate fractions and wrap on overflow."""
+    """Convert `y` to the type of `x`; integer types truncate fractions and wrap on overflow, and booleans do not."""
     if y.dtype == x.dtype:
         return y
-    if y.is_floating_point() and not x.is_floating_point():
+    if y.is_floating_point() and not x.is_floating_point() and x.dtype is not torch.bool:
         y = y.to(torch.int64)
     return y.to(x.dtype)
 
