@@ -71,10 +71,9 @@ def score(
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     eval_data = labelled_iter(module, eval_data, "score")
-    callbacks, actual_num_batch = (
-        as_list(batch_end_callback),
-        0,
-    )  # callbacks of MXNet read these names in `locals`
+    callbacks = as_list(batch_end_callback)
+    # programs for MXNet read the names actual_num_batch, eval_batch and self in `locals` of their callbacks
+    actual_num_batch = 0
     batches = batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)
     for nbatch, eval_batch in enumerate(batches):
         module.evaluate(eval_batch)

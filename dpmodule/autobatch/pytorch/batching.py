@@ -510,9 +510,8 @@ def _run(
             stack.enter_context(torch.autocast(device, dtype))
         if group.rule is join:
             found = joined(operands[0], (), count)
-            return [
-                found if operands[0][0] == RANGES else found.clone()
-            ], False  # the results share no memory
+            shares_memory = operands[0][0] != RANGES
+            return [found.clone() if shares_memory else found], False
         shared = [each[0] == SHARED for each in operands]
         if all(shared) and (count == 1 or not group.is_random):
             return _listed(group.call([range_of(*each[1:]) for each in operands])), True

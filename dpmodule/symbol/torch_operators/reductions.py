@@ -203,6 +203,7 @@ def _norm(
 
 @translates("logsumexp")
 def _logsumexp(b: SymbolBuilder, value: TorchValue, dim: Axes, keepdim: bool = False) -> Symbol:
+    value = b.cast(value, b.result.dtype)
     axes = _axes(value, dim)
     dims = tuple(1 if i in axes else d for i, d in enumerate(value.dims))
     most = torch.finfo(value.dtype).max  # infinity minus infinity would be NaN

@@ -13,7 +13,8 @@ x.argmin(-1, keepdim=True); x[:1].argmax() - x[:1].argmax(); x.prod(1); x.var(1)
 x.var((1, 2), unbiased=False, keepdim=True); torch.var_mean(x, 1, correction=0)[0] + torch.var_mean(x, 1)[1]
 x.norm(dim=1); x.norm(p=1, dim=(1, 2)); torch.linalg.vector_norm(x, 3, dim=-1, keepdim=True)
 torch.linalg.vector_norm(x, math.inf, dim=-1); torch.linalg.vector_norm(x, -math.inf, dim=-1)
-torch.linalg.vector_norm(x.round(), 0, dim=-1); x.logsumexp(1); torch.logsumexp(x, (1, 2), keepdim=True); x.cumsum(1)
+torch.linalg.vector_norm(x.round(), 0, dim=-1); x.logsumexp(1); x.round().long().logsumexp(1)
+torch.logsumexp(x, (1, 2), keepdim=True); x.cumsum(1)
 x.topk(2, dim=1)[0]; x.topk(2, dim=-1, largest=False).indices; x.sort(1, descending=True)[0]; x.argsort(-1)
 (x > 0).float().mean()
 """
