@@ -74,9 +74,9 @@ by the vector width; and for windows of more than one pixel where MKL, too, uses
 _MIN_PLAIN_WORK, _MAX_SHARED_WORK = 2**19, 2**22
 """Multiplications from which the tiles are faster where torch convolves without oneDNN, twice as many if they first
 convert the data; and multiplications up to which they then lose with several threads."""
-_MIN_WINDOW, _MAX_WINDOW_FILTERS = 9, 32
-"""Positions of a window from which, and filters up to which, copying the windows takes so long that the tiles are
-faster even where torch convolves by an MKL that `mkl_is_fastest` and the data is converted."""
+_MIN_WINDOW, _MAX_WINDOW_FILTERS, _MAX_WINDOW_FILTERS_OVER_MKL = 9, 64, 32
+"""Positions of a window from which, and filters up to which, torch copies the windows for so long without oneDNN that
+the tiles are faster although the data is converted; and such filters where `mkl_is_fastest`."""
 _BLOCK = 16
 """Channels that a tile computes."""
 _HALF_TILE, _MAX_HALF_WORK = 8, 2**24
@@ -305,7 +305,8 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     grid, threads = sizes.grid, torch.get_num_threads()
     work, numbers = sizes.windows * sizes.weight, sizes.numbers
     if not uses_onednn(sizes.data, grid, threads):
-        if mkl_is_fastest() and (prod(grid.kernel) < _MIN_WINDOW or sizes.filters > _MAX_WINDOW_FILTERS):
+        most = _MAX_WINDOW_FILTERS_OVER_MKL if mkl_is_fastest() else _MAX_WINDOW_FILTERS
+        if prod(grid.kernel) < _MIN_WINDOW or sizes.filters > most:
             return False
         is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
         return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
