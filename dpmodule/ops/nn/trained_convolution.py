@@ -65,9 +65,10 @@ faster than oneDNN prepares a call."""
 _SMALL_WINDOW = 9
 """Positions of a window up to which tiles of larger weights, too, are faster than oneDNN where `mkl_is_fastest`, unless
 products are."""
-_MAX_WORK_OVER_ONEDNN = 2**27
+_MAX_WORK_OVER_ONEDNN, _MAX_LARGE_WINDOW_WORK = 2**27, 2**23
 """Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
-favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are."""
+favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are. And such
+multiplications for larger windows without stride, on all processors with the widest vectors."""
 _MAX_PLAIN_WEIGHT, _MAX_WEIGHT_OVER_MKL = {8: 4, 16: 4096}, 100
 """Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
 by the vector width; and for windows of more than one pixel where MKL, too, uses the widest vectors."""
@@ -185,6 +186,8 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         return False
     threads = torch.get_num_threads()
     if uses_onednn(sizes.data, sizes.grid, threads):
+        if _is_large_window(sizes):
+            return False
         if weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows):
             return True
         is_small = prod(sizes.grid.kernel) <= _SMALL_WINDOW and weight * windows <= _MAX_WORK_OVER_ONEDNN
@@ -195,6 +198,13 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     if width == _BLOCK and mkl_is_fastest():
         most = 0 if sizes.grid.kernel == (1, 1) else _MAX_WEIGHT_OVER_MKL
     return weight <= most * windows and weight * windows >= _MIN_PLAIN_WORK
+
+
+def _is_large_window(sizes: _Sizes) -> bool:
+    """Return True if windows are so large that oneDNN is faster than full tiles of the widest vectors."""
+    is_full = kernels().vector_width == _BLOCK and min(sizes.channels, sizes.filters) >= _BLOCK
+    is_large = prod(sizes.grid.kernel) > _SMALL_WINDOW and sizes.grid.stride == (1, 1)
+    return is_full and is_large and sizes.windows * sizes.weight > _MAX_LARGE_WINDOW_WORK
 
 
 def _loses_to_onednn(sizes: _Sizes) -> bool:
@@ -310,6 +320,8 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
             return False
         is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
         return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
+    if threads == 1 and not mkl_is_fastest():
+        return work <= _MAX_WORK_OVER_ONEDNN
     if numbers > _MAX_CONVERTED and work < _MIN_WORK_PER_NUMBER * numbers:
         return False
     channels, filters = [-(-n // _BLOCK) * _BLOCK for n in (sizes.channels, sizes.filters)]

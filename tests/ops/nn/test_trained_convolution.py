@@ -317,6 +317,10 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
         # single images without oneDNN, with few and many elements of a weight for each window
         ((1, 16, 34, 34), 24, 3, (ALL, ALL)),
         ((1, 128, 12, 12), 100, 3, (NONE, ALL)),
+        # windows larger than 3x3: much work, little work, and few filters
+        ((8, 32, 20, 20), 40, 5, (ALL, NONE)),
+        ((2, 32, 8, 8), 40, 5, (ALL, ALL)),
+        ((8, 32, 20, 20), 12, 5, (ALL, TrainingKernels("windows", "tiles", "tiles"))),
         # fewer channels than the vector has lanes
         ((8, 12, 20, 20), 40, 3, (ALL, TrainingKernels("tiles", "windows", "tiles"))),
         # rows of windows that fill no tile, with much and little work
@@ -335,14 +339,25 @@ def test_vectors_decide_about_the_tiles(data, filters, side, wanted, processor):
 @pytest.mark.parametrize(
     ("data", "filters", "wanted"),
     [
-        ((1, 64, 15, 15), 256, (ALL, ALL)),
+        ((1, 64, 15, 15), 64, (ALL, ALL)),
         ((1, 16, 15, 15), 64, (ALL, NONE)),
         ((1, 16, 7, 7), 64, (NONE, NONE)),
         ((1, 6, 56, 56), 8, (NONE, NONE)),
+        ((1, 64, 15, 15), 256, (NONE, NONE)),
+        ((16, 64, 14, 14), 64, (ALL, NONE)),
+        ((32, 64, 14, 14), 64, (NONE, NONE)),
     ],
-    ids=["much work", "too little for two threads", "too little", "many numbers"],
+    ids=[
+        "much work",
+        "too little for two threads",
+        "too little",
+        "many numbers",
+        "many filters",
+        "images",
+        "too many images",
+    ],
 )
-def test_work_decides_about_the_usual_layout_where_torch_is_slow(data, filters, wanted, processor):
+def test_work_decides_about_the_usual_layout(data, filters, wanted, processor):
     grid, found = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1)), []
     for threads in (1, 2):
         processor(16, threads=threads)
