@@ -30,8 +30,6 @@ _MIN_CHANNELS = 4
 """Channels of the narrowest vector."""
 _MIN_PIXELS = 16
 """Positions of the smallest planes that the kernels read."""
-_MIN_CONTIGUOUS = 2**14
-"""Size of contiguous data below which torch is faster, since its gradient needs no Python."""
 
 _KINDS = ("", "relu", "silu")
 """Final steps by their numbers in the extension."""
@@ -62,9 +60,8 @@ def _layout(x: torch.Tensor) -> torch.memory_format | None:
     has_rows = x.shape[1] >= _MIN_CHANNELS
     if has_rows and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
         return torch.channels_last
-    is_large = x.numel() >= _MIN_CONTIGUOUS and x.is_contiguous()
-    fits = is_large and (has_rows if x.dim() == 2 else _pixels(x) >= _MIN_PIXELS)
-    return torch.contiguous_format if fits else None
+    has_planes = has_rows if x.dim() == 2 else _pixels(x) >= _MIN_PIXELS
+    return torch.contiguous_format if has_planes and x.is_contiguous() else None
 
 
 def _pixels(x: torch.Tensor) -> int:

@@ -31,6 +31,12 @@ def small_only(monkeypatch):
     monkeypatch.setattr("dpmodule.ops.nn.trained_convolution.has_tiles", lambda: False)
 
 
+@pytest.fixture
+def with_fast_mkl(monkeypatch):
+    """Choose kernels as on a processor where MKL is the fastest."""
+    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution.mkl_is_fastest", lambda: True)
+
+
 def layer(value, name, **attrs):
     return S.Convolution(value, name=name, **{"kernel": (3, 3), "pad": (1, 1), "num_filter": 16, **attrs})
 
@@ -88,6 +94,7 @@ def test_results_for_sequences_are_those_without(attrs, convolved):
 
 
 @needs_kernels
+@pytest.mark.usefixtures("with_fast_mkl")
 def test_only_few_numbers_are_converted_to_channels_last(convolved):
     image = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
     cases = [
@@ -112,6 +119,7 @@ def test_data_is_also_converted_in_training_mode_without_gradients(convolved):
 
 
 @needs_kernels
+@pytest.mark.usefixtures("with_fast_mkl")
 @pytest.mark.parametrize(
     ("filters", "data", "wanted", "converts"),
     [
