@@ -69,12 +69,13 @@ _MAX_WORK_OVER_ONEDNN, _MAX_LARGE_WINDOW_WORK = 2**27, 2**23
 """Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
 favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are. And such
 multiplications for larger windows without stride, on all processors with the widest vectors."""
-_MAX_PLAIN_WEIGHT, _MAX_WEIGHT_OVER_MKL = {8: 4, 16: 4096}, 100
-"""Elements of a weight, for each window, up to which packing it takes little time where torch convolves without oneDNN,
-by the vector width; and for windows of more than one pixel where MKL, too, uses the widest vectors."""
+_MIN_WINDOWS, _MIN_POINTS, _MAX_WEIGHT_OVER_MKL = 96, 384, 100
+"""Windows, and windows of one pixel, from which packing the weight takes little time where torch convolves without
+oneDNN; where MKL, too, uses the widest vectors, elements of a larger window's weight for each window up to which it
+does."""
 _MIN_PLAIN_WORK, _MAX_SHARED_WORK = 2**19, 2**22
-"""Multiplications from which the tiles are faster where torch convolves without oneDNN, twice as many if they first
-convert the data; and multiplications up to which they then lose with several threads."""
+"""Multiplications from which the tiles are faster where torch convolves without oneDNN, and up to which they lose with
+several threads if they first convert the data."""
 _MIN_WINDOW, _MAX_WINDOW_FILTERS, _MAX_WINDOW_FILTERS_OVER_MKL = 9, 64, 32
 """Positions of a window from which, and filters up to which, torch copies the windows for so long without oneDNN that
 the tiles are faster although the data is converted; and such filters where `mkl_is_fastest`."""
@@ -193,11 +194,12 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         is_small = prod(sizes.grid.kernel) <= _SMALL_WINDOW and weight * windows <= _MAX_WORK_OVER_ONEDNN
         are_few = is_fast_as_rows(sizes.data, sizes.filters, sizes.grid, threads)
         return mkl_is_fastest() and is_small and not are_few
-    width = kernels().vector_width
-    most = _MAX_PLAIN_WEIGHT.get(width, 0)
-    if width == _BLOCK and mkl_is_fastest():
-        most = 0 if sizes.grid.kernel == (1, 1) else _MAX_WEIGHT_OVER_MKL
-    return weight <= most * windows and weight * windows >= _MIN_PLAIN_WORK
+    are_points = sizes.grid.kernel == (1, 1)
+    if kernels().vector_width == _BLOCK and mkl_is_fastest():
+        are_many = weight <= _MAX_WEIGHT_OVER_MKL * windows and not are_points
+    else:
+        are_many = windows >= (_MIN_POINTS if are_points else _MIN_WINDOWS)
+    return are_many and weight * windows >= _MIN_PLAIN_WORK
 
 
 def _is_large_window(sizes: _Sizes) -> bool:
@@ -318,7 +320,7 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
         most = _MAX_WINDOW_FILTERS_OVER_MKL if mkl_is_fastest() else _MAX_WINDOW_FILTERS
         if prod(grid.kernel) < _MIN_WINDOW or sizes.filters > most:
             return False
-        is_large = work >= 2 * _MIN_PLAIN_WORK if threads == 1 else work > _MAX_SHARED_WORK
+        is_large = threads == 1 or work > _MAX_SHARED_WORK
         return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
     if threads == 1 and not mkl_is_fastest():
         return work <= _MAX_WORK_OVER_ONEDNN

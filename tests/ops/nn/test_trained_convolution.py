@@ -314,9 +314,10 @@ def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step,
 @pytest.mark.parametrize(
     ("data", "filters", "side", "wanted"),
     [
-        # single images without oneDNN, with few and many elements of a weight for each window
+        # single images without oneDNN, with many and few windows
         ((1, 16, 34, 34), 24, 3, (ALL, ALL)),
-        ((1, 128, 12, 12), 100, 3, (NONE, ALL)),
+        ((1, 128, 12, 12), 100, 3, (ALL, ALL)),
+        ((1, 256, 7, 7), 100, 3, (NONE, NONE)),
         # windows larger than 3x3: much work, little work, and few filters
         ((8, 32, 20, 20), 40, 5, (ALL, NONE)),
         ((2, 32, 8, 8), 40, 5, (ALL, ALL)),
