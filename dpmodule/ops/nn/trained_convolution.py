@@ -59,9 +59,10 @@ _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
-_MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
-"""Elements of a weight, for each window, up to which packing it takes little time, and of one that is always packed
-faster than oneDNN prepares a call."""
+_MAX_WEIGHT, _MAX_STRIDED_WEIGHT, _SMALL_WEIGHT = 256, 1024, 2**16
+"""Elements of a weight, for each window, up to which packing it takes little time, the same for windows with a stride,
+whose gradients take oneDNN long, unless products are faster, and of one that is always packed faster than oneDNN
+prepares a call."""
 _SMALL_WINDOW = 9
 """Positions of a window up to which tiles of larger weights, too, are faster than oneDNN where `mkl_is_fastest`, unless
 products are."""
@@ -192,8 +193,9 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         if weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows):
             return True
         is_small = prod(sizes.grid.kernel) <= _SMALL_WINDOW and weight * windows <= _MAX_WORK_OVER_ONEDNN
+        is_strided = sizes.grid.stride != (1, 1) and weight <= _MAX_STRIDED_WEIGHT * windows
         are_few = is_fast_as_rows(sizes.data, sizes.filters, sizes.grid, threads)
-        return mkl_is_fastest() and is_small and not are_few
+        return (is_strided or (mkl_is_fastest() and is_small)) and not are_few
     are_points = sizes.grid.kernel == (1, 1)
     if kernels().vector_width == _BLOCK and mkl_is_fastest():
         are_many = weight <= _MAX_WEIGHT_OVER_MKL * windows and not are_points

@@ -299,6 +299,10 @@ def processor(monkeypatch):
         ((8, 256, 6, 6), 64, (1, 1), 1, NONE),
         # more weight than windows pay for, but little of it
         ((2, 64, 5, 5), 64, (3, 3), 2, ALL),
+        # the same with a stride, without one, and with too few windows
+        ((2, 64, 20, 20), 128, (3, 3), 2, ALL),
+        ((2, 64, 10, 10), 128, (3, 3), 1, NONE),
+        ((2, 64, 8, 8), 128, (3, 3), 2, NONE),
         # far more weight than windows; memory outside of which torch would write; no data
         ((2, 512, 3, 3), 512, (3, 3), 1, NONE),
         ((32, 3, 20, 20), 40, (1, 1), 2, NONE),
