@@ -229,6 +229,7 @@ class FeedForward:
             )
         data = self._train_iter(X, y, shuffle=True)
         module = self._module(data, logger or logging, work_load_list)
+        data.reset()
         if self.epoch_size is not None:
             data = ResizeIter(data, self.epoch_size, reset_internal=False)
         module.fit(

@@ -51,6 +51,14 @@ def test_predict_cuts_padding_and_returns_what_was_read(caplog, tmp_path):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), model.predict(X))
 
 
+def test_fit_resets_its_iterator_first():
+    data, seen = mx.io.NDArrayIter(X, Y, 20), []
+    next(data)
+    model = FeedForward(network(), num_epoch=1, learning_rate=0.1)
+    model.fit(data, batch_end_callback=lambda param: seen.append(param.nbatch))
+    assert seen == [1, 2, 3]
+
+
 class Rows(mx.operator.CustomOp):
     """Identity that records the shapes of its inputs."""
 

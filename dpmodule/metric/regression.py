@@ -208,7 +208,7 @@ class Perplexity(EvalMetric):
             if self.ignore_label is None:
                 self.record(-losses.sum(dtype=torch.float64), target.numel())
             else:
-                counts = target != self.ignore_label
+                counts = label.reshape(-1) != self.ignore_label
                 self.record(
                     torch.stack([-losses.where(counts, 0.0).sum(dtype=torch.float64), counts.sum().double()])
                 )

@@ -284,6 +284,16 @@ def test_a_batch_may_be_changed_between_forward_and_backward(number):
             np.testing.assert_array_equal(changed, right)
 
 
+@pytest.mark.parametrize("read", [S.identity, S.Flatten, S.transpose], ids=["itself", "view", "transposed"])
+def test_an_input_changed_before_backward_counts_with_its_old_or_new_value(read):
+    executor = bound(S.dot(read(X), Y), x=[[1.0, 2.0]] * 2, y=[[3.0], [4.0]])
+    executor.forward(is_train=True)
+    old = read(X).eval(ctx=mx.cpu(), x=executor.arg_dict["x"])[0].asnumpy().sum(0)
+    executor.arg_dict["x"][:] = 5
+    executor.backward(ones(2, 1))
+    assert np.ravel(grad(executor, "y")).tolist() in (old.tolist(), [10, 10])
+
+
 def test_a_repeated_backward_refuses_a_changed_batch():
     module = mx.mod.Module(S.tanh(S.Variable("x")), ["x"], None)
     module.bind([("x", (4, 4))], inputs_need_grad=True)

@@ -224,6 +224,13 @@ def test_perplexity_over_other_axes():
         assert one.get()[1] == pytest.approx(expected, rel=1e-5)
 
 
+def test_perplexity_ignores_only_the_exact_label():
+    one = metric.Perplexity(ignore_label=0)
+    pred = mx.nd.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+    one.update([mx.nd.array([0.7, 1, 2])], [pred])
+    assert one.get()[1] == pytest.approx(1.8420157)  # of MXNet 1.9.1
+
+
 def test_limits_of_the_formulas():
     one = metric.Perplexity(None)
     one.update([mx.nd.array([0])], [mx.nd.array([[0.0, 1.0]])])

@@ -20,6 +20,14 @@ def test_a_rate_of_zero_moves_nothing(name):
     assert (weight.asnumpy() < 1.0).all()
 
 
+def test_adadelta_leaves_the_gradient_as_it_is():
+    update = optimizer.get_updater(optimizer.create("adadelta", rescale_grad=0.5))
+    grad, weight = mx.nd.array([0.4, -3]), mx.nd.ones((2,))
+    update(0, grad, weight)
+    np.testing.assert_array_equal(grad.asnumpy(), np.float32([0.4, -3]))
+    assert (weight.asnumpy() != 1).all()
+
+
 ADAPTIVE = "adam adamax nadam ftml rmsprop adagrad adadelta lamb ftrl"
 
 
