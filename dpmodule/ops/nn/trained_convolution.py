@@ -74,9 +74,9 @@ _MIN_WINDOWS, _MIN_POINTS, _MAX_WEIGHT_OVER_MKL = 96, 384, 100
 """Windows, and windows of one pixel, from which packing the weight takes little time where torch convolves without
 oneDNN; where MKL, too, uses the widest vectors, elements of a larger window's weight for each window up to which it
 does."""
-_MIN_PLAIN_WORK, _MAX_SHARED_WORK = 2**19, 2**22
-"""Multiplications from which the tiles are faster where torch convolves without oneDNN, and up to which they lose with
-several threads if they first convert the data."""
+_MIN_PLAIN_WORK, _MIN_POINTS_WORK, _MAX_SHARED_WORK = 2**19, 2**20, 2**22
+"""Multiplications from which the tiles are faster where torch convolves without oneDNN, the same for windows of one
+pixel, and those up to which they lose with several threads if they first convert the data."""
 _MIN_WINDOW, _MAX_WINDOW_FILTERS, _MAX_WINDOW_FILTERS_OVER_MKL = 9, 64, 32
 """Positions of a window from which, and filters up to which, torch copies the windows for so long without oneDNN that
 the tiles are faster although the data is converted; and such filters where `mkl_is_fastest`."""
@@ -96,6 +96,9 @@ _MIN_UNUSED = 64
 _MIN_ROW, _MIN_POINT, _MAX_SHORT_WORK = 4, 16, 2**18
 """Consecutive elements of a window, and of one of a pixel, from which a tile of the weight's gradient is full enough,
 and multiplications up to which it is faster nevertheless."""
+_LONG_ROW, _MAX_SHORT_WINDOWS = 12, 2**13
+"""Such elements from which it is so for any number of windows, and windows up to which it is with fewer elements; with
+one channel, oneDNN is always slow."""
 
 
 class _Sizes(NamedTuple):
@@ -201,7 +204,7 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         are_many = weight <= _MAX_WEIGHT_OVER_MKL * windows and not are_points
     else:
         are_many = windows >= (_MIN_POINTS if are_points else _MIN_WINDOWS)
-    return are_many and weight * windows >= _MIN_PLAIN_WORK
+    return are_many and weight * windows >= (_MIN_POINTS_WORK if are_points else _MIN_PLAIN_WORK)
 
 
 def _is_large_window(sizes: _Sizes) -> bool:
@@ -311,6 +314,8 @@ def _weight_by_tiles(sizes: _Sizes) -> bool:
     if sizes.grid.stride == dilate == (1, 1) and _loses_to_onednn(sizes):
         return False
     is_full = row >= (_MIN_POINT if kernel == (1, 1) else _MIN_ROW)
+    if 1 < sizes.channels and row < _LONG_ROW and sizes.windows > _MAX_SHORT_WINDOWS:
+        return False
     return is_full or sizes.windows * sizes.weight <= _MAX_SHORT_WORK
 
 

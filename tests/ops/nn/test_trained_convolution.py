@@ -288,7 +288,9 @@ def processor(monkeypatch):
         ((8, 8, 96, 96), 8, (5, 5), 1, TrainingKernels("", "", "tiles")),
         ((8, 8, 20, 20), 8, (5, 5), 1, ALL),
         # few channels of the data, or the result, most of whose tiles would be unused
-        ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("tiles", "windows", "tiles")),
+        ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("tiles", "windows", "")),
+        ((8, 1, 96, 96), 16, (5, 5), 1, TrainingKernels("tiles", "windows", "tiles")),
+        ((8, 3, 20, 20), 16, (3, 3), 1, TrainingKernels("tiles", "windows", "tiles")),
         ((8, 7, 20, 20), 64, (5, 5), 2, TrainingKernels("tiles", "windows", "tiles")),
         ((8, 16, 20, 20), 3, (3, 3), 1, TrainingKernels("windows", "tiles", "tiles")),
         ((8, 16, 20, 20), 3, (3, 3), 2, TrainingKernels("", "tiles", "tiles")),
