@@ -96,7 +96,7 @@ class ReverseTeacher(_ListTeacher):
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
-        opt, numbers = _arguments(opt, {"size": 0, "shortest": 1, "length": 5, "letters": 8, "seed": 0})
+        opt, numbers = _arguments(opt, {"size": -1, "shortest": 1, "length": 5, "letters": 8, "seed": 0})
         super().__init__(opt, shared, lambda split: _reverse_examples(split, **numbers))
 
 
@@ -113,7 +113,7 @@ class NoCandidateTeacher(_ListTeacher):
     """
 
     def __init__(self, opt: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> None:
-        opt, numbers = _arguments(opt, {"size": 0, "length": 4, "tokens": 7, "seed": 0})
+        opt, numbers = _arguments(opt, {"size": -1, "length": 4, "tokens": 7, "seed": 0})
         super().__init__(opt, shared, lambda split: _copy_examples(split, **numbers))
 
 
@@ -244,7 +244,7 @@ def _reverse_examples(
             f"task reverse: shortest is {shortest}, length {length}, letters {letters}; expected 1 <= shortest <= "
             f"length, and 1 to {len(_LETTERS)} letters"
         )
-    size = size or (10_000 if split == "train" else 500)
+    size = size if size >= 0 else 10_000 if split == "train" else 500
     texts = _draw_texts("reverse", split, size, range(shortest, length + 1), _LETTERS[:letters], seed)
     return [(text, text[::-1], ()) for text in texts]
 
@@ -252,7 +252,7 @@ def _reverse_examples(
 def _copy_examples(split: str, size: int, length: int, tokens: int, seed: int) -> Sequence[Example]:
     if length < 1 or tokens < 1:
         raise ArgumentError(f"task nocandidate: length is {length}, tokens {tokens}; expected numbers from 1")
-    size = size or (500 if split == "train" else 100)
+    size = size if size >= 0 else 500 if split == "train" else 100
     words = [str(number) for number in range(tokens)]
     texts = _draw_texts("nocandidate", split, size, (length,), words, seed)
     return [(text, text, ()) for text in texts]

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from ..base import ArgumentError, ShapeError
-from ..ops.dtypes import torch_dtype
+from ..ndarray import NDArray
+from ..ops.dtypes import name_of, torch_dtype
 from ..ops.torch_call import drawing_from, in_mode
 from ..ops.user_code import with_message
 from .arguments import flag
@@ -85,11 +86,32 @@ class Wrapped(UserFunction):
 
         Returns:
             The output as an expression, or a tuple of outputs.
+
+        Raises:
+            ArgumentError: the number of inputs is wrong, or an input of an integer dtype is not a whole number that the
+                graph's dtype holds.
         """
         if not args or (self._dtypes is not None and len(args) != len(self._dtypes)):
             wanted = "at least one" if self._dtypes is None else str(len(self._dtypes))
             raise ArgumentError(f"{self.name}: {len(args)} inputs, expected {wanted} (at {user_line()})")
-        return self.append([as_expression(each) for each in args], self._mode())
+        expressions = [as_expression(each) for each in args]
+        for number, dtype in enumerate(self._dtypes or ()):
+            if expressions[number] is not args[number]:
+                self._check_exact(number, args[number], dtype)
+        return self.append(expressions, self._mode())
+
+    def _check_exact(self, number: int, value: Any, dtype: torch.dtype) -> None:
+        """Raise an error if the graph, which keeps inputs in its own dtype, changes integers."""
+        if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
+            return
+        kept = state.options.dtype
+        given = torch.as_tensor(value.asnumpy() if isinstance(value, NDArray) else value)
+        if not torch.equal(given.to(kept).to(dtype).to(given.dtype), given):
+            raise ArgumentError(
+                f"{self.name}: input {number} has numbers that a graph of {name_of(kept)} cannot pass on as"
+                f" {name_of(dtype)}, expected whole numbers up to 2^24, or 2^53 after configure(dtype='float64')"
+                f" (at {user_line()})"
+            )
 
     def _own_mode(self) -> bool:
         return self._module is not None and self._module.training

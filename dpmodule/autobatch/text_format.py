@@ -1,8 +1,8 @@
 """DyNet's text format for parameters.
 
 A parameter is a line ``#Parameter# /name {3,4} 193 ZERO_GRAD`` and a line of numbers, the first dimension running
-fastest; the number in the first line is the length of the second, including its end. The dimensions of a table have the
-rows last. ``FULL_GRAD`` means that a line of gradients follows.
+fastest. The dimensions of a table have the rows last. ``FULL_GRAD`` means that a line of gradients follows. The number
+in the first line counts the bytes of the lines that follow, including their ends.
 """
 
 from __future__ import annotations
@@ -70,12 +70,10 @@ def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup
     """
     tensor, gradient = storage.whole(), storage.gradient
     kind = "LookupParameter" if is_lookup else "Parameter"
-    text = _numbers(tensor, is_lookup)
+    text = "".join(_numbers(each, is_lookup) for each in (tensor, gradient) if each is not None)
     state = "ZERO_GRAD" if gradient is None else "FULL_GRAD"
     shape = _braced(tuple(tensor.shape), is_lookup)
     target.write(f"#{kind}# {name} {shape} {len(text)} {state}\n{text}".encode())
-    if gradient is not None:
-        target.write(_numbers(gradient, is_lookup).encode())
 
 
 def _save(fname: str, append: bool, write: Callable[[IO[bytes]], object]) -> None:
@@ -169,9 +167,12 @@ def _entry(fname: str, source: IO[bytes], head: re.Match[str]) -> TextEntry:
     d = tuple(int(size) for size in head[3].split(",") if size)
     if 0 in d or (is_lookup and not d):
         raise FileFormatError(f"{fname}: {name} has the dimensions {{{head[3]}}}, expected positive ones")
-    array = _array(fname, name, source.readline(), d, is_lookup)
-    gradient = _array(fname, name, source.readline(), d, is_lookup) if head[5] == "FULL_GRAD" else None
-    return TextEntry(is_lookup, name, array, gradient)
+    lines = [source.readline() for _ in range(2 if head[5] == "FULL_GRAD" else 1)]
+    array, *gradient = (_array(fname, name, line, d, is_lookup) for line in lines)
+    size, length = sum(map(len, lines)), int(head[4])
+    if length not in (size, len(lines[0])):  # older files do not count the gradient
+        raise FileFormatError(f"{fname}: the numbers of {name} have {size} bytes, expected {length}")
+    return TextEntry(is_lookup, name, array, gradient[0] if gradient else None)
 
 
 def _array(fname: str, name: str, line: bytes, d: tuple[int, ...], is_lookup: bool) -> Array:

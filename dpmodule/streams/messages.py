@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .errors import RemoteTraceback, WorkerError, refused
+from .errors import RemoteTraceback, UnpicklableError, WorkerError, refused
 
 _ALIGNMENT = 64
 _SPILL_BYTES = 32 << 10
@@ -80,7 +80,13 @@ class _ValuePickler(pickle.Pickler):
 
 def _pickle_by_value(value: Any, contents: list[pickle.PickleBuffer]) -> bytes:
     stream = io.BytesIO()
-    _ValuePickler(stream, pickle.HIGHEST_PROTOCOL, buffer_callback=contents.append).dump(value)
+    try:
+        _ValuePickler(stream, pickle.HIGHEST_PROTOCOL, buffer_callback=contents.append).dump(value)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise UnpicklableError(
+            f"an argument or a result cannot be sent to another process: {error}. Define functions and classes at the"
+            " top level of a module, and pass names instead of open files and connections"
+        ) from error
     return stream.getvalue()
 
 

@@ -51,6 +51,7 @@ def test_examples_of_reverse_and_nocandidate(task, size):
 
 
 def test_arguments_of_reverse():
+    assert texts("reverse:size=0") == texts("nocandidate:size=0") == []
     made = texts("reverse:size=7:shortest=9:length=12:letters=3", datatype="train")
     assert (len(made), set("".join(made))) == (7, set(" abc"))
     assert all(9 <= len(text.split()) <= 12 for text in made)

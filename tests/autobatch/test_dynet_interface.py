@@ -43,6 +43,15 @@ def test_bidirectional(name):
         np.testing.assert_allclose(y.npvalue(), joined.npvalue(), rtol=1e-6)
 
 
+def test_the_smallest_weights_of_each_layer_are_pruned():
+    builder, rng = dy.SparseLSTMBuilder(1, 3, 4, dy.ParameterCollection(), False), np.random.RandomState(4)
+    (*weights, bias, mask_x, mask_h), *_ = builder.get_parameters()
+    for each in (*weights, bias):
+        each.set_value(rng.normal(size=each.shape()))
+    builder.set_sparsity(0.5)
+    assert [each.as_array().sum() for each in (mask_x, mask_h)] == [27, 29]  # as in DyNet 2.1
+
+
 def test_softmax_layers(tmp_path):
     m, x = dy.ParameterCollection(), dy.inputTensor(np.arange(3))
     (tmp_path / "clusters").write_text("".join(f"{i // 2} {i}\n" for i in range(10)))
@@ -62,3 +71,5 @@ def test_softmax_layers(tmp_path):
         losses = layer.neg_log_softmax_batch(dy.concatenate_to_batch([x, x * 2.0]), [4, 7]).npvalue()
         wanted = [-logs[4], layer.neg_log_softmax(x * 2.0, 7).scalar_value()]
         np.testing.assert_allclose(losses.ravel(), wanted, rtol=1e-4)
+        with pytest.raises(dy.ShapeError):
+            layer.neg_log_softmax_batch(dy.zeros(3, 3), [4, 7]).value()

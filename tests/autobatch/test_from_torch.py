@@ -9,6 +9,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
+from dpmodule.base import ArgumentError
 
 every_way = pytest.mark.parametrize("rows", [None, True, False])
 
@@ -50,7 +51,11 @@ def test_functions_with_parameters_around_them_and_types_of_inputs(setting):
     np.testing.assert_allclose(difference.npvalue(), [0.5, 1.5])
     np.testing.assert_allclose(w.grad, [1.0, 2.0])
     table = torch.nn.Embedding(5, 3)
-    close(dy.wrap(table, rows=True, dtypes=["int64"])(2).npvalue()[0], table.weight[2])
+    row_of = dy.wrap(table, rows=True, dtypes=["int64"])
+    close(row_of(2).npvalue()[0], table.weight[2])
+    for given in (1.5, 2**24 + 1, torch.tensor(2**24 + 1), mx.nd.array([0.5])):
+        with pytest.raises(ArgumentError, match="input 0 has numbers that a graph of float32 cannot pass on as int64"):
+            row_of(given)
 
 
 @every_way

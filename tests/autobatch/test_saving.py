@@ -60,6 +60,24 @@ def test_objects_are_written_and_read_as_by_dynet(tmp_path):
                 alike(one, other)
 
 
+def test_tables_with_gradients_are_written_as_by_dynet_and_no_part_of_them_is_read(tmp_path):
+    numbers = "+1.00000000e+00 +2.00000000e+00 +3.00000000e+00 +4.50000000e+00 \n"
+    gradients = "+0.00000000e+00 +0.00000000e+00 +1.00000000e+00 +1.00000000e+00 \n"
+    text = f"#LookupParameter# /_0 {{2,2}} 130 FULL_GRAD\n{numbers}{gradients}"  # of DyNet 2.1
+    m, file = dy.ParameterCollection(), tmp_path / "model"
+    m.add_lookup_parameters((2, 2)), file.write_text(text)
+    m.populate(file)
+    m.save(tmp_path / "again")
+    assert (tmp_path / "again").read_text() == text
+    for size in range(text.index("\n") + 1, len(text)):
+        file.write_text(text[:size])
+        with pytest.raises(FileFormatError):
+            m.populate(file)
+    file.write_text(text.replace("130", "65"))  # as older versions wrote it
+    m.populate(file)
+    assert m.lookup_parameters_list()[0].as_array().tolist() == [[1, 2], [3, 4.5]]
+
+
 @pytest.mark.parametrize("name", [" a", "a\t", "\u00e4\u2028", "a\r", "{2} 3 ZERO_GRAD", "#"])
 def test_names_with_odd_characters_are_found_again(tmp_path, name):
     m = dy.ParameterCollection()

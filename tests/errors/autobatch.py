@@ -74,8 +74,8 @@ def both(*layers, count=1, cell=dy.LSTMBuilder):
     return dy.BiRNNBuilder(count, 3, 4, model(), cell, *layers)
 
 
-def words(name, folder, numbers=NUMBERS_OF_WORDS):
-    (folder / "clusters").write_text("0 a\n0 b\n1 c\n")
+def words(name, folder, numbers=NUMBERS_OF_WORDS, text="0 a\n0 b\n1 c\n"):
+    (folder / "clusters").write_text(text)
     return getattr(dy, f"{name}SoftmaxBuilder")(3, folder / "clusters", numbers, model())
 
 
@@ -392,12 +392,25 @@ WORDS = [
         for v, error in ((np.ones(2), TypeOf), (2, dy.BoundsError), (-1, dy.NegativeIndexError))
     ],
     (lambda folder: words("ClassFactored", folder).subclass_log_distribution(X(), 2), dy.BoundsError, "classid"),
+    *[
+        (lambda folder, n=n: words(n, folder, {"a": 0, "b": 0.5, "c": 1}), TypeOf, r"word_dict\['b'\]")
+        for n in ("ClassFactored", "Hierarchical")
+    ],
     (lambda folder: dy.save(str(folder / "a"), None), TypeOf, "objects"),
     (lambda folder: dy.load(str(folder / "a"), None), TypeOf, "params"),
     (lambda folder: model().populate(saved(folder), 3), TypeOf, "key"),
     (lambda folder: weights().populate(saved(folder), 3), TypeOf, "key"),
 ]  # fmt: skip
 FILES = [  # and others that do not name the line of the caller
+    *[
+        (lambda folder, n=n, b=b, c=c, text=text: words(n, folder, {"a": 0, "b": b, "c": c}, text), FileFormatError, found)
+        for n in ("ClassFactored", "Hierarchical")
+        for b, c, text, found in (
+            (0, 1, "0 a\n0 b\n1 c\n", "line 2: 'b' is word 0, expected a number from 0 that no earlier line has"),
+            (1, -1, "0 a\n0 b\n1 c\n", "line 3: 'c' is word -1"),
+            (1, 2, "\n", "clusters has no words, expected lines with a group and a word"),
+        )
+    ],
     (lambda folder: weights().populate(str(folder / "none"), "/X"), FileError, "Could not read"),
     (lambda folder: weights().populate(saved(folder), "/nope"), FileFormatError, "Could not find key /nope"),
     (lambda folder: model().populate(saved(folder)), FileFormatError, "no values for /_1"),

@@ -442,18 +442,20 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         self.keep()
 
     def set_sparsity(self, sparsity: float) -> None:
-        """Set the smallest weights to zero.
+        """Set the smallest weights of each layer to zero.
 
         Args:
-            sparsity: fraction of the weights, from 0 to 1.
+            sparsity: fraction of a layer's weights, from 0 to 1.
 
         Raises:
             ArgumentError: `sparsity` is out of range.
             ForeignValueError: it is not a number.
         """
         sparsity = probability(sparsity, "sparsity")
-        for wx, wh, _, mask_x, mask_h in self.parameters:
-            for weights, mask in ((wx, mask_x), (wh, mask_h)):
-                sizes = weights.tensor.abs().flatten()
-                order = torch.argsort(sizes)[: int(sizes.numel() * sparsity)]
-                mask.tensor.fill_(1.0).view(-1).index_fill_(0, order, 0.0)
+        for *weights, _, mask_x, mask_h in self.parameters:
+            sizes = torch.cat([each.tensor.abs().flatten() for each in weights])
+            kept = torch.ones_like(sizes)
+            kept[torch.argsort(sizes)[: int(len(sizes) * sparsity)]] = 0.0
+            of_x, of_h = kept.split([each.tensor.numel() for each in weights])
+            mask_x.tensor.copy_(of_x.view_as(mask_x.tensor))
+            mask_h.tensor.copy_(of_h.view_as(mask_h.tensor))

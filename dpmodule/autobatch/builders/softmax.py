@@ -32,6 +32,7 @@ def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[li
             text = source.read().splitlines()
     except OSError as failure:
         raise FileError(failure.errno, f"cannot read clusters: {failure.strerror}", cluster_file) from failure
+    seen: set[int] = set()
     for number, line in enumerate(text, 1):
         fields = line.split()
         if not fields:
@@ -40,7 +41,16 @@ def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[li
             raise FileFormatError(
                 f"{cluster_file}, line {number}: expected a group and a known word, got {line!r}"
             )
-        yield fields[:-1], word_dict[fields[-1]]
+        word = as_integer(word_dict[fields[-1]], f"word_dict[{fields[-1]!r}]")
+        if word < 0 or word in seen:
+            raise FileFormatError(
+                f"{cluster_file}, line {number}: {fields[-1]!r} is word {word}, expected a number from 0 that no earlier"
+                " line has"
+            )
+        seen.add(word)
+        yield fields[:-1], word
+    if not seen:
+        raise FileFormatError(f"{cluster_file} has no words, expected lines with a group and a word")
 
 
 def read_clusters(cluster_file: str, word_dict: Mapping[str, int]) -> list[list[int]]:
@@ -116,12 +126,20 @@ class SoftmaxBuilder:
         Raises:
             BoundsError: a class does not exist, or there are more classes than elements of the minibatch.
             ForeignValueError: `c` is not a list of integers.
+            ShapeError: there are fewer classes than elements of the minibatch.
         """
-        parts = [
-            self.neg_log_softmax(pick_batch_elem(x, at), label, update)
-            for at, label in enumerate(as_list("c", c))
-        ]
-        return concatenate_to_batch(parts)
+        labels, dim = as_list("c", c), state.graph.dim(node_of(x))
+        if 0 < len(labels) < dim.batch:
+            raise ShapeError(
+                f"neg_log_softmax_batch of {format_dim(dim)}: got {len(labels)} classes, expected one for each of the"
+                f" {dim.batch} elements of the minibatch (at {user_line()})"
+            )
+        return concatenate_to_batch(
+            [
+                self.neg_log_softmax(pick_batch_elem(x, at), label, update)
+                for at, label in enumerate(labels)
+            ]
+        )
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
         """Return the scores of all classes, before the softmax.
@@ -240,7 +258,7 @@ class ClassFactoredSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
 
     Raises:
         FileError: the file cannot be read.
-        FileFormatError: a line is not a group and a known word.
+        FileFormatError: a line is not a group and a known word, two lines have the same word, or none has one.
         ForeignValueError: an argument has the wrong type.
 
     Source: Goodman, "Classes for fast maximum entropy training", 2001.
@@ -356,7 +374,7 @@ class HierarchicalSoftmaxBuilder(_WithSubcollection, SoftmaxBuilder):
 
     Raises:
         FileError: the file cannot be read.
-        FileFormatError: a line is not a path and a known word.
+        FileFormatError: a line is not a path and a known word, two lines have the same word, or none has one.
         ForeignValueError: an argument has the wrong type.
 
     Source: Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005.
