@@ -69,7 +69,8 @@ products are."""
 _MAX_WORK_OVER_ONEDNN, _MAX_LARGE_WINDOW_WORK = 2**27, 2**23
 """Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
 favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are. And such
-multiplications for larger windows without stride, on all processors with the widest vectors."""
+multiplications for larger windows, on all processors with the widest vectors; with a stride only for data in
+channels_last on the others."""
 _MIN_WINDOWS, _MIN_POINTS, _MAX_WEIGHT_OVER_MKL = 96, 384, 100
 """Windows, and windows of one pixel, from which packing the weight takes little time where torch convolves without
 oneDNN; where MKL, too, uses the widest vectors, elements of a larger window's weight for each window up to which it
@@ -180,7 +181,7 @@ def may_train(grid: WindowGrid | None = None) -> bool:
     return grid in _SMALL_GRIDS or has_tiles()
 
 
-def _uses_tiles(sizes: _Sizes) -> bool:
+def _uses_tiles(sizes: _Sizes, is_last: bool) -> bool:
     """Return True if tiles are faster than torch.
 
     They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data, and products are
@@ -191,7 +192,7 @@ def _uses_tiles(sizes: _Sizes) -> bool:
         return False
     threads = torch.get_num_threads()
     if uses_onednn(sizes.data, sizes.grid, threads):
-        if _is_large_window(sizes):
+        if _is_large_window(sizes, is_last):
             return False
         if weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows):
             return True
@@ -207,11 +208,11 @@ def _uses_tiles(sizes: _Sizes) -> bool:
     return are_many and weight * windows >= (_MIN_POINTS_WORK if are_points else _MIN_PLAIN_WORK)
 
 
-def _is_large_window(sizes: _Sizes) -> bool:
+def _is_large_window(sizes: _Sizes, is_last: bool) -> bool:
     """Return True if windows are so large that oneDNN is faster than full tiles of the widest vectors."""
     is_full = kernels().vector_width == _BLOCK and min(sizes.channels, sizes.filters) >= _BLOCK
-    is_large = prod(sizes.grid.kernel) > _SMALL_WINDOW and sizes.grid.stride == (1, 1)
-    return is_full and is_large and sizes.windows * sizes.weight > _MAX_LARGE_WINDOW_WORK
+    is_large = prod(sizes.grid.kernel) > _SMALL_WINDOW and sizes.windows * sizes.weight > _MAX_LARGE_WINDOW_WORK
+    return is_full and is_large and (sizes.grid.stride == (1, 1) or (is_last and not mkl_is_fastest()))
 
 
 def _loses_to_onednn(sizes: _Sizes) -> bool:
@@ -365,7 +366,7 @@ def training_kernels(
         and sizes.images >= torch.get_num_threads()
         and sizes.windows >= _MIN_POSITIONS
     )
-    tiles = _uses_tiles(sizes)
+    tiles = _uses_tiles(sizes, is_last)
     by_tiles, by_windows = tiles and _result_by_tiles(sizes), tiles and _result_by_windows(sizes)
     result = _fastest(fits3x3 and _result3x3(sizes, filters), by_windows, by_tiles)
     # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own

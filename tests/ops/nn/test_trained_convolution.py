@@ -392,6 +392,14 @@ def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
     assert found == [in_layout, converted]
 
 
+@pytest.mark.parametrize("by_mkl", [False, True])
+def test_large_windows_with_a_stride_are_left_to_onednn_in_its_layout(by_mkl, processor):
+    processor(16, by_mkl=by_mkl)
+    grid = WindowGrid((4, 4), (2, 2), (1, 1), (1, 1))
+    found = [training_kernels((8, 32, 32, 32), 64, grid, is_last) for is_last in (True, False)]
+    assert found == ([ALL, NONE] if by_mkl else [NONE, ALL])
+
+
 @pytest.mark.parametrize(
     ("data", "filters", "step", "dilate", "wanted"),
     [
