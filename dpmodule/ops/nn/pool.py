@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -410,6 +411,25 @@ _MIN_AVERAGED = 2**15
 """Numbers in all windows below which torch is faster in training, since its gradient needs no Python."""
 
 
+_MAX_PARTS = 4
+"""Numbers of a window up to which writing each of its positions in all images is faster than repeating numbers."""
+
+
+def _spread(parts: torch.Tensor, shape: Pair, kernel: Pair) -> torch.Tensor | None:
+    """Return images of windows side by side, each of equal numbers, with zeros after them; None if they do not fit."""
+    height, width = (count * k for count, k in zip(parts.shape[2:], kernel, strict=True))
+    below, right = shape[2] - height, shape[3] - width
+    if min(below, right) < 0:
+        return None
+    if prod(kernel) > _MAX_PARTS:
+        found = parts.repeat_interleave(kernel[1], 3).repeat_interleave(kernel[0], 2)
+        return F.pad(found, (0, right, 0, below)) if below or right else found
+    found = parts.new_zeros(shape)
+    for row, column in product(*map(range, kernel)):
+        found[:, :, row : height : kernel[0], column : width : kernel[1]] = parts
+    return found
+
+
 class _AvgPool2d(torch.autograd.Function):
     """Autograd function of the finished averages of windows, with the options of `_native_pool`, and the data.
 
@@ -433,9 +453,8 @@ class _AvgPool2d(torch.autograd.Function):
                 rest = tuple(k - 1 - p for k, p in zip(kernel, pad, strict=True))
                 if all(2 * p <= k for p, k in zip(rest, kernel, strict=True)):
                     found = _native_pool("mean", grad, kernel, stride, rest, False, True)
-            elif stride == kernel and not any(pad) and shape.numel() == grad.numel() * prod(kernel):
-                parts = grad / prod(kernel)
-                found = parts.repeat_interleave(kernel[1], 3).repeat_interleave(kernel[0], 2)
+            elif stride == kernel and not any(pad):
+                found = _spread(grad / prod(kernel), shape, kernel)
         if found is None:
             data = grad.new_empty(shape)  # of which torch reads the shape alone
             found = torch.ops.aten.avg_pool2d_backward(grad, data, *ctx.options, None)

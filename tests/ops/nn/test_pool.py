@@ -116,8 +116,8 @@ def average(x, kernel, stride, pad, full=False, with_padding=True):
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("with_padding", [False, True])
 def test_gradients_of_averages(full, with_padding):
-    windows = [*WINDOWS, (2, 1, 1), (4, 1, 1), (5, 1, 0)]
-    for (kernel, stride, pad), size in itertools.product(windows, [(33, 34), (64, 12)]):
+    windows = [*WINDOWS, (2, 1, 1), (4, 1, 1), (5, 1, 0), (3, 3, 0), (4, 4, 0)]
+    for (kernel, stride, pad), size in itertools.product(windows, [(33, 34), (64, 12), (99, 89)]):
         x = torch.randn(2, 24, *size, requires_grad=True)
         found = average(x, kernel, stride, pad, full, with_padding)
         want = torch.nn.functional.avg_pool2d(x, kernel, stride, pad, full, with_padding)
