@@ -54,7 +54,9 @@ def test_functions_with_parameters_around_them_and_types_of_inputs(setting):
     row_of = dy.wrap(table, rows=True, dtypes=["int64"])
     close(row_of(2).npvalue()[0], table.weight[2])
     for given in (1.5, 2**24 + 1, torch.tensor(2**24 + 1), mx.nd.array([0.5])):
-        with pytest.raises(ArgumentError, match="input 0 has numbers that a graph of float32 cannot pass on as int64"):
+        with pytest.raises(
+            ArgumentError, match="input 0 has numbers that a graph of float32 cannot pass on as int64"
+        ):
             row_of(given)
 
 

@@ -403,13 +403,16 @@ WORDS = [
 ]  # fmt: skip
 FILES = [  # and others that do not name the line of the caller
     *[
-        (lambda folder, n=n, b=b, c=c, text=text: words(n, folder, {"a": 0, "b": b, "c": c}, text), FileFormatError, found)
+        (lambda folder, n=n, some=some: words(n, folder, {"a": 0, **some}), FileFormatError, pattern)
         for n in ("ClassFactored", "Hierarchical")
-        for b, c, text, found in (
-            (0, 1, "0 a\n0 b\n1 c\n", "line 2: 'b' is word 0, expected a number from 0 that no earlier line has"),
-            (1, -1, "0 a\n0 b\n1 c\n", "line 3: 'c' is word -1"),
-            (1, 2, "\n", "clusters has no words, expected lines with a group and a word"),
+        for some, pattern in (
+            ({"b": 0, "c": 1}, "line 2: 'b' is word 0, expected a number from 0 that no earlier line has"),
+            ({"b": 1, "c": -1}, "line 3: 'c' is word -1"),
         )
+    ],
+    *[
+        (lambda folder, n=n: words(n, folder, text="\n"), FileFormatError, "clusters has no words, expected lines")
+        for n in ("ClassFactored", "Hierarchical")
     ],
     (lambda folder: weights().populate(str(folder / "none"), "/X"), FileError, "Could not read"),
     (lambda folder: weights().populate(saved(folder), "/nope"), FileFormatError, "Could not find key /nope"),

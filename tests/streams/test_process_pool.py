@@ -61,7 +61,12 @@ def test_other_ways_to_start():
 @pytest.mark.parametrize(
     ("job", "options", "error", "text"),
     [
-        ((0, "unpicklable"), {}, UnpicklableError, "a result cannot be sent to another process: cannot pickle"),
+        (
+            (0, "unpicklable"),
+            {},
+            UnpicklableError,
+            "a result cannot be sent to another process: cannot pickle",
+        ),
         ((lambda: 1,), {}, UnpicklableError, "an argument or a result cannot be sent to another process"),
         ((3, "exit"), {}, WorkerDied, "exit code 3 while working on job 1"),
         ((0, "loop"), {"timeout_s": 0.2}, WorkerStuck, "within 0.2 s, working on job 1.*in worker_job"),

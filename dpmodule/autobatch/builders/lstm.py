@@ -456,6 +456,6 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
             sizes = torch.cat([each.tensor.abs().flatten() for each in weights])
             kept = torch.ones_like(sizes)
             kept[torch.argsort(sizes)[: int(len(sizes) * sparsity)]] = 0.0
-            of_x, of_h = kept.split([each.tensor.numel() for each in weights])
+            of_x, of_h = kept.tensor_split([mask_x.tensor.numel()])
             mask_x.tensor.copy_(of_x.view_as(mask_x.tensor))
             mask_h.tensor.copy_(of_h.view_as(mask_h.tensor))

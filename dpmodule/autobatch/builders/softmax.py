@@ -44,8 +44,8 @@ def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[li
         word = as_integer(word_dict[fields[-1]], f"word_dict[{fields[-1]!r}]")
         if word < 0 or word in seen:
             raise FileFormatError(
-                f"{cluster_file}, line {number}: {fields[-1]!r} is word {word}, expected a number from 0 that no earlier"
-                " line has"
+                f"{cluster_file}, line {number}: {fields[-1]!r} is word {word}, expected a number from 0 that no"
+                " earlier line has"
             )
         seen.add(word)
         yield fields[:-1], word
@@ -135,10 +135,7 @@ class SoftmaxBuilder:
                 f" {dim.batch} elements of the minibatch (at {user_line()})"
             )
         return concatenate_to_batch(
-            [
-                self.neg_log_softmax(pick_batch_elem(x, at), label, update)
-                for at, label in enumerate(labels)
-            ]
+            [self.neg_log_softmax(pick_batch_elem(x, at), label, update) for at, label in enumerate(labels)]
         )
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:

@@ -211,7 +211,9 @@ def _uses_tiles(sizes: _Sizes, is_last: bool) -> bool:
 def _is_large_window(sizes: _Sizes, is_last: bool) -> bool:
     """Return True if windows are so large that oneDNN is faster than full tiles of the widest vectors."""
     is_full = kernels().vector_width == _BLOCK and min(sizes.channels, sizes.filters) >= _BLOCK
-    is_large = prod(sizes.grid.kernel) > _SMALL_WINDOW and sizes.windows * sizes.weight > _MAX_LARGE_WINDOW_WORK
+    is_large = (
+        prod(sizes.grid.kernel) > _SMALL_WINDOW and sizes.windows * sizes.weight > _MAX_LARGE_WINDOW_WORK
+    )
     return is_full and is_large and (sizes.grid.stride == (1, 1) or (is_last and not mkl_is_fastest()))
 
 
@@ -315,7 +317,7 @@ def _weight_by_tiles(sizes: _Sizes) -> bool:
     if sizes.grid.stride == dilate == (1, 1) and _loses_to_onednn(sizes):
         return False
     is_full = row >= (_MIN_POINT if kernel == (1, 1) else _MIN_ROW)
-    if 1 < sizes.channels and row < _LONG_ROW and sizes.windows > _MAX_SHORT_WINDOWS:
+    if sizes.channels > 1 and row < _LONG_ROW and sizes.windows > _MAX_SHORT_WINDOWS:
         return False
     return is_full or sizes.windows * sizes.weight <= _MAX_SHORT_WORK
 
