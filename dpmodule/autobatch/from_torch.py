@@ -187,9 +187,10 @@ class Wrapped(UserFunction):
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
         options = state.options
         count = 2
-        rows = self._converted(
-            [torch.zeros(count, *s, device=options.device, dtype=options.dtype) for s in shapes]
-        )
+        with torch.inference_mode(False):  # tensors of that mode have no version
+            rows = self._converted(
+                [torch.zeros(count, *s, device=options.device, dtype=options.dtype) for s in shapes]
+            )
         generator = torch.Generator(options.device)
         before, versions = self._buffers(), [x._version for x in rows]
         try:

@@ -60,6 +60,18 @@ def test_functions_with_parameters_around_them_and_types_of_inputs(setting):
             row_of(given)
 
 
+def test_a_call_in_inference_mode_and_one_with_gradients(setting):
+    net = torch.nn.Linear(2, 1)
+    function = dy.wrap(net)
+    with torch.inference_mode():
+        value = function([1.0, 2.0]).scalar_value()
+    dy.renew_cg()
+    result = function([1.0, 2.0])
+    assert result.scalar_value() == value
+    result.backward()
+    close(net.weight.grad[0], torch.tensor([1.0, 2.0]))
+
+
 @every_way
 def test_dropout_draws_anew_and_from_the_graphs_generator(setting, rows):
     layer, x, values = dy.wrap(torch.nn.Dropout(0.5), rows), np.ones(40, "f"), []

@@ -225,7 +225,8 @@ class MemoryPool:
         found = self._free.pop(key, None)
         if found is not None and len(found) >= shape[0] and found.dtype is dtype and found.device == device:
             return found
-        return torch.empty(shape, device=device, dtype=dtype)
+        with torch.inference_mode(False):  # later graphs write to it, too
+            return torch.empty(shape, device=device, dtype=dtype)
 
     def refill(self, tensors: Iterable[tuple[Any, Tensor]]) -> None:
         """Replace the kept tensors.

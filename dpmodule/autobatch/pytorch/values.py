@@ -105,6 +105,8 @@ def prepare() -> None:
     if "shape" in vars(RecordedTensor):
         return
     core: Any = native.core
+    with torch.inference_mode(False):  # later blocks use them, too
+        answers = torch.tensor(False), torch.tensor(True)
     core.recording_setup(
         tensor=torch.Tensor,
         parameter=torch.nn.Parameter,
@@ -132,7 +134,7 @@ def prepare() -> None:
                 getattr(torch.Tensor, f"__{name}__"),
             )
         },
-        answers=(torch.tensor(False), torch.tensor(True)),
+        answers=answers,
         module=torch.nn.Module,
         state_of_module=state_of_module,
         store_of_module=store_of_module,
@@ -158,7 +160,8 @@ def _is_on(kind: str) -> Callable[[Tensor], bool]:
 
 
 def _stand_in(shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    with torch._C.DisableTorchFunction():
+    # later blocks use it, too, in which a tensor made in inference mode could not require a gradient
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False):
         return torch.empty(shape, dtype=dtype, device="meta")
 
 

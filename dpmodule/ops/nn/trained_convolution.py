@@ -60,21 +60,22 @@ _MAX_PAIRS = 2**16
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
 _MAX_WEIGHT, _MAX_STRIDED_WEIGHT, _SMALL_WEIGHT = 256, 1024, 2**16
-"""Elements of a weight, for each window, up to which packing it takes little time, the same for windows with a stride,
-whose gradients take oneDNN long, unless products are faster, and of one that is always packed faster than oneDNN
-prepares a call."""
+"""Elements of a weight, for each window, up to which packing it takes little time; the same with a stride, which slows
+oneDNN's gradients, unless products are faster; and elements of one that is packed faster than oneDNN prepares a
+call."""
 _SMALL_WINDOW = 9
 """Positions of a window up to which tiles of larger weights, too, are faster than oneDNN where `mkl_is_fastest`, unless
 products are."""
-_MAX_WORK_OVER_ONEDNN, _MAX_LARGE_WINDOW_WORK = 2**27, 2**23
+_MAX_WORK_OVER_ONEDNN = 2**27
 """Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
-favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are. And such
-multiplications for larger windows, on all processors with the widest vectors; with a stride only for data in
-channels_last on the others."""
+favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are."""
+_MAX_LARGE_WINDOW_WORK = 2**23
+"""Multiplications up to which the widest vectors make them faster for windows larger than `_SMALL_WINDOW`. With a
+stride, the limit holds only for data in channels_last, and not where `mkl_is_fastest`."""
 _MIN_WINDOWS, _MIN_POINTS, _MAX_WEIGHT_OVER_MKL = 96, 384, 100
 """Windows, and windows of one pixel, from which packing the weight takes little time where torch convolves without
-oneDNN; where MKL, too, uses the widest vectors, elements of a larger window's weight for each window up to which it
-does."""
+oneDNN. Where `mkl_is_fastest` with the widest vectors: elements of a weight, for each window, up to which it does; not
+for windows of one pixel."""
 _MIN_PLAIN_WORK, _MIN_POINTS_WORK, _MAX_SHARED_WORK = 2**19, 2**20, 2**22
 """Multiplications from which the tiles are faster where torch convolves without oneDNN, the same for windows of one
 pixel, and those up to which they lose with several threads if they first convert the data."""
@@ -98,8 +99,7 @@ _MIN_ROW, _MIN_POINT, _MAX_SHORT_WORK = 4, 16, 2**18
 """Consecutive elements of a window, and of one of a pixel, from which a tile of the weight's gradient is full enough,
 and multiplications up to which it is faster nevertheless."""
 _LONG_ROW, _MAX_SHORT_WINDOWS = 12, 2**13
-"""Such elements from which it is so for any number of windows, and windows up to which it is with fewer elements; with
-one channel, oneDNN is always slow."""
+"""Such elements below which oneDNN is faster for more windows than the second number, except with one channel."""
 
 
 class _Sizes(NamedTuple):

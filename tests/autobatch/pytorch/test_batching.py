@@ -924,6 +924,18 @@ def test_modes_belong_to_the_programs_that_wait(linear, examples):
     assert torch.is_grad_enabled()
 
 
+def test_blocks_after_one_in_inference_mode_have_gradients():
+    layer, examples = torch.nn.Linear(37, 3), torch.randn(4, 37).unbind()  # a size that no other test uses
+    found = []
+    for mode in (True, False):
+        with torch.inference_mode(mode), autobatch.batching():
+            outputs = [layer(x).tanh().sum() for x in examples]
+            found.append(sum(outputs[1:], outputs[0]) * 1.0)
+    found[1].backward()
+    assert found[0].item() == found[1].item()
+    assert layer.weight.grad.abs().sum() > 0
+
+
 @in_native
 def test_waiting_in_inference_mode_is_refused(linear, examples):
     async def program(x):
