@@ -23,6 +23,7 @@ from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
 from .linear import (
     address,
+    beats_mkl_by_width,
     fastest_linear,
     gradient_product,
     is_float32_cpu,
@@ -70,18 +71,22 @@ _MAX_WORK_OVER_ONEDNN = 2**27
 """Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
 favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are."""
 _MAX_LARGE_WINDOW_WORK = 2**23
-"""Multiplications up to which the widest vectors make them faster for windows larger than `_SMALL_WINDOW`. With a
-stride, the limit holds only for data in channels_last, and not where `mkl_is_fastest`."""
-_MIN_WINDOWS, _MIN_POINTS, _MAX_WEIGHT_OVER_MKL = 96, 384, 100
+"""Multiplications up to which the widest vectors make them faster for windows larger than `_SMALL_WINDOW`, unless
+`beats_mkl_by_width`. With a stride, the limit holds only for data in channels_last, and not where `mkl_is_fastest`."""
+_MIN_WINDOWS, _MIN_POINTS = 96, 384
 """Windows, and windows of one pixel, from which packing the weight takes little time where torch convolves without
-oneDNN. Where `mkl_is_fastest` with the widest vectors: elements of a weight, for each window, up to which it does; not
-for windows of one pixel."""
+oneDNN."""
+_MAX_WEIGHT_OVER_MKL, _MAX_WIDE_WEIGHT = 100, 4096
+"""Elements of a weight, for each window, up to which it does instead: where `mkl_is_fastest` with the widest vectors,
+and not for windows of one pixel, and where `beats_mkl_by_width`."""
 _MIN_PLAIN_WORK, _MIN_POINTS_WORK, _MAX_SHARED_WORK = 2**19, 2**20, 2**22
-"""Multiplications from which the tiles are faster where torch convolves without oneDNN, the same for windows of one
-pixel, and those up to which they lose with several threads if they first convert the data."""
+"""Multiplications from which the tiles are faster where torch convolves without oneDNN, twice as many if they first
+convert the data where `mkl_is_fastest` or `beats_mkl_by_width`; the same for windows of one pixel, and with several
+threads if they first convert the data."""
 _MIN_WINDOW, _MAX_WINDOW_FILTERS, _MAX_WINDOW_FILTERS_OVER_MKL = 9, 64, 32
 """Positions of a window from which, and filters up to which, torch copies the windows for so long without oneDNN that
-the tiles are faster although the data is converted; and such filters where `mkl_is_fastest`."""
+the tiles are faster although the data is converted, and such filters where `mkl_is_fastest`. Where
+`beats_mkl_by_width`, they are for all windows and filters."""
 _BLOCK = 16
 """Channels that a tile computes."""
 _HALF_TILE, _MAX_HALF_WORK = 8, 2**24
@@ -203,6 +208,8 @@ def _uses_tiles(sizes: _Sizes, is_last: bool) -> bool:
     are_points = sizes.grid.kernel == (1, 1)
     if kernels().vector_width == _BLOCK and mkl_is_fastest():
         are_many = weight <= _MAX_WEIGHT_OVER_MKL * windows and not are_points
+    elif beats_mkl_by_width():
+        return weight <= _MAX_WIDE_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
     else:
         are_many = windows >= (_MIN_POINTS if are_points else _MIN_WINDOWS)
     return are_many and weight * windows >= (_MIN_POINTS_WORK if are_points else _MIN_PLAIN_WORK)
@@ -210,11 +217,10 @@ def _uses_tiles(sizes: _Sizes, is_last: bool) -> bool:
 
 def _is_large_window(sizes: _Sizes, is_last: bool) -> bool:
     """Return True if windows are so large that oneDNN is faster than full tiles of the widest vectors."""
+    work, has_large = sizes.windows * sizes.weight, prod(sizes.grid.kernel) > _SMALL_WINDOW
     is_full = kernels().vector_width == _BLOCK and min(sizes.channels, sizes.filters) >= _BLOCK
-    is_large = (
-        prod(sizes.grid.kernel) > _SMALL_WINDOW and sizes.windows * sizes.weight > _MAX_LARGE_WINDOW_WORK
-    )
-    return is_full and is_large and (sizes.grid.stride == (1, 1) or (is_last and not mkl_is_fastest()))
+    loses = sizes.grid.stride == (1, 1) or (is_last and not mkl_is_fastest())
+    return is_full and has_large and work > _MAX_LARGE_WINDOW_WORK and loses and not beats_mkl_by_width()
 
 
 def _loses_to_onednn(sizes: _Sizes) -> bool:
@@ -327,12 +333,14 @@ def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
     grid, threads = sizes.grid, torch.get_num_threads()
     work, numbers = sizes.windows * sizes.weight, sizes.numbers
     if not uses_onednn(sizes.data, grid, threads):
-        most = _MAX_WINDOW_FILTERS_OVER_MKL if mkl_is_fastest() else _MAX_WINDOW_FILTERS
-        if prod(grid.kernel) < _MIN_WINDOW or sizes.filters > most:
+        by_mkl, is_wide = mkl_is_fastest(), beats_mkl_by_width()
+        most = _MAX_WINDOW_FILTERS_OVER_MKL if by_mkl else _MAX_WINDOW_FILTERS
+        if not is_wide and (prod(grid.kernel) < _MIN_WINDOW or sizes.filters > most):
             return False
-        is_large = threads == 1 or work > _MAX_SHARED_WORK
-        return is_large and (numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers)
-    if threads == 1 and not mkl_is_fastest():
+        least = _MAX_SHARED_WORK if threads > 1 else 2 * _MIN_PLAIN_WORK if by_mkl or is_wide else 0
+        fits = numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers
+        return work >= least and fits
+    if threads == 1 and not (mkl_is_fastest() or beats_mkl_by_width()):
         return work <= _MAX_WORK_OVER_ONEDNN
     if numbers > _MAX_CONVERTED and work < _MIN_WORK_PER_NUMBER * numbers:
         return False

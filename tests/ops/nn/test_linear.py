@@ -135,6 +135,22 @@ def test_the_processor_decides_where_nothing_is_said(vendor, wins, capability, m
     assert module.onednn_is_faster() == (wins and HAS_ONEDNN and torch.backends.mkl.is_available())
 
 
+@pytest.mark.parametrize(
+    ("vendor", "capability", "family", "wins"),
+    [
+        ("AuthenticAMD", "AVX512", "26", True),
+        ("AuthenticAMD", "AVX512", "25", False),
+        ("AuthenticAMD", "AVX512", "", False),
+        ("AuthenticAMD", "AVX2", "26", False),
+        ("GenuineIntel", "AVX512", "26", False),
+    ],
+)
+def test_the_family_decides_about_wide_vectors(vendor, capability, family, wins, monkeypatch):
+    monkeypatch.setattr(module, "_from_system", {"vendor_id": vendor, "cpu family": family}.get)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert module.beats_mkl_by_width.__wrapped__() == wins
+
+
 def test_the_vendor_is_told_by_the_system(monkeypatch):
     assert module._vendor() == module._vendor()
     monkeypatch.setattr("builtins.open", lambda *args: (_ for _ in ()).throw(FileNotFoundError()))

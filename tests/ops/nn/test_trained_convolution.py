@@ -265,10 +265,11 @@ def test_others_are_left_to_torch():
 
 @pytest.fixture
 def processor(monkeypatch):
-    def choose(width, by_mkl=False, threads=1, lanes=0):
+    def choose(width, by_mkl=False, threads=1, lanes=0, by_width=False):
         core = SimpleNamespace(vector_width=width, convolution_gradients=None, conv3x3_lanes=lambda: lanes)
         monkeypatch.setattr(linear, "_native", core)
         monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+        monkeypatch.setattr(module, "beats_mkl_by_width", lambda: by_width)
         for each in (module, unfold):
             monkeypatch.setattr(each, "mkl_is_fastest", lambda: by_mkl)
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
@@ -387,6 +388,27 @@ def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
     data, filters, side, in_layout, converted, processor
 ):
     processor(16, by_mkl=True)
+    grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
+    found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
+    assert found == [in_layout, converted]
+
+
+@pytest.mark.parametrize(
+    ("data", "filters", "side", "in_layout", "converted"),
+    [
+        # single images without oneDNN: few windows, pixels, and too much weight for each window
+        ((1, 64, 7, 7), 100, 3, ALL, ALL),
+        ((1, 300, 8, 8), 256, 1, ALL, ALL),
+        ((1, 512, 6, 6), 100, 3, NONE, NONE),
+        # by oneDNN
+        ((8, 32, 20, 20), 40, 5, ALL, NONE),
+        ((16, 64, 14, 14), 64, 3, ALL, NONE),
+    ],
+)
+def test_tiles_win_more_often_on_processors_that_beat_mkl_by_width(
+    data, filters, side, in_layout, converted, processor
+):
+    processor(16, by_width=True)
     grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
     found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
     assert found == [in_layout, converted]
