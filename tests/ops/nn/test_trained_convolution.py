@@ -374,41 +374,26 @@ def test_work_decides_about_the_usual_layout(data, filters, wanted, processor):
 
 
 @pytest.mark.parametrize(
-    ("data", "filters", "side", "in_layout", "converted"),
+    ("options", "data", "filters", "side", "in_layout", "converted"),
     [
-        ((1, 64, 32, 32), 128, 1, NONE, NONE),
-        ((1, 64, 15, 15), 256, 3, NONE, NONE),
-        ((1, 16, 33, 33), 64, 3, ALL, NONE),
-        ((1, 64, 15, 15), 32, 3, ALL, ALL),
-        # by oneDNN
-        ((16, 64, 14, 14), 64, 1, ALL, NONE),
+        # MKL is the fastest: single images without oneDNN, and by oneDNN
+        ({"by_mkl": True}, (1, 64, 32, 32), 128, 1, NONE, NONE),
+        ({"by_mkl": True}, (1, 64, 15, 15), 256, 3, NONE, NONE),
+        ({"by_mkl": True}, (1, 16, 33, 33), 64, 3, ALL, NONE),
+        ({"by_mkl": True}, (1, 64, 15, 15), 32, 3, ALL, ALL),
+        ({"by_mkl": True}, (16, 64, 14, 14), 64, 1, ALL, NONE),
+        # MKL does not use the processor's width: few windows, pixels, too much weight for each window, and by oneDNN
+        ({"by_width": True}, (1, 64, 7, 7), 100, 3, ALL, ALL),
+        ({"by_width": True}, (1, 300, 8, 8), 256, 1, ALL, ALL),
+        ({"by_width": True}, (1, 512, 6, 6), 100, 3, NONE, NONE),
+        ({"by_width": True}, (8, 32, 20, 20), 40, 5, ALL, NONE),
+        ({"by_width": True}, (16, 64, 14, 14), 64, 3, ALL, NONE),
     ],
 )
-def test_single_images_are_left_to_mkl_where_it_is_the_fastest(
-    data, filters, side, in_layout, converted, processor
+def test_processors_decide_about_the_same_sizes(
+    options, data, filters, side, in_layout, converted, processor
 ):
-    processor(16, by_mkl=True)
-    grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
-    found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
-    assert found == [in_layout, converted]
-
-
-@pytest.mark.parametrize(
-    ("data", "filters", "side", "in_layout", "converted"),
-    [
-        # single images without oneDNN: few windows, pixels, and too much weight for each window
-        ((1, 64, 7, 7), 100, 3, ALL, ALL),
-        ((1, 300, 8, 8), 256, 1, ALL, ALL),
-        ((1, 512, 6, 6), 100, 3, NONE, NONE),
-        # by oneDNN
-        ((8, 32, 20, 20), 40, 5, ALL, NONE),
-        ((16, 64, 14, 14), 64, 3, ALL, NONE),
-    ],
-)
-def test_tiles_win_more_often_on_processors_that_beat_mkl_by_width(
-    data, filters, side, in_layout, converted, processor
-):
-    processor(16, by_width=True)
+    processor(16, **options)
     grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
     found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
     assert found == [in_layout, converted]
