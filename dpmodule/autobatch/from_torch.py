@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from ..ndarray import NDArray
 from ..ops.dtypes import name_of, torch_dtype
 from ..ops.torch_call import drawing_from, in_mode
 from ..ops.user_code import with_message
@@ -105,7 +105,7 @@ class Wrapped(UserFunction):
         if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
             return
         kept = state.options.dtype
-        given = torch.as_tensor(value.asnumpy() if isinstance(value, NDArray) else value)
+        given = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
         if not torch.equal(given.to(kept).to(dtype).to(given.dtype), given):
             raise ArgumentError(
                 f"{self.name}: input {number} has numbers that a graph of {name_of(kept)} cannot pass on as"

@@ -53,6 +53,9 @@ def test_functions_with_parameters_around_them_and_types_of_inputs(setting):
     table = torch.nn.Embedding(5, 3)
     row_of = dy.wrap(table, rows=True, dtypes=["int64"])
     close(row_of(2).npvalue()[0], table.weight[2])
+    rows = torch.tensor([1, 2])
+    for given in ([1, 2], (1, 2), rows, rows.numpy(), mx.nd.array(rows.numpy()), list(rows)):
+        close(torch.from_numpy(row_of(given).npvalue()), table.weight[1:3].detach())
     for given in (1.5, 2**24 + 1, torch.tensor(2**24 + 1), mx.nd.array([0.5])):
         with pytest.raises(
             ArgumentError, match="input 0 has numbers that a graph of float32 cannot pass on as int64"

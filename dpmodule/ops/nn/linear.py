@@ -162,7 +162,8 @@ def kernel_beats_mkl() -> bool:
 @cache
 def beats_mkl_by_width() -> bool:
     """Return True if this processor is twice as fast with AVX-512, which MKL does not use on it: AMD's from Zen 5."""
-    return _is_amd() and _has_avx512() and int(_from_system("cpu family") or 0) >= _ZEN5
+    uses_width = _has_avx512() and getattr(kernels(), "vector_width", 0) == 16
+    return uses_width and _is_amd() and int(_from_system("cpu family") or 0) >= _ZEN5
 
 
 def mkl_is_fastest() -> bool:

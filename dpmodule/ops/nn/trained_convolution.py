@@ -205,11 +205,11 @@ def _uses_tiles(sizes: _Sizes, is_last: bool) -> bool:
         is_strided = sizes.grid.stride != (1, 1) and weight <= _MAX_STRIDED_WEIGHT * windows
         are_few = is_fast_as_rows(sizes.data, sizes.filters, sizes.grid, threads)
         return (is_strided or (mkl_is_fastest() and is_small)) and not are_few
+    if beats_mkl_by_width():
+        return weight <= _MAX_WIDE_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
     are_points = sizes.grid.kernel == (1, 1)
     if kernels().vector_width == _BLOCK and mkl_is_fastest():
         are_many = weight <= _MAX_WEIGHT_OVER_MKL * windows and not are_points
-    elif beats_mkl_by_width():
-        return weight <= _MAX_WIDE_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
     else:
         are_many = windows >= (_MIN_POINTS if are_points else _MIN_WINDOWS)
     return are_many and weight * windows >= (_MIN_POINTS_WORK if are_points else _MIN_PLAIN_WORK)

@@ -2,6 +2,7 @@
 
 import platform
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -136,16 +137,18 @@ def test_the_processor_decides_where_nothing_is_said(vendor, wins, capability, m
 
 
 @pytest.mark.parametrize(
-    ("vendor", "capability", "family", "wins"),
+    ("vendor", "capability", "width", "family", "wins"),
     [
-        ("AuthenticAMD", "AVX512", "26", True),
-        ("AuthenticAMD", "AVX512", "25", False),
-        ("AuthenticAMD", "AVX512", "", False),
-        ("AuthenticAMD", "AVX2", "26", False),
-        ("GenuineIntel", "AVX512", "26", False),
+        ("AuthenticAMD", "AVX512", 16, "26", True),
+        ("AuthenticAMD", "AVX512", 16, "25", False),
+        ("AuthenticAMD", "AVX512", 16, "", False),
+        ("AuthenticAMD", "AVX512", 8, "26", False),
+        ("AuthenticAMD", "AVX2", 16, "26", False),
+        ("GenuineIntel", "AVX512", 16, "26", False),
     ],
 )
-def test_the_family_decides_about_wide_vectors(vendor, capability, family, wins, monkeypatch):
+def test_the_family_decides_about_wide_vectors(vendor, capability, width, family, wins, monkeypatch):
+    monkeypatch.setattr(module, "_native", SimpleNamespace(vector_width=width))
     monkeypatch.setattr(module, "_from_system", {"vendor_id": vendor, "cpu family": family}.get)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert module.beats_mkl_by_width.__wrapped__() == wins
