@@ -211,7 +211,7 @@ class DenseLayers:
         sizes, count = known.sizes, prod(shape)
         if sizes and count and (count // shape[0] if self.flattens else shape[-1]) == sizes[0][1]:
             rows = count // sizes[0][1]
-            kernels = tuple(packed_kernel(rows, *size) for size in sizes)
+            kernels = tuple(packed_kernel(rows, *size, len(sizes) > 1) for size in sizes)
             if any(kernels) and (self.activations != [""] or rows * prod(sizes[0]) >= _MIN_WORK):
                 lead = shape[:1] if self.flattens else shape[:-1]
                 plan = rows, kernels, None if len(shape) == 2 else (*lead, sizes[-1][0])

@@ -2,15 +2,13 @@
 
 A convolution accumulates tiles of the result in registers, from channels_last data and a packed weight, adds a bias and
 another tensor, and applies a function. oneDNN's kernels are as fast on cached data; this kernel prefetches and only
-takes addresses, while torch sets oneDNN up in every call. Torch's threads share the work. The choice depends only on
-processor and sizes, never on a measurement.
+takes addresses, while torch sets oneDNN up in every call. Torch's threads share the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from math import prod
 from struct import Struct
 from typing import NamedTuple
 
@@ -97,45 +95,8 @@ class ConvolutionSizes(NamedTuple):
     axes: Axes
 
 
-_NARROW = 8
-"""Filters up to which narrower vectors leave most of a tile empty."""
-_SHORT_NARROW = 2**24
-"""Multiplications up to which such a tile is faster than oneDNN nevertheless."""
-_MIN_FILTERS = 8
-"""Filters below which most of a tile of wide vectors would be empty."""
-_MIN_RUN = 16
-"""Minimum run of contiguous numbers in a row of a window; shorter runs cost as much for addressing."""
-_MAX_POSITIONS = 2**12
-"""Window positions of all images up to which data and result fit the L2 cache; beyond it oneDNN is faster."""
-_MAX_POSITIONS_FULL_TILES = 2**14
-"""`_MAX_POSITIONS` if no vector of a tile is partly empty."""
-_SHORT = 2**22
-"""Multiplications up to which torch's overhead matters; beyond it, the kernel itself has to be faster."""
-_TINY = 2**20
-"""Multiplications up to which torch's overhead exceeds everything else."""
-_SHORT_IN_RUN = 2**25
-"""`_SHORT` between other layers of the same call, for kernels that are nearly as fast as oneDNN's."""
-_FILLED = 0.5
-"""Share of the tiles' filters that is not padding, from which the kernel is nearly as fast."""
-_LONG_RUN = 48
-"""`_MIN_RUN` of larger convolutions with narrow windows."""
-_WIDE_WINDOW = 5
-"""Columns of a window from which the run length does not matter, as in a network's first convolution."""
-_LARGE_BLOCK = 32
-"""Block size with tiles that load too many numbers for wide windows."""
-_FEW_FILTERS = 16
-"""Number of filters that is too small for larger convolutions: tiles of one vector load as much as they compute."""
-_WIDE = 16
-"""Width of wide vectors."""
-_COLOURS = 4
-"""Channels of a network's first convolution, which is faster than oneDNN's for any image size if tiles are full, and
-for small images with more than `_FEW_FILTERS`."""
-_FULL_TILE = 64
-"""Filters of the largest tile."""
 _GROUP_FILTERS = frozenset({1, 2, 4, 8})
 """Filters per group with which a vector of filters has whole groups."""
-_ONEDNN_GROUP = 8
-"""Channels and filters of a group from which oneDNN has kernels for groups."""
 _MIN_GROUPED = 16
 """Channels of an image that fill every vector."""
 
@@ -157,9 +118,9 @@ class TiledConvolution:
 
     @cached_property
     def _block(self) -> int:
-        """Filters in a block of the packed weight; 0 without a kernel."""
-        core = kernels()
-        return core.convolution_block(self._filters) if hasattr(core, "convolution_block") else 0
+        """Filters in a block of the packed weight."""
+        block: int = kernels().convolution_block(self._filters)
+        return block
 
     def kind(self, channels: int) -> str:
         """Return the kind of layer that computes it, for images of some channels."""
@@ -170,47 +131,6 @@ class TiledConvolution:
             return "depthwise"
         fits = own == self._filters or (own < self._filters and channels >= _MIN_GROUPED)
         return "grouped" if fits and self._filters in _GROUP_FILTERS else "convolution"
-
-    def is_faster(self, sizes: ConvolutionSizes, in_run: bool = False) -> bool:
-        """Return True if the kernel exists and is the fastest for these sizes.
-
-        Args:
-            in_run: True among other layers of one call, which another kernel would divide.
-        """
-        if not self._block:
-            return False
-        channels = sizes.data[1] // self._groups
-        has_wide_vectors: bool = kernels().vector_width >= _WIDE
-        products = prod(sizes.result) * channels * prod(axis[0] for axis in self._axes)
-        if self.kind(sizes.data[1]) != "convolution":
-            most = _SHORT_IN_RUN if in_run and has_wide_vectors else _SHORT
-            return products <= most or not channels == self._filters == _ONEDNN_GROUP
-        if has_wide_vectors:
-            return self._is_faster_in_wide_vectors(sizes, products, in_run)
-        return self._filters > _NARROW or products <= _SHORT_NARROW
-
-    def _is_faster_in_wide_vectors(self, sizes: ConvolutionSizes, products: int, in_run: bool) -> bool:
-        channels, columns = sizes.data[1] // self._groups, self._axes[1][0]
-        run_length = channels * columns
-        images, _, height, width = sizes.result
-        is_small = self._filters > _FEW_FILTERS and products <= _SHORT_IN_RUN
-        if {axis[:2] for axis in self._axes} == {(1, 1)} and self._filters >= _MIN_FILTERS:
-            return True
-        if in_run and channels <= _COLOURS and (is_small or not self._filters % _FULL_TILE):
-            return True
-        is_filled = self._filters >= _FILLED * -(-self._filters // self._block) * self._block
-        if in_run and products <= (_SHORT if is_filled else _TINY):
-            return True
-        if self._filters < _MIN_FILTERS or run_length < _MIN_RUN:
-            return False
-        max_positions = _MAX_POSITIONS if self._filters % self._block else _MAX_POSITIONS_FULL_TILES
-        if images * height * width > (4 * max_positions if in_run else max_positions):
-            return False
-        if products <= _SHORT:
-            return True
-        if self._filters <= _FEW_FILTERS:
-            return in_run and self._groups == 1 and products <= _SHORT_IN_RUN
-        return (columns >= _WIDE_WINDOW and self._block != _LARGE_BLOCK) or run_length >= _LONG_RUN
 
     def pack(
         self, weight: Tensor, bias: Tensor | None, channels: int, scale: Tensor | None = None
@@ -252,9 +172,9 @@ class TiledConvolution:
     def sizes(self, shape: Sequence[int]) -> ConvolutionSizes:
         """Return the sizes for data of shape (N, C, H, W)."""
         images, channels, *sides = shape
-        axes = [
+        axes = tuple(
             (size, (size + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1, kernel, stride, dilate, pad)
             for size, (kernel, stride, dilate, pad) in zip(sides, self._axes, strict=True)
-        ]
+        )
         result = images, self._groups * self._filters, axes[0][1], axes[1][1]
         return ConvolutionSizes(tuple(shape), result, axes)

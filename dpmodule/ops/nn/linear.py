@@ -31,9 +31,10 @@ _MIN_WORK, _MAX_WORK = 2**14, 2**23
 
 On processors that MKL favours, MKL takes 0.6 to 0.9 of the kernel's time.
 """
-_MAX_PACKED, _MAX_DEPTH = 2**28, 512
-"""Maximum number of multiplications with a packed weight by the extension's kernel; features up to which there is none
-on processors on which `kernel_beats_mkl`."""
+_MAX_PACKED = 2**28
+"""Maximum number of multiplications with a packed weight by the extension's kernel."""
+_MAX_PACKED_HALVES = 2**27
+"""The same on AMD's processors with AVX-512 up to Zen 4, which compute a vector in two halves."""
 _MIN_MKL, _WIDE_UNITS = 2**17, 192
 """Size of a weight, and units, from which MKL is the fastest with a packed weight, on processors that it favours."""
 _MANY_ROWS = 1024
@@ -43,7 +44,9 @@ _MAX_CACHED = 2**18
 _MANY_UNITS, _SHORT_DATA = 128, 2**16
 """Units from which, or else size of data up to which, a packed product is the fastest: its tiles are full enough."""
 _MIN_UNITS = 16
-"""Columns of the right matrix below which most of a tile is padding."""
+"""Units below which most of a tile is padding."""
+_FEW_COLUMNS = 4
+"""Columns up to which torch is the fastest: the other kernels take up to five times as long for a single one."""
 _MIN_FEATURES = 32
 """Features below which writing a large result takes longer than computing it."""
 FEW_ROWS = 4
@@ -96,7 +99,7 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
     if 0 < rows <= FEW_ROWS:
         return is_wide and depth >= _MIN_DEPTH and columns * depth >= _MIN_WEIGHT
     work = rows * columns * depth
-    if depth == 1 or not is_wide:  # libraries have a kernel of their own for outer products
+    if depth == 1 or columns <= _FEW_COLUMNS or not is_wide:  # libraries have a kernel for outer products
         return False
     is_shallow = columns % _COLLIDING == 0 and depth <= _SHALLOW
     if is_shallow and work >= _MIN_WORK_OVER_MKL and not mkl_is_fastest():
@@ -104,7 +107,7 @@ def use_kernel(rows: int, columns: int, depth: int, turned: bool = False) -> boo
     if _by_mkl():
         is_fast = kernel_beats_mkl() and _beats_mkl(rows, columns, depth)
         return is_fast and work >= _MIN_WORK_OVER_MKL and not turned
-    return _MIN_WORK <= work <= _MAX_WORK and (columns >= _MIN_UNITS or work <= 2**17)
+    return _MIN_WORK <= work <= _MAX_WORK
 
 
 def _beats_mkl(rows: int, columns: int, depth: int) -> bool:
@@ -114,8 +117,11 @@ def _beats_mkl(rows: int, columns: int, depth: int) -> bool:
     return rows >= _WIDE_ROWS and _SHORT <= depth <= _DEEP
 
 
-def packed_kernel(rows: int, units: int, features: int) -> str:
+def packed_kernel(rows: int, units: int, features: int, in_chain: bool = False) -> str:
     """Return the fastest kernel for a layer whose weight may be packed.
+
+    Args:
+        in_chain: True among other layers of one call, which another kernel would divide.
 
     Returns:
         "native", "onednn", "mkl", or "" for `linear`.
@@ -126,26 +132,33 @@ def packed_kernel(rows: int, units: int, features: int) -> str:
     # asked first, so that the first prediction tries oneDNN, whose first call crashes if no memory is left
     if mkl_is_fastest() and is_large and rows > 2 * FEW_ROWS:
         return "onednn" if rows > _MANY_ROWS and work > _MAX_PACKED and _has_onednn() else "mkl"
-    if packs_well(rows, units, features):
+    if packs_well(rows, units, features, in_chain):
         return "native"
-    return "onednn" if work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
+    return "onednn" if units > _FEW_COLUMNS and work >= ONEDNN_MIN_WORK and onednn_is_faster() else ""
 
 
-def packs_well(rows: int, units: int, features: int) -> bool:
-    """Return True if `dense` exists, and is faster than `linear` with a packed weight."""
+def packs_well(rows: int, units: int, features: int, in_chain: bool = False) -> bool:
+    """Return True if `dense` exists, and is faster than `linear` with a packed weight.
+
+    Args:
+        in_chain: as for `packed_kernel`.
+    """
     if getattr(kernels(), "vector_width", 0) < _MIN_WIDTH:
         return False
-    weight, size = units * features, rows * features
     if rows <= FEW_ROWS:
         return True
+    weight, size = units * features, rows * features
+    if units <= _FEW_COLUMNS:
+        return in_chain and rows * weight <= CHOICE_MIN_WORK
+    if kernel_beats_mkl():
+        return True
+    if _is_amd() and not beats_mkl_by_width():
+        return rows * weight <= _MAX_PACKED_HALVES
     if features < _MIN_FEATURES and rows * units > _MIN_WORK:
         return False
-    fits = rows * weight <= _MAX_PACKED
-    if kernel_beats_mkl():
-        return fits or features <= _MAX_DEPTH
     is_wide = size <= _MIN_WORK or (units >= _MIN_UNITS and (size <= _SHORT_DATA or units >= _MANY_UNITS))
     is_small = weight <= _MAX_CACHED or rows <= 2 * FEW_ROWS
-    return is_wide and is_small and fits
+    return is_wide and is_small and rows * weight <= _MAX_PACKED
 
 
 def _by_mkl() -> bool:
@@ -337,6 +350,7 @@ def _vendor() -> str:
     return _from_system("vendor_id") or platform.processor()
 
 
+@cache
 def _is_amd() -> bool:
     return any(name in _vendor() for name in _AMD)
 
@@ -367,6 +381,8 @@ def use_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
     """Return True if ``data @ weight.T`` should use oneDNN."""
     return (
         data.dim() == 2
+        and weight.shape[0] > _FEW_COLUMNS
+        and data.shape[1] > 1
         and data.shape[0] * weight.numel() >= ONEDNN_MIN_WORK
         and data.dtype is torch.float32
         and weight.dtype is torch.float32

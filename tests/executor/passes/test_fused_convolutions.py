@@ -15,7 +15,7 @@ from dpmodule.base import MXNetError
 from dpmodule.executor import packed_weights, program
 from dpmodule.executor.passes import native_convolutions
 from dpmodule.executor.passes.fused_convolutions import FusedConvolution, ImageRun, run
-from dpmodule.ops.nn import image_layers
+from dpmodule.executor.passes.fused_convolutions import call as fused_call
 from dpmodule.ops.nn.linear import kernels
 from dpmodule.ops.spec import Env
 from helpers.walk import walks
@@ -233,7 +233,7 @@ def test_plans_pass_gradients_and_vmap():
 @pytest.fixture
 def large(monkeypatch):
     """Let oneDNN run small convolutions like large ones."""
-    monkeypatch.setattr(image_layers, "_SHORT_NARROW", 0)
+    monkeypatch.setattr(fused_call, "prefers_tiles", lambda *_: False)
     monkeypatch.setattr(program, "_cache", OrderedDict())  # programs of other tests have chosen
 
 

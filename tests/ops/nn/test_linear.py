@@ -26,6 +26,7 @@ needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this torch has no oneD
 def forget_the_processor():
     module.onednn_is_faster.cache_clear()
     module.kernel_beats_mkl.cache_clear()
+    module._is_amd.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +150,7 @@ def test_the_processor_decides_where_nothing_is_said(vendor, wins, capability, m
 )
 def test_the_family_decides_about_wide_vectors(vendor, capability, width, family, wins, monkeypatch):
     monkeypatch.setattr(module, "_native", SimpleNamespace(vector_width=width))
+    module._is_amd.cache_clear()
     monkeypatch.setattr(module, "_from_system", {"vendor_id": vendor, "cpu family": family}.get)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert module.beats_mkl_by_width.__wrapped__() == wins
@@ -213,6 +215,7 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     many = {(1, 1000, 2048): True, (4, 128, 512): True, (0, 1000, 2048): False, (5, 1000, 2048): False}
     many |= {(1, 127, 512): False, (1, 20000, 127): False}
     many |= {(64, 128, 784): True, (7, 128, 784): True, (64, 128, 1025): False, (8, 8, 8): False}
+    many |= {(64, 4, 784): False, (512, 5, 784): True}
     packed = {(3, 2, 5): "native", (5, 10, 64): "native", (8, 1024, 1024): "native", (600, 8, 64): ""}
     packed |= {(256, 1024, 10): ""}
     packed |= dict.fromkeys([(9000, 64, 64), (2**14, 256, 255)], "onednn" if HAS_ONEDNN else "")
@@ -236,7 +239,7 @@ def test_the_sizes_of_every_kernel(monkeypatch):
         monkeypatch.setattr(module, "_vendor", lambda vendor=vendor: vendor)
         many = "onednn" if HAS_ONEDNN else "mkl"
         by_mkl = ["mkl", "mkl", "mkl", many] if module.has_packed_mkl() else ["", "", "native", ""]
-        own = ["native", "native", "native", ""]
+        own = ["native"] * 4
         assert [module.packed_kernel(*each) for each in sizes] == (own if is_amd else by_mkl)
         assert bool(module.packed_kernel(7000, 25, 256)) == is_amd
         own = is_amd or not module.has_packed_mkl()
@@ -245,6 +248,27 @@ def test_the_sizes_of_every_kernel(monkeypatch):
     monkeypatch.setattr(module, "_native", None)
     assert not module.use_kernel(64, 128, 784)
     assert not module.packed_kernel(3, 2, 5)
+
+
+@needs_kernels
+def test_halves_of_wide_vectors_multiply_all_but_the_largest(monkeypatch):
+    monkeypatch.setattr(module, "_vendor", lambda: "AuthenticAMD")
+    monkeypatch.setattr(module, "beats_mkl_by_width", lambda: False)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    sizes = [(600, 8, 64), (256, 1024, 10), (64, 128, 4096), (4096, 5, 1024), (64, 4, 512), (4, 4, 512)]
+    own = ["native", "native", "native", "native", "", "native"]
+    assert [module.packed_kernel(*each) for each in sizes] == own
+    assert module.packed_kernel(2048, 1024, 1024) == ("onednn" if HAS_ONEDNN else "")
+    assert not module.packed_kernel(2**14, 2, 1024, True)
+    assert module.packed_kernel(64, 2, 512, True) == "native"
+
+
+@needs_kernels
+def test_few_columns_are_left_to_torch(calls):
+    for rows, columns, depth in ((4096, 4, 512), (4096, 1, 1024)):
+        leaves = [numbers(*size).requires_grad_() for size in ((rows, depth), (columns, depth))]
+        agree(module.linear(*leaves), F.linear(*leaves))
+    assert calls == []
 
 
 @needs_kernels

@@ -17,8 +17,8 @@ from ....ops.write_tracking import writes_are_counted
 from ...packed_weights import packed
 from ..channels_last import restride
 from ..native_convolutions import NativeConvolution
-from .layout_choice import keeps_usual_layout
-from .sequence import SequenceConvolution, pays
+from .kernel_choice import keeps_usual_layout, prefers_tiles
+from .sequence import SequenceConvolution
 
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
@@ -146,8 +146,7 @@ class FusedConvolution:
         self._geometry = self._pad, self._stride, self._dilate, self._groups
         self._alone = alone
         is_fused = not all(part is None for part in (norm, adds, activation))
-        geometry = tuple(self._kernel), tuple(self._stride), tuple(self._dilate)
-        self._choice = self._filters, *geometry, self._groups, is_fused
+        self._choice = self._groups, is_fused
         self._has_bias = not a.no_bias
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
         kept = (norm.a.eps, norm.a.fix_gamma) if norm is not None else ()
@@ -191,10 +190,8 @@ class FusedConvolution:
 
     def keeps_layout(self, data: Tensor) -> bool:
         """Return True if the operators run one by one because converting the data takes longer than it gains."""
-        if self._axes == 1:
-            return data.dim() == 3 and not pays(data, self._filters, self._kernel[1], self._stride[1])
-        parallel = torch.get_num_threads() > 1
-        return self._may_keep_layout(data) and keeps_usual_layout(parallel, data.shape, *self._choice)
+        sizes = self.sizes(data.shape, None) if self._may_keep_layout(data) else None
+        return sizes is not None and keeps_usual_layout(torch.get_num_threads() > 1, sizes, *self._choice)
 
     def packs_in_vain(self, data: Tensor, weight: Tensor) -> bool:
         """Return True if the operators run one by one because the weight would be packed in every run."""
@@ -235,10 +232,7 @@ class FusedConvolution:
 
     def is_faster(self, sizes: ConvolutionSizes, in_run: bool) -> bool:
         """Return True if the extension is the fastest for these sizes."""
-        if self._sums_windows(sizes):
-            return False
-        # torch calls its kernels for sequences through those for images, which takes longer
-        return self._tiled.is_faster(sizes, in_run or self._axes == 1)
+        return prefers_tiles(sizes, *self._choice, in_run)
 
     def detail(self, shape: tuple[int, ...]) -> Any:
         """Return what the packed weight depends on, apart from the operator."""

@@ -33,6 +33,10 @@ this size comes from the operating system in every run.
 """
 _LARGE_WEIGHT = 2**22
 """Size of a dense layer's weight above which few rows take less time with the weight as it is."""
+_MIN_UNITS = 8
+"""Units of a dense layer that leave no more than half of a vector empty."""
+_SHORT = 2**20
+"""Multiplications of a dense layer up to which any units are faster than torch's overhead."""
 _arenas: list[Tensor] = []
 """Memory of intermediate results that no run uses now."""
 
@@ -181,9 +185,8 @@ class _Planner:
         if layer.kind == "dense":
             units = layer.a.num_hidden
             reads_most = data[0] <= FEW_ROWS and units * prod(data[1:]) > _LARGE_WEIGHT
-            return not reads_most and dense(units, self._window(layer)).is_faster(
-                self._dense_sizes(layer), in_run=True
-            )
+            is_small = units * prod(data) <= _SHORT
+            return not reads_most and (units >= _MIN_UNITS or is_small)
         if layer.kind == "flat":
             if layer.result not in self._flat or not 2 <= len(data) <= 4:
                 return False

@@ -1,0 +1,225 @@
+"""Measure the kernels for convolutions in prediction, and write the table that chooses among them.
+
+Random convolutions of images and of sequences run through an executor, alone and between two poolings: by the
+extension's tiles, by oneDNN and, alone, by torch's kernel for the usual layout. Boosted regression trees are fitted to
+the logarithms of the ratios: of oneDNN over the tiles with one thread for each instruction set, and of the usual layout
+over the better of these with one and with all threads. A quarter of the sizes tests them. On an idle machine::
+
+    python tools/choose_kernels.py 2000
+
+It takes half an hour and writes dpmodule/executor/passes/fused_convolutions/kernel_choices.json. The entries for other
+processors, and for instruction sets that the processor lacks, stay.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "dpmodule/executor/passes/fused_convolutions/kernel_choices.json"
+TREES, LEVELS, RATE, LEAST = 40, 5, 0.2, 5
+"""Number of trees, their levels, the factor of a tree's values, and the samples in a leaf."""
+TURN_S, TURNS = 0.002, 7
+ALONE, IN_RUN = ("usual", "tiles", "onednn"), ("tiles", "onednn")
+"""Kernels of a convolution alone and of one between other layers."""
+Sample = tuple[Sequence[int], Mapping[str, float], Mapping[str, float]]
+"""Features, and the least times of a call of each kernel alone and between other layers, in microseconds."""
+
+
+def draw(pick: Callable[[Any], Any]) -> dict[str, int]:
+    """Return a random convolution of square images or of sequences, with at most 1.2 billion multiplications."""
+    while True:
+        axes, rows, channels, filters = (
+            pick((2, 2, 2, 2, 2, 2, 1)),
+            pick((1, 1, 2, 4, 8, 16, 32, 64)),
+            pick((1, 2, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)),
+            pick((2, 8, 10, 16, 24, 32, 40, 48, 64, 96, 100, 128, 200, 256, 512)),
+        )
+        side, kernel, stride = (
+            pick((1, 4, 7, 8, 14, 15, 16, 28, 32, 33, 56, 64, 112, 224)),
+            pick((1, 1, 1, 2, 3, 3, 3, 5, 7)),
+            pick((1, 1, 2)),
+        )
+        dilate = pick((1, 1, 1, 1, 2)) if kernel > 1 else 1
+        groups = pick((1,) * 14 + (2, 4, 8, 32) + (0,) * 3)
+        if not groups:  # depthwise
+            groups = filters = channels
+        pad = dilate * (kernel // 2) * pick((1, 1, 1, 1, 0))
+        result = (side + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1
+        if (
+            not (channels % groups or filters % groups)
+            and result > 0
+            and rows * channels * side**axes <= 3_200_000
+            and rows * filters * result**axes <= 6_400_000
+            and rows * result**axes * channels // groups * filters * kernel**axes <= 1_200_000_000
+        ):
+            return {
+                "axes": axes, "rows": rows, "channels": channels, "side": side, "num_filter": filters, "kernel": kernel,
+                "stride": stride, "dilate": dilate, "pad": pad, "num_group": groups,
+            }  # fmt: skip
+
+
+def network(drawn: Mapping[str, int], is_fused: bool, in_run: bool, name: str) -> Any:
+    """Return the symbol of a drawn convolution with a name, between two poolings if it is `in_run`."""
+    import dpmodule as mx
+
+    axes, symbol = drawn["axes"], mx.sym.var("data")
+    if in_run:
+        symbol = mx.sym.Pooling(symbol, kernel=(1,) * axes)
+    windows = {name: (drawn[name],) * axes for name in ("kernel", "stride", "dilate", "pad")}
+    counts = {name: drawn[name] for name in ("num_filter", "num_group")}
+    symbol = mx.sym.Convolution(symbol, **windows, **counts, name=name)
+    if is_fused:
+        symbol = mx.sym.Activation(symbol, act_type="relu")
+    return mx.sym.Pooling(symbol, kernel=(1,) * axes) if in_run else symbol
+
+
+def measure(drawn: Mapping[str, int], is_fused: bool) -> Sample:
+    """Return the features and times of a convolution."""
+    import dpmodule as mx
+    from dpmodule.executor.passes.fused_convolutions import call, kernel_choice
+
+    shape = drawn["rows"], drawn["channels"], *(drawn["side"],) * drawn["axes"]
+    asked: set[tuple[Any, ...]] = set()
+
+    def runs(kernel: str, in_run: bool) -> Callable[[], None]:
+        # programs of equal graphs are one, and choose once: the names differ
+        symbol = network(drawn, is_fused, in_run, f"{kernel}_{in_run}")
+        bound = symbol.simple_bind(mx.cpu(), grad_req="null", data=shape)
+        for array in bound.arg_arrays:
+            array[:] = mx.nd.random.normal(shape=array.shape)
+
+        def prefers_tiles(*convolution: Any) -> bool:
+            asked.add(convolution[:-1])
+            return kernel == "tiles"
+
+        def run() -> None:
+            call.keeps_usual_layout = lambda *_: kernel == "usual"
+            call.prefers_tiles = prefers_tiles
+            bound.forward(is_train=False)
+
+        return run
+
+    ways: list[tuple[Callable[[], None], list[float]]] = [
+        *((runs(kernel, False), []) for kernel in ALONE),
+        *((runs(kernel, True), []) for kernel in IN_RUN),
+    ]
+    for _ in range(TURNS):
+        for run, found in ways:
+            run()
+            begun = now = time.perf_counter()
+            while now - begun < TURN_S:
+                before = now
+                run()
+                now = time.perf_counter()
+                found.append((now - before) * 1e6)
+    convolution = max(asked, key=lambda each: each[0].data)  # plans for parts of a batch ask, too
+    times = [min(found) for _, found in ways]
+    split = len(ALONE)
+    return (
+        kernel_choice.features(*convolution),
+        dict(zip(ALONE, times[:split])),
+        dict(zip(IN_RUN, times[split:])),
+    )
+
+
+def measure_all(count: int, seed: int) -> None:
+    """Print samples as lines of JSON; in a process with the environment of a setting."""
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if torch.get_num_threads() == 1:  # a thread that changes its core finds cold caches
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    pick = random.Random(seed).choice
+    # each one once, since the program of an equal one has chosen
+    drawn = dict.fromkeys((*draw(pick).items(), pick((True, False))) for _ in range(count))
+    for *sizes, is_fused in drawn:
+        print(json.dumps(measure(dict(sizes), is_fused)), flush=True)
+
+
+def samples_of(setting: Any, count: int, seed: int) -> list[Sample]:
+    """Return the samples of a process with the environment of a setting."""
+    environment = setting.environment({**os.environ, "PYTHONPATH": str(ROOT)})
+    environment.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+    command = [sys.executable, __file__, str(count), str(seed)]
+    lines = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+def plain(tree: Any, node: int) -> Any:
+    """Return a fitted tree as [feature, limit, tree up to the limit, tree above it] or a value."""
+    if tree.children_left[node] < 0:
+        return round(float(tree.value[node].item()) * RATE, 3)
+    branches = (plain(tree, int(child[node])) for child in (tree.children_left, tree.children_right))
+    return [int(tree.feature[node]), math.floor(tree.threshold[node]), *branches]
+
+
+def fit(pairs: Sequence[tuple[Sequence[int], float]]) -> list[Any]:
+    """Return trees whose values add up to the logarithm of a ratio, from pairs of features and ratio."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    shares = [math.log(ratio) for _, ratio in pairs]
+    model = GradientBoostingRegressor(
+        n_estimators=TREES, max_depth=LEVELS, learning_rate=RATE, min_samples_leaf=LEAST, random_state=0
+    )
+    model.fit([sizes for sizes, _ in pairs], shares)
+    return [round(sum(shares) / len(shares), 3), *(plain(each[0].tree_, 0) for each in model.estimators_)]
+
+
+def over_tiles(samples: Sequence[Sample]) -> Iterator[tuple[Sequence[int], float]]:
+    """Yield the features of convolutions alone and between other layers, and the time of oneDNN over the tiles'."""
+    for sizes, alone, in_run in samples:
+        yield sizes, alone["onednn"] / alone["tiles"]
+        yield (*sizes[:-1], True), in_run["onednn"] / in_run["tiles"]
+
+
+def report(title: str, samples: Sequence[Sample], chosen: Sequence[str]) -> None:
+    """Print by how much chosen kernels of convolutions alone miss the fastest, and how they compare with torch."""
+    over = [alone[kernel] / min(alone.values()) for kernel, (_, alone, _) in zip(chosen, samples)]
+    mean = math.exp(sum(map(math.log, over)) / len(over))
+    print(f"{title}: {mean:.3f} of the fastest kernel's time, at most {max(over):.2f}", flush=True)
+
+
+def main(count: int) -> None:
+    """Measure all settings that this processor has, and write the table."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.settings import Setting
+    from dpmodule.executor.passes.fused_convolutions.kernel_choice import name_of, pays, predict
+
+    table = dict(map(json.loads, TABLE.read_text(encoding="utf-8").splitlines()))
+    seed = int(time.time())
+    for isa in ("avx2", "avx512"):
+        for threads in ("1", "default"):
+            setting = Setting(isa, threads)
+            if setting.problem():
+                continue
+            samples = samples_of(setting, count, seed)
+            rest, kept = samples[len(samples) // 4 :], samples[: len(samples) // 4]
+            if threads == "1":
+                table[name_of(isa, "tiles")] = fit(list(over_tiles(rest)))
+            tiles = table[name_of(isa, "tiles")]
+
+            def packed(sizes: Sequence[int], tiles: Any = tiles) -> str:
+                return "tiles" if predict(tiles, sizes) > 0 else "onednn"
+
+            layout = fit([(sizes, alone["usual"] / alone[packed(sizes)]) for sizes, alone, _ in rest])
+            table[name_of(isa, threads)] = layout
+            for kernel in ALONE:
+                report(f"{setting}: always {kernel}", kept, [kernel] * len(kept))
+            chosen = [packed(sizes) if pays(layout, sizes) else "usual" for sizes, *_ in kept]
+            report(f"{setting}: chosen", kept, chosen)
+    lines = (json.dumps(entry, separators=(",", ":")) for entry in sorted(table.items()))
+    TABLE.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    measure_all(*map(int, sys.argv[1:])) if len(sys.argv) > 2 else main(int(sys.argv[1]))
