@@ -45,6 +45,8 @@ _MANY_UNITS, _SHORT_DATA = 128, 2**16
 """Units from which, or else size of data up to which, a packed product is the fastest: its tiles are full enough."""
 _MIN_UNITS = 16
 """Units below which most of a tile is padding."""
+_MAX_DIVIDING = 2**16
+"""Multiplications of a layer of few units up to which dividing a chain of layers takes longer."""
 _FEW_COLUMNS = 4
 """Columns up to which torch is the fastest: the other kernels take up to five times as long for a single one."""
 _MIN_FEATURES = 32
@@ -149,7 +151,7 @@ def packs_well(rows: int, units: int, features: int, in_chain: bool = False) -> 
         return True
     weight, size = units * features, rows * features
     if units <= _FEW_COLUMNS:
-        return in_chain and rows * weight <= CHOICE_MIN_WORK
+        return in_chain and rows * weight <= _MAX_DIVIDING
     if kernel_beats_mkl():
         return True
     if _is_amd() and not beats_mkl_by_width():

@@ -20,8 +20,8 @@ from ....ops.nn.image_layers import ConvolutionSizes
 from ....ops.nn.linear import beats_mkl_by_width, kernels, mkl_is_fastest
 
 _AVX512_WIDTH = 16
-_LEAST_GAIN = 0.1
-"""Logarithm of the least predicted gain for which data is converted."""
+_LEAST_GAIN, _LEAST_DIVIDING_GAIN = 0.1, 0.05
+"""Logarithms of the least predicted gain for which data is converted, and for which oneDNN divides a call."""
 
 
 @cache
@@ -68,7 +68,8 @@ def prefers_tiles(*convolution: Any) -> bool:
     Args:
         convolution: the arguments of `features`.
     """
-    return predict(trees(name_of(_isa(), "tiles")), features(*convolution)) > 0
+    *_, in_run = sizes = features(*convolution)
+    return predict(trees(name_of(_isa(), "tiles")), sizes) > (-_LEAST_DIVIDING_GAIN if in_run else 0)
 
 
 def _isa() -> str:

@@ -508,8 +508,7 @@ class ImageRun:
         if whole is None:
             return None
         batches = {every[n][0] for n in (*self._images, *(layer.result for layer in self._layers))}
-        by_torch = [part for part in whole.parts if isinstance(part, Layer)]
-        if len(batches) > 1 or batches == {1} or any(layer.kind in _MIXING for layer in by_torch):
+        if len(batches) > 1 or batches == {1}:
             return whole
         (images,) = batches
 
@@ -523,10 +522,14 @@ class ImageRun:
             n for n in range(1, images + 1) if images % n == 0 and (n == 1 or one.arena * n <= _MAX_ARENA)
         )
         part = of_some(count)
-        is_output = any(layer.result in self.outputs for layer in by_torch)
-        if part is None or part.own.keys() != whole.own.keys() or is_output:
+        if part is None or not all(map(self._may_divide, part.parts)):
             return whole
-        return part._replace(own=whole.own, calls=images // count)
+        own = {n: ((images, *shape[1:]), strides) for n, (shape, strides) in part.own.items()}
+        return part._replace(own=own, calls=images // count)
+
+    def _may_divide(self, part: bytes | Layer) -> bool:
+        """Return True if a part of a plan may run for some of the images."""
+        return isinstance(part, bytes) or not (part.kind in _MIXING or part.result in self.outputs)
 
     def _plan_at_once(self, shapes: Shapes, layouts: _Layouts) -> _Plan | None:
         """Return the plan that computes all images layer by layer."""
