@@ -1,14 +1,15 @@
-"""Measure the kernels for convolutions in prediction, and write the table that chooses among them.
+"""Measure the kernels of convolutions, and write the table that chooses among them.
 
-Random convolutions of images and of sequences run through an executor, alone and between two poolings: by the
-extension's tiles, by oneDNN and, alone, by torch's kernel for the usual layout. Boosted regression trees are fitted to
-the logarithms of the ratios: of oneDNN over the tiles with one thread for each instruction set, and of the usual layout
-over the better of these with one and with all threads. A quarter of the sizes tests them. On an idle machine::
+In prediction, random convolutions of images and of sequences run through an executor, alone and between two poolings:
+by the extension's tiles, by oneDNN and, alone, by torch's kernel for the usual layout. In training, the result and the
+gradients of random convolutions are each computed by the tiles and by torch. Boosted regression trees are fitted to the
+logarithms of the ratios: of oneDNN or torch over the tiles with one thread for each instruction set, and of the usual
+layout over the better of these with one and with all threads. A quarter of the sizes tests them. On an idle machine::
 
     python tools/choose_kernels.py 2000
 
-It takes half an hour and writes dpmodule/executor/passes/fused_convolutions/kernel_choices.json. The entries for other
-processors, and for instruction sets that the processor lacks, stay.
+It takes half an hour and writes dpmodule/ops/nn/kernel_choices.json. The entries for other processors, and for
+instruction sets that the processor lacks, stay.
 """
 
 from __future__ import annotations
@@ -25,14 +26,26 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "dpmodule/executor/passes/fused_convolutions/kernel_choices.json"
-TREES, LEVELS, RATE, LEAST = 40, 5, 0.2, 5
+TABLE = ROOT / "dpmodule/ops/nn/kernel_choices.json"
+TREES, LEVELS, RATE, LEAST = 24, 4, 0.25, 8
 """Number of trees, their levels, the factor of a tree's values, and the samples in a leaf."""
 TURN_S, TURNS = 0.002, 7
 ALONE, IN_RUN = ("usual", "tiles", "onednn"), ("tiles", "onednn")
 """Kernels of a convolution alone and of one between other layers."""
-Sample = tuple[Sequence[int], Mapping[str, float], Mapping[str, float]]
-"""Features, and the least times of a call of each kernel alone and between other layers, in microseconds."""
+PARTS = ("result", "for_data", "for_weight")
+TRAINED = {part: (part, "") for part in PARTS} | {f"{part} windows": (part, "windows") for part in PARTS[:2]}
+"""Choices in training: a part, and the kernel that is compared with the tiles."""
+FUNCTION_US = 15
+"""Time of an autograd function in Python over torch's, forward and backward, in microseconds."""
+Features = Sequence[int]
+Times = Mapping[str, float]
+"""Least times of a call, in microseconds."""
+Sample = tuple[Features, Times, Times]
+"""Features, and the times of each kernel alone and between other layers."""
+Training = tuple[Features, Mapping[str, Times], Times, float]
+"""Features, the times of each part by each kernel ("" is torch's) in channels_last, those of torch in the usual layout,
+and that of the conversions."""
+Pairs = Sequence[tuple[Features, float]]
 
 
 def draw(pick: Callable[[Any], Any]) -> dict[str, int]:
@@ -83,10 +96,26 @@ def network(drawn: Mapping[str, int], is_fused: bool, in_run: bool, name: str) -
     return mx.sym.Pooling(symbol, kernel=(1,) * axes) if in_run else symbol
 
 
+def timed(ways: Mapping[Any, Callable[[], Any]]) -> dict[Any, float]:
+    """Return the least time of a call of each function, in microseconds; they take turns."""
+    found = dict.fromkeys(ways, math.inf)
+    for _ in range(TURNS):
+        for name, run in ways.items():
+            run()
+            begun = now = time.perf_counter()
+            while now - begun < TURN_S:
+                before = now
+                run()
+                now = time.perf_counter()
+                found[name] = min(found[name], (now - before) * 1e6)
+    return found
+
+
 def measure(drawn: Mapping[str, int], is_fused: bool) -> Sample:
-    """Return the features and times of a convolution."""
+    """Return the features and times of a convolution in prediction."""
     import dpmodule as mx
-    from dpmodule.executor.passes.fused_convolutions import call, kernel_choice
+    from dpmodule.executor.passes.fused_convolutions import call
+    from dpmodule.ops.nn.kernel_choice import features
 
     shape = drawn["rows"], drawn["channels"], *(drawn["side"],) * drawn["axes"]
     asked: set[tuple[Any, ...]] = set()
@@ -109,27 +138,70 @@ def measure(drawn: Mapping[str, int], is_fused: bool) -> Sample:
 
         return run
 
-    ways: list[tuple[Callable[[], None], list[float]]] = [
-        *((runs(kernel, False), []) for kernel in ALONE),
-        *((runs(kernel, True), []) for kernel in IN_RUN),
-    ]
-    for _ in range(TURNS):
-        for run, found in ways:
-            run()
-            begun = now = time.perf_counter()
-            while now - begun < TURN_S:
-                before = now
-                run()
-                now = time.perf_counter()
-                found.append((now - before) * 1e6)
+    ways = [(kernel, False) for kernel in ALONE] + [(kernel, True) for kernel in IN_RUN]
+    times = timed({way: runs(*way) for way in ways})
     convolution = max(asked, key=lambda each: each[0].data)  # plans for parts of a batch ask, too
-    times = [min(found) for _, found in ways]
-    split = len(ALONE)
-    return (
-        kernel_choice.features(*convolution),
-        dict(zip(ALONE, times[:split])),
-        dict(zip(IN_RUN, times[split:])),
+    alone, in_run = (
+        {k: t for (k, joined), t in times.items() if joined == is_joined} for is_joined in (False, True)
     )
+    return features(*convolution), alone, in_run
+
+
+def measure_training(drawn: Mapping[str, int]) -> Training | None:
+    """Return the features and times of a convolution of images without groups; None for others."""
+    import torch
+
+    from dpmodule.ops.nn import trained_convolution as trained
+    from dpmodule.ops.nn.relayout import in_channels_last
+    from dpmodule.ops.nn.unfold import WindowGrid
+
+    if drawn["num_group"] > 1 or drawn["axes"] < 2:
+        return None
+    kernel, stride, pad, dilate = ((drawn[name],) * 2 for name in ("kernel", "stride", "pad", "dilate"))
+    filters, shape = drawn["num_filter"], (drawn["rows"], drawn["channels"], *(drawn["side"],) * 2)
+    sizes = trained.sizes_of(shape, filters, WindowGrid(kernel, stride, pad, dilate))
+    if drawn["channels"] < trained.FEW_CHANNELS and kernel == (1, 1) != stride:
+        return None  # not by oneDNN, see `training_kernels`
+    usual = torch.randn(shape), torch.randn(shape[0], filters, *sizes.counts)
+    weight = torch.randn(filters, shape[1], *kernel)
+    x, grad = map(in_channels_last, usual)
+
+    def by_torch(
+        part: str, x: torch.Tensor, grad: torch.Tensor, of_weight: Callable[..., Any]
+    ) -> Callable[[], Any]:
+        if part == "result":
+            return lambda: torch.conv2d(x, of_weight(weight), None, stride, pad, dilate)
+        geometry = (
+            [filters],
+            stride,
+            pad,
+            dilate,
+            False,
+            (0, 0),
+            1,
+            [part == "for_data", part == "for_weight", False],
+        )
+        of_weight = of_weight if part == "for_data" else lambda weight: weight
+        return lambda: torch.ops.aten.convolution_backward(grad, x, of_weight(weight), *geometry)
+
+    own: dict[str, Callable[[str], Any]] = {
+        "result": lambda kernel: trained._result(x, weight, None, sizes, kernel),
+        "for_data": lambda kernel: trained._for_data(grad, weight, None, sizes, kernel),
+        "for_weight": lambda kernel: trained._for_weight(x, grad, weight, sizes, kernel, False),
+    }
+    ways: dict[Any, Callable[[], Any]] = {"convert": lambda: list(map(in_channels_last, usual))}
+    for part, names, by_3x3 in zip(PARTS, trained.kernels_of(sizes), trained.kernels3x3(sizes, True)):
+        ways[part, "usual"] = by_torch(part, *usual, lambda weight: weight)
+        ways[part, ""] = by_torch(part, x, grad, in_channels_last)
+        for name in [*sorted(names - {""}), *["3x3"] * by_3x3]:
+            ways[part, name] = lambda part=part, name=name: own[part](name)
+    with torch.no_grad():
+        times = timed(ways)
+    parts = {
+        part: {k: times[part, k] for k in ("", "tiles", "3x3", "windows") if (part, k) in times}
+        for part in PARTS
+    }
+    return trained.features(sizes), parts, {part: times[part, "usual"] for part in PARTS}, times["convert"]
 
 
 def measure_all(count: int, seed: int) -> None:
@@ -143,16 +215,17 @@ def measure_all(count: int, seed: int) -> None:
     # each one once, since the program of an equal one has chosen
     drawn = dict.fromkeys((*draw(pick).items(), pick((True, False))) for _ in range(count))
     for *sizes, is_fused in drawn:
-        print(json.dumps(measure(dict(sizes), is_fused)), flush=True)
+        print(json.dumps((measure(dict(sizes), is_fused), measure_training(dict(sizes)))), flush=True)
 
 
-def samples_of(setting: Any, count: int, seed: int) -> list[Sample]:
-    """Return the samples of a process with the environment of a setting."""
+def samples_of(setting: Any, count: int, seed: int) -> tuple[list[Sample], list[Training]]:
+    """Return the samples of a process with the environment of a setting, in prediction and in training."""
     environment = setting.environment({**os.environ, "PYTHONPATH": str(ROOT)})
     environment.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
     command = [sys.executable, __file__, str(count), str(seed)]
     lines = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return [json.loads(line) for line in lines.splitlines()]
+    found = [json.loads(line) for line in lines.splitlines()]
+    return [sample for sample, _ in found], [training for _, training in found if training]
 
 
 def plain(tree: Any, node: int) -> Any:
@@ -163,7 +236,7 @@ def plain(tree: Any, node: int) -> Any:
     return [int(tree.feature[node]), math.floor(tree.threshold[node]), *branches]
 
 
-def fit(pairs: Sequence[tuple[Sequence[int], float]]) -> list[Any]:
+def fit(pairs: Pairs) -> list[Any]:
     """Return trees whose values add up to the logarithm of a ratio, from pairs of features and ratio."""
     from sklearn.ensemble import GradientBoostingRegressor
 
@@ -175,11 +248,37 @@ def fit(pairs: Sequence[tuple[Sequence[int], float]]) -> list[Any]:
     return [round(sum(shares) / len(shares), 3), *(plain(each[0].tree_, 0) for each in model.estimators_)]
 
 
-def over_tiles(samples: Sequence[Sample]) -> Iterator[tuple[Sequence[int], float]]:
+def over_tiles(samples: Sequence[Sample]) -> Iterator[tuple[Features, float]]:
     """Yield the features of convolutions alone and between other layers, and the time of oneDNN over the tiles'."""
     for sizes, alone, in_run in samples:
         yield sizes, alone["onednn"] / alone["tiles"]
         yield (*sizes[:-1], True), in_run["onednn"] / in_run["tiles"]
+
+
+def part_over_tiles(samples: Sequence[Training], part: str, kernel: str) -> Pairs:
+    """Return the features of convolutions in training, and the time of a part by a kernel over the tiles'."""
+    times = ((sizes, parts[part]) for sizes, parts, *_ in samples)
+    return [(sizes, of[kernel] / of["tiles"]) for sizes, of in times if {kernel, "tiles"} <= of.keys()]
+
+
+def over_converted(samples: Sequence[Training], table: Mapping[str, Any]) -> Iterator[tuple[Features, float]]:
+    """Yield the features of convolutions in training, and the time in the usual layout over the converted.
+
+    Args:
+        table: trees of each part, and of each part by windows.
+    """
+    from dpmodule.ops.nn.kernel_choice import predict
+
+    for sizes, parts, usual, conversions in samples:
+        for wanted in (PARTS, ("result", "for_weight")):
+            converted = conversions + FUNCTION_US
+            for part in wanted:
+                times = parts[part]
+                found = {"tiles": 0.0, "": predict(table[part], sizes), "3x3": -math.inf}
+                if "windows" in times:
+                    found["windows"] = predict(table[f"{part} windows"], sizes)
+                converted += times[min(times, key=found.__getitem__)]
+            yield (*sizes[:-1], wanted is PARTS), sum(usual[part] for part in wanted) / converted
 
 
 def report(title: str, samples: Sequence[Sample], chosen: Sequence[str]) -> None:
@@ -193,7 +292,7 @@ def main(count: int) -> None:
     """Measure all settings that this processor has, and write the table."""
     sys.path.insert(0, str(ROOT))
     from benchmarks.settings import Setting
-    from dpmodule.executor.passes.fused_convolutions.kernel_choice import name_of, pays, predict
+    from dpmodule.ops.nn.kernel_choice import name_of, pays, predict
 
     table = dict(map(json.loads, TABLE.read_text(encoding="utf-8").splitlines()))
     seed = int(time.time())
@@ -202,13 +301,17 @@ def main(count: int) -> None:
             setting = Setting(isa, threads)
             if setting.problem():
                 continue
-            samples = samples_of(setting, count, seed)
+            samples, trained = samples_of(setting, count, seed)
             rest, kept = samples[len(samples) // 4 :], samples[: len(samples) // 4]
             if threads == "1":
                 table[name_of(isa, "tiles")] = fit(list(over_tiles(rest)))
+                for choice, pair in TRAINED.items():
+                    table[name_of(isa, choice)] = fit(part_over_tiles(trained, *pair))
+            of_parts = {choice: table[name_of(isa, choice)] for choice in TRAINED}
+            table[name_of(isa, f"train {threads}")] = fit(list(over_converted(trained, of_parts)))
             tiles = table[name_of(isa, "tiles")]
 
-            def packed(sizes: Sequence[int], tiles: Any = tiles) -> str:
+            def packed(sizes: Features, tiles: Any = tiles) -> str:
                 return "tiles" if predict(tiles, sizes) > 0 else "onednn"
 
             layout = fit([(sizes, alone["usual"] / alone[packed(sizes)]) for sizes, alone, _ in rest])

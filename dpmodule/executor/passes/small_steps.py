@@ -326,7 +326,7 @@ def _dense(plan: _StepPlanner, step: Step, op: Op, a: Any) -> None:
     features = [prod(value.shape) // max(rows, 1), *(weight.shape[0] for weight in weights)]
     for (_, *bias), weight, expected in zip(layers, weights, features):
         fits = weight.shape[1:] == (expected,) and all(plan.read(b).shape == weight.shape[:1] for b in bias)
-        if not fits or packed_kernel(rows, *weight.shape, True) != "native":
+        if not fits or packed_kernel(rows, weight.shape[0], weight.shape[1], True) != "native":
             raise _UnsupportedError
     packs = weights if rows <= FEW_ROWS else plan.packed([layer[0] for layer in layers])
     for (_, *bias), weight, read, activation in zip(layers, weights, packs, call.activations):

@@ -11,7 +11,7 @@ computed by the fastest of these. The choice depends only on processor, sizes an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
@@ -21,14 +21,13 @@ import torch
 from ..._core import torch_private
 from ..tracing import is_tracing
 from .conv import FEW_CHANNELS
+from .kernel_choice import pays, predict, trees_of
 from .linear import (
     address,
-    beats_mkl_by_width,
     fastest_linear,
     gradient_product,
     is_float32_cpu,
     kernels,
-    mkl_is_fastest,
     weight_gradients,
 )
 from .relayout import in_channels_last
@@ -60,51 +59,10 @@ _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
-_MAX_WEIGHT, _MAX_STRIDED_WEIGHT, _SMALL_WEIGHT = 256, 1024, 2**16
-"""Elements of a weight, for each window, up to which packing it takes little time; the same with a stride, which slows
-oneDNN's gradients, unless products are faster; and elements of one that is packed faster than oneDNN prepares a
-call."""
-_SMALL_WINDOW = 9
-"""Positions of a window up to which tiles of larger weights, too, are faster than oneDNN where `mkl_is_fastest`, unless
-products are."""
-_MAX_WORK_OVER_ONEDNN = 2**27
-"""Multiplications up to which the tiles are faster than oneDNN on processors where `mkl_is_fastest`, which oneDNN
-favours, too. Beyond, only those of gradients of strided windows, and of the weight of dilated ones, are."""
-_MAX_LARGE_WINDOW_WORK = 2**23
-"""Multiplications up to which the widest vectors make them faster for windows larger than `_SMALL_WINDOW`, unless
-`beats_mkl_by_width`. With a stride, the limit holds only for data in channels_last, and not where `mkl_is_fastest`."""
-_MIN_WINDOWS, _MIN_POINTS = 96, 384
-"""Windows, and windows of one pixel, from which packing the weight takes little time where torch convolves without
-oneDNN."""
-_MAX_WEIGHT_OVER_MKL, _MAX_WIDE_WEIGHT = 100, 4096
-"""Elements of a weight, for each window, up to which it does instead: where `mkl_is_fastest` with the widest vectors,
-and not for windows of one pixel, and where `beats_mkl_by_width`."""
-_MIN_PLAIN_WORK, _MIN_POINTS_WORK, _MAX_SHARED_WORK = 2**19, 2**20, 2**22
-"""Multiplications from which the tiles are faster where torch convolves without oneDNN, twice as many if they first
-convert the data where `mkl_is_fastest` or `beats_mkl_by_width`; the same for windows of one pixel, and with several
-threads if they first convert the data."""
-_MIN_WINDOW, _MAX_WINDOW_FILTERS, _MAX_WINDOW_FILTERS_OVER_MKL = 9, 64, 32
-"""Positions of a window from which, and filters up to which, torch copies the windows for so long without oneDNN that
-the tiles are faster although the data is converted, and such filters where `mkl_is_fastest`. Where
-`beats_mkl_by_width`, they are for all windows and filters."""
-_BLOCK = 16
-"""Channels that a tile computes."""
-_HALF_TILE, _MAX_HALF_WORK = 8, 2**24
-"""Channels that leave half of a tile unused, and multiplications up to which it is faster than oneDNN nevertheless."""
-_MAX_CONVERTED_WORK, _MAX_CONVERTED, _MAX_CONVERTED_PLAIN = 2**23, 2**17, 2**15
-"""Multiplications, with unused channels of tiles, and elements of data and result, up to which the kernels win if they
-first convert the data to channels_last, and such elements where torch convolves without oneDNN."""
-_MIN_WORK_PER_NUMBER, _MIN_PLAIN_WORK_PER_NUMBER = 16, 32
-"""Multiplications for each of more elements from which sums of overlapping windows win nevertheless."""
-_MIN_FILTERS = 8
-"""Filters below which most of a tile of the result is unused."""
-_MIN_UNUSED = 64
-"""Unused elements of a vector of channels, times filters, from which sums of overlapping windows are faster."""
-_MIN_ROW, _MIN_POINT, _MAX_SHORT_WORK = 4, 16, 2**18
-"""Consecutive elements of a window, and of one of a pixel, from which a tile of the weight's gradient is full enough,
-and multiplications up to which it is faster nevertheless."""
-_LONG_ROW, _MAX_SHORT_WINDOWS = 12, 2**13
-"""Such elements below which oneDNN is faster for more windows than the second number, except with one channel."""
+_MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
+"""Elements of a weight, for each window, and at all, up to which products with the windows as rows are not faster."""
+_MIN_PLAIN_WORK = 2**19
+"""Multiplications from which a function of our own is worth its overhead where torch convolves without oneDNN."""
 
 
 class _Sizes(NamedTuple):
@@ -132,11 +90,6 @@ class _Sizes(NamedTuple):
         """Return the number of elements of the weight."""
         return self.channels * self.filters * prod(self.grid.kernel)
 
-    @property
-    def numbers(self) -> int:
-        """Return the number of elements of data and result."""
-        return self.images * self.channels * prod(self.sides) + self.windows * self.filters
-
     def fill(self, lanes: int) -> bool:
         """Return True if tiles of the result of 3x3 windows overlap only a little."""
         width = self.counts[1]
@@ -158,7 +111,8 @@ class _Sizes(NamedTuple):
         return self.images, self.channels, self.filters, *numbers, torch.get_num_threads()
 
 
-def _sizes(data: Sequence[int], filters: int, grid: WindowGrid) -> _Sizes:
+def sizes_of(data: Sequence[int], filters: int, grid: WindowGrid) -> _Sizes:
+    """Return the sizes of a convolution of data of a shape (N, C, H, W)."""
     images, channels, height, width = data
     return _Sizes(images, channels, filters, (height, width), grid.counts((height, width)), grid)
 
@@ -186,75 +140,59 @@ def may_train(grid: WindowGrid | None = None) -> bool:
     return grid in _SMALL_GRIDS or has_tiles()
 
 
-def _uses_tiles(sizes: _Sizes, is_last: bool) -> bool:
-    """Return True if tiles are faster than torch.
-
-    They pack the weight in each call. torch has a faster kernel than oneDNN's for the smallest data, and products are
-    faster for windows of one pixel.
-    """
-    weight, windows = sizes.weight, sizes.windows
-    if not has_tiles() or is_fast_product(sizes.data, sizes.filters, sizes.grid):
+def _has_tiles_for(sizes: _Sizes) -> bool:
+    """Return True if tiles may be faster than torch and than products with the windows as rows."""
+    data, filters, grid, threads = sizes.data, sizes.filters, sizes.grid, torch.get_num_threads()
+    if not has_tiles() or is_fast_product(data, filters, grid):
         return False
-    threads = torch.get_num_threads()
-    if uses_onednn(sizes.data, sizes.grid, threads):
-        if _is_large_window(sizes, is_last):
-            return False
-        if weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * windows):
-            return True
-        is_small = prod(sizes.grid.kernel) <= _SMALL_WINDOW and weight * windows <= _MAX_WORK_OVER_ONEDNN
-        is_strided = sizes.grid.stride != (1, 1) and weight <= _MAX_STRIDED_WEIGHT * windows
-        are_few = is_fast_as_rows(sizes.data, sizes.filters, sizes.grid, threads)
-        return (is_strided or (mkl_is_fastest() and is_small)) and not are_few
-    if beats_mkl_by_width():
-        return weight <= _MAX_WIDE_WEIGHT * windows and weight * windows >= _MIN_PLAIN_WORK
-    are_points = sizes.grid.kernel == (1, 1)
-    if kernels().vector_width == _BLOCK and mkl_is_fastest():
-        are_many = weight <= _MAX_WEIGHT_OVER_MKL * windows and not are_points
-    else:
-        are_many = windows >= (_MIN_POINTS if are_points else _MIN_WINDOWS)
-    return are_many and weight * windows >= (_MIN_POINTS_WORK if are_points else _MIN_PLAIN_WORK)
+    if uses_onednn(data, grid, threads):
+        is_small = sizes.weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * sizes.windows)
+        return is_small or not is_fast_as_rows(data, filters, grid, threads)
+    return sizes.windows * sizes.weight >= _MIN_PLAIN_WORK
 
 
-def _is_large_window(sizes: _Sizes, is_last: bool) -> bool:
-    """Return True if windows are so large that oneDNN is faster than full tiles of the widest vectors."""
-    work, has_large = sizes.windows * sizes.weight, prod(sizes.grid.kernel) > _SMALL_WINDOW
-    is_full = kernels().vector_width == _BLOCK and min(sizes.channels, sizes.filters) >= _BLOCK
-    loses = sizes.grid.stride == (1, 1) or (is_last and not mkl_is_fastest())
-    return is_full and has_large and work > _MAX_LARGE_WINDOW_WORK and loses and not beats_mkl_by_width()
+def features(sizes: _Sizes, with_data: bool = True) -> tuple[int, ...]:
+    """Return the numbers that the trees of `kernel_choice` compare: sizes, and the work that follows from them.
 
-
-def _loses_to_onednn(sizes: _Sizes) -> bool:
-    """Return True if oneDNN is faster than tiles of any number of filters or channels."""
-    is_large = sizes.windows * sizes.weight > _MAX_WORK_OVER_ONEDNN
-    return is_large and mkl_is_fastest() and uses_onednn(sizes.data, sizes.grid, torch.get_num_threads())
-
-
-def _are_fast_tiles(sizes: _Sizes, outputs: int) -> bool:
-    """Return True if tiles of some channels are faster than oneDNN, which reorders the weight in each call."""
-    return outputs > _HALF_TILE or sizes.windows * sizes.weight < _MAX_HALF_WORK
-
-
-def _result_by_tiles(sizes: _Sizes) -> bool:
-    """Return True if the tiles of the result are the fastest."""
-    filters = sizes.filters
-    return filters >= _MIN_FILTERS and _are_fast_tiles(sizes, filters) and not _loses_to_onednn(sizes)
-
-
-def _data_by_tiles(sizes: _Sizes) -> bool:
-    """Return True if the tiles of the data's gradient exist and are the fastest.
-
-    With a stride, several convolutions with parts of the weight compute it.
+    Args:
+        with_data: True if the gradient of the data is wanted.
     """
     grid = sizes.grid
-    exist = all(min(pair) == 1 for pair in zip(grid.stride, grid.dilate, strict=True))
-    loses = grid.stride == (1, 1) and _loses_to_onednn(sizes)
-    return exist and not loses and _are_fast_tiles(sizes, sizes.channels)
+    by_onednn = uses_onednn(sizes.data, grid, torch.get_num_threads())
+    return (
+        sizes.images, sizes.channels, sizes.filters, prod(grid.kernel), prod(sizes.data), sizes.windows,
+        sizes.windows * sizes.weight, sizes.windows * sizes.filters, sizes.sides[1], prod(grid.stride),
+        prod(grid.dilate), by_onednn, with_data,
+    )  # fmt: skip
+
+
+def kernels_of(sizes: _Sizes) -> tuple[set[str], set[str], set[str]]:
+    """Return the kernels for windows of any size that can compute the result and the gradients of data and weight."""
+    grid = sizes.grid
+    # with a stride, several convolutions with parts of the weight compute it
+    has_data = all(min(pair) == 1 for pair in zip(grid.stride, grid.dilate, strict=True))
+    return (
+        {"", "tiles"} | ({"windows"} if _result_by_windows(sizes) else set()),
+        {""} | ({"tiles"} if has_data else set()) | ({"windows"} if _data_by_windows(sizes) else set()),
+        {"", "tiles"},
+    )
+
+
+def _fastest(sizes: _Sizes) -> Iterator[str]:
+    """Yield the fastest of these kernels for the result and each gradient."""
+    numbers = features(sizes)
+    for part, names in zip(TrainingKernels._fields, kernels_of(sizes)):
+        # logarithms of times over that of the tiles
+        times = {"": predict(trees_of(part), numbers), "tiles": 0.0}
+        if "windows" in names:
+            times["windows"] = predict(trees_of(f"{part} windows"), numbers)
+        yield min(names, key=times.__getitem__)
 
 
 def _data_by_windows(sizes: _Sizes) -> bool:
-    """Return True if the gradients of whole windows, which are then summed, are the fastest."""
-    unused = max(kernels().vector_width - sizes.channels, 0)
-    return unused * sizes.filters >= _MIN_UNUSED and sizes.grid.kernel != (1, 1) and sizes.grid.dilate[1] == 1
+    """Return True if the gradients of whole windows, which are then summed, may be faster than partly empty vectors."""
+    grid = sizes.grid
+    return sizes.channels < kernels().vector_width and grid.kernel != (1, 1) and grid.dilate[1] == 1
 
 
 def _turned(sizes: _Sizes) -> _Sizes:
@@ -266,7 +204,7 @@ def _turned(sizes: _Sizes) -> _Sizes:
 
 
 def _result_by_windows(sizes: _Sizes) -> bool:
-    """Return True if the result is the fastest as the gradient of another convolution's data."""
+    """Return True if the result may be faster as the gradient of another convolution's data."""
     if sizes.grid.stride != (1, 1):
         return False
     turned = _turned(sizes)
@@ -316,42 +254,23 @@ _TORCH, ROWS = TrainingKernels("", "", ""), TrainingKernels("rows", "rows", "row
 """All by torch, and all as products with windows as rows."""
 
 
-def _weight_by_tiles(sizes: _Sizes) -> bool:
-    """Return True if the tiles of the weight's gradient are the fastest."""
-    kernel, dilate = sizes.grid.kernel, sizes.grid.dilate
-    row = sizes.channels * (kernel[1] if dilate[1] == 1 else 1)
-    if sizes.grid.stride == dilate == (1, 1) and _loses_to_onednn(sizes):
-        return False
-    is_full = row >= (_MIN_POINT if kernel == (1, 1) else _MIN_ROW)
-    if sizes.channels > 1 and row < _LONG_ROW and sizes.windows > _MAX_SHORT_WINDOWS:
-        return False
-    return is_full or sizes.windows * sizes.weight <= _MAX_SHORT_WORK
+def kernels3x3(sizes: _Sizes, tiles: bool) -> tuple[bool, bool, bool]:
+    """Return True for the result and the gradients of data and weight by the kernels of 3x3 windows.
 
-
-def _is_worth_converting(sizes: _Sizes, by_windows: bool) -> bool:
-    """Return True if the kernels win although they first convert the data to channels_last."""
-    grid, threads = sizes.grid, torch.get_num_threads()
-    work, numbers = sizes.windows * sizes.weight, sizes.numbers
-    if not uses_onednn(sizes.data, grid, threads):
-        by_mkl, is_wide = mkl_is_fastest(), beats_mkl_by_width()
-        most = _MAX_WINDOW_FILTERS_OVER_MKL if by_mkl else _MAX_WINDOW_FILTERS
-        if not is_wide and (prod(grid.kernel) < _MIN_WINDOW or sizes.filters > most):
-            return False
-        least = _MAX_SHARED_WORK if threads > 1 else 2 * _MIN_PLAIN_WORK if by_mkl or is_wide else 0
-        fits = numbers <= _MAX_CONVERTED_PLAIN or work >= _MIN_PLAIN_WORK_PER_NUMBER * numbers
-        return work >= least and fits
-    if threads == 1 and not (mkl_is_fastest() or beats_mkl_by_width()):
-        return work <= _MAX_WORK_OVER_ONEDNN
-    if numbers > _MAX_CONVERTED and work < _MIN_WORK_PER_NUMBER * numbers:
-        return False
-    channels, filters = [-(-n // _BLOCK) * _BLOCK for n in (sizes.channels, sizes.filters)]
-    computed = sizes.windows * prod(grid.kernel) * channels * filters
-    return by_windows or (computed <= _MAX_CONVERTED_WORK and numbers <= _MAX_CONVERTED)
-
-
-def _fastest(by_3x3: bool, by_windows: bool, by_tiles: bool) -> str:
-    """Return the first of these kernels that is suitable, or "" for torch's."""
-    return "3x3" if by_3x3 else "windows" if by_windows else "tiles" if by_tiles else ""
+    Args:
+        tiles: True if there are also tiles.
+    """
+    step = sizes.grid.stride[0]
+    if (
+        sizes.grid not in _SMALL_GRIDS
+        or sizes.sides[0] % step
+        or sizes.sides[1] % step
+        or sizes.images < torch.get_num_threads()
+        or sizes.windows < _MIN_POSITIONS
+    ):
+        return False, False, False
+    by_weight = _weight3x3(sizes) and not (tiles and step > 1)
+    return _result3x3(sizes, sizes.filters), _result3x3(sizes, sizes.channels), by_weight
 
 
 def training_kernels(
@@ -365,31 +284,21 @@ def training_kernels(
         is_last: True if the data is in channels_last; else it is converted.
         with_data: True if the gradient of the data is wanted.
     """
-    sizes = _sizes(data, filters, grid)
+    sizes = sizes_of(data, filters, grid)
     # oneDNN, which computes gradients of gradients, writes outside of its memory for these; `conv` avoids that
     is_unsafe = sizes.channels < FEW_CHANNELS and grid.kernel == (1, 1) != grid.stride
     if min(*data, *sizes.counts) < 1 or is_unsafe:
         return _TORCH
-    fits3x3 = (
-        grid in _SMALL_GRIDS
-        and sizes.sides[0] % grid.stride[0] == sizes.sides[1] % grid.stride[0] == 0
-        and sizes.images >= torch.get_num_threads()
-        and sizes.windows >= _MIN_POSITIONS
-    )
-    tiles = _uses_tiles(sizes, is_last)
-    by_tiles, by_windows = tiles and _result_by_tiles(sizes), tiles and _result_by_windows(sizes)
-    result = _fastest(fits3x3 and _result3x3(sizes, filters), by_windows, by_tiles)
-    # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own
-    if not tiles and not (result and is_last):
-        return _TORCH
-    by_tiles, by_windows = tiles and _data_by_tiles(sizes), tiles and _data_by_windows(sizes)
-    for_data = _fastest(fits3x3 and _result3x3(sizes, sizes.channels), by_windows, by_tiles)
-    by_windows = result == "windows" or (with_data and for_data == "windows")
-    if not (is_last or _is_worth_converting(sizes, by_windows)):
-        return _TORCH
-    by_3x3 = fits3x3 and _weight3x3(sizes) and not (tiles and grid.stride[0] > 1)
-    for_weight = "3x3" if by_3x3 else "tiles" if tiles and (_weight_by_tiles(sizes) or not is_last) else ""
-    return TrainingKernels(result, for_data, for_weight)
+    tiles = _has_tiles_for(sizes)
+    by_3x3 = kernels3x3(sizes, tiles)
+    if not tiles:
+        # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own
+        found = TrainingKernels(*("3x3" if is_fast else "" for is_fast in by_3x3))
+        return found if found.result and is_last else _TORCH
+    threads = "default" if torch.get_num_threads() > 1 else "1"
+    if is_last or pays(trees_of(f"train {threads}"), features(sizes, with_data)):
+        return TrainingKernels(*("3x3" if fast else name for fast, name in zip(by_3x3, _fastest(sizes))))
+    return _TORCH
 
 
 def transposed_kernels(data: Sequence[int], filters: int, grid: WindowGrid) -> TrainingKernels:
@@ -586,7 +495,7 @@ def train_convolution(
         bias: summand of each filter, or None.
         chosen: those of `training_kernels`, or `ROWS`.
     """
-    sizes = _sizes(x.shape, weight.shape[0], grid)
+    sizes = sizes_of(x.shape, weight.shape[0], grid)
     if torch.is_grad_enabled():
         return _apply(x, weight, bias, sizes, chosen, False)
     return _result(_in_layout(x, chosen), weight, bias, sizes, chosen.result)
@@ -614,7 +523,7 @@ def train_deconvolution(
         grid: windows over the result.
         chosen: those of `transposed_kernels` for data of the result's shape and F filters.
     """
-    sizes = _sizes(shape, weight.shape[0], grid)
+    sizes = sizes_of(shape, weight.shape[0], grid)
     if torch.is_grad_enabled():
         return _apply(x, weight, bias, sizes, chosen, True)
     return _transposed(in_channels_last(x), weight, bias, sizes, chosen.for_data)

@@ -1,10 +1,12 @@
 import importlib
 import tracemalloc
+from collections import OrderedDict
 
 import pytest
 
 import dpmodule as mx
 from dpmodule import native
+from dpmodule.executor import program
 from helpers.switched import fired, same_with_and_without
 
 S = mx.sym
@@ -32,9 +34,17 @@ def small_only(monkeypatch):
 
 
 @pytest.fixture
-def with_fast_mkl(monkeypatch):
-    """Choose kernels as on a processor where MKL is the fastest."""
-    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution.mkl_is_fastest", lambda: True)
+def converts(monkeypatch):
+    """Convert data in the usual layout, or not, and note the sizes for which it is asked."""
+
+    def choose(does):
+        asked, trained = [], "dpmodule.ops.nn.trained_convolution"
+        monkeypatch.setattr(f"{trained}.pays", lambda _, sizes: asked.append(sizes) or does)
+        monkeypatch.setattr(f"{trained}.predict", lambda *_: 1.0)
+        monkeypatch.setattr(program, "_cache", OrderedDict())  # programs of other tests have chosen
+        return asked
+
+    return choose
 
 
 def layer(value, name, **attrs):
@@ -57,8 +67,8 @@ def test_results_are_those_without(attrs, off, convolved):
 
 
 @needs_kernels
-def test_one_channel_alone_keeps_the_usual_layout(convolved, monkeypatch):
-    monkeypatch.setattr("dpmodule.ops.nn.trained_convolution.mkl_is_fastest", lambda: False)
+def test_one_channel_alone_keeps_the_usual_layout(convolved, converts):
+    converts(False)
     data, first = (
         {"data": (4, 1, 56, 56)},
         layer(S.Variable("data"), "first", kernel=(1, 1), pad=(), num_filter=128),
@@ -94,18 +104,13 @@ def test_results_for_sequences_are_those_without(attrs, convolved):
 
 
 @needs_kernels
-@pytest.mark.usefixtures("with_fast_mkl")
-def test_only_few_numbers_are_converted_to_channels_last(convolved):
+@pytest.mark.parametrize("does", [False, True])
+def test_data_in_the_usual_layout_is_converted_for_a_gain(does, convolved, converts):
+    converts(does)
     image = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
-    cases = [
-        (sequence_net((), kernel=(3,)), (4, 40, 60), (4, 40, 900)),
-        (image, (2, 3, 9, 9), (8, 16, 60, 60)),
-    ]
-    for symbol, small, large in cases:
-        same_with_and_without(symbol, {"data": large}, NAME, rtol=1e-4, grad_req="add")
-        assert not convolved
-        same_with_and_without(symbol, {"data": small}, NAME, rtol=1e-4, grad_req="add")
-        assert convolved
+    for symbol, shape in ((sequence_net((), kernel=(3,)), (4, 40, 60)), (image, (8, 16, 20, 20))):
+        same_with_and_without(symbol, {"data": shape}, NAME, rtol=1e-4, grad_req="add")
+        assert bool(convolved) == does
         convolved.clear()
 
 
@@ -119,22 +124,13 @@ def test_data_is_also_converted_in_training_mode_without_gradients(convolved):
 
 
 @needs_kernels
-@pytest.mark.usefixtures("with_fast_mkl")
-@pytest.mark.parametrize(
-    ("filters", "data", "wanted", "converts"),
-    [
-        (16, (8, 3, 60, 60), "null", False),
-        (16, (8, 3, 60, 60), "add", True),
-        (3, (4, 16, 60, 60), "null", True),
-    ],
-)
-def test_few_channels_with_a_gradient_and_few_filters_are_converted(
-    filters, data, wanted, converts, convolved
-):
-    net = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5), num_filter=filters), name="loss")
+@pytest.mark.parametrize("wanted", ["null", "add"])
+def test_the_choice_depends_on_the_gradient_of_the_data(wanted, converts):
+    asked = converts(True)
+    net = S.MakeLoss(layer(S.Variable("data"), "only", kernel=(5, 5)), name="loss")
     requests = {"data": wanted, "only_weight": "write", "only_bias": "add"}
-    same_with_and_without(net, {"data": data}, NAME, rtol=1e-4, grad_req=requests)
-    assert bool(convolved) == converts
+    same_with_and_without(net, {"data": (8, 3, 20, 20)}, NAME, rtol=1e-4, grad_req=requests)
+    assert {sizes[-1] for sizes in asked} == {wanted != "null"}
 
 
 @pytest.fixture

@@ -264,175 +264,73 @@ def test_others_are_left_to_torch():
 
 
 @pytest.fixture
-def processor(monkeypatch):
-    def choose(width, by_mkl=False, threads=1, lanes=0, by_width=False):
-        core = SimpleNamespace(vector_width=width, convolution_gradients=None, conv3x3_lanes=lambda: lanes)
-        monkeypatch.setattr(linear, "_native", core)
-        monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
-        monkeypatch.setattr(module, "beats_mkl_by_width", lambda: by_width)
-        for each in (module, unfold):
-            monkeypatch.setattr(each, "mkl_is_fastest", lambda: by_mkl)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-
-    return choose
-
-
-@pytest.mark.parametrize(
-    ("data", "filters", "kernel", "step", "wanted"),
-    [
-        ((32, 24, 20, 20), 40, (1, 1), 1, ALL),
-        ((8, 40, 20, 20), 40, (5, 5), 2, ALL),
-        # much work
-        ((8, 100, 44, 44), 104, (3, 3), 1, TrainingKernels("tiles", "tiles", "3x3")),
-        ((8, 100, 44, 44), 103, (3, 3), 1, ALL),
-        # half of each tile is unused, and the same with less work
-        ((8, 8, 96, 96), 8, (5, 5), 1, TrainingKernels("", "", "tiles")),
-        ((8, 8, 20, 20), 8, (5, 5), 1, ALL),
-        # few channels of the data, or the result, most of whose tiles would be unused
-        ((8, 3, 96, 96), 16, (3, 3), 1, TrainingKernels("tiles", "windows", "")),
-        ((8, 1, 96, 96), 16, (5, 5), 1, TrainingKernels("tiles", "windows", "tiles")),
-        ((8, 3, 20, 20), 16, (3, 3), 1, TrainingKernels("tiles", "windows", "tiles")),
-        ((8, 7, 20, 20), 64, (5, 5), 2, TrainingKernels("tiles", "windows", "tiles")),
-        ((8, 16, 20, 20), 3, (3, 3), 1, TrainingKernels("windows", "tiles", "tiles")),
-        ((8, 16, 20, 20), 3, (3, 3), 2, TrainingKernels("", "tiles", "tiles")),
-        ((8, 48, 20, 20), 6, (3, 3), 1, TrainingKernels("windows", "tiles", "tiles")),
-        # torch has no oneDNN for these: much work, little work, and far more weight than windows
-        ((8, 24, 20, 20), 40, (1, 1), 1, ALL),
-        ((1, 24, 20, 20), 40, (1, 1), 1, NONE),
-        ((8, 256, 6, 6), 64, (1, 1), 1, NONE),
-        # more weight than windows pay for, but little of it
-        ((2, 64, 5, 5), 64, (3, 3), 2, ALL),
-        # the same with a stride, without one, and with too few windows
-        ((2, 64, 20, 20), 128, (3, 3), 2, ALL),
-        ((2, 64, 10, 10), 128, (3, 3), 1, NONE),
-        ((2, 64, 8, 8), 128, (3, 3), 2, NONE),
-        # far more weight than windows; memory outside of which torch would write; no data
-        ((2, 512, 3, 3), 512, (3, 3), 1, NONE),
-        ((32, 3, 20, 20), 40, (1, 1), 2, NONE),
-        ((0, 24, 20, 20), 40, (3, 3), 1, NONE),
-    ],
-)
-def test_narrow_vectors_pay_for_tiles_of_most_sizes(data, filters, kernel, step, wanted, processor):
-    processor(8, lanes=8)
-    grid = WindowGrid(kernel, (step, step), (kernel[0] // 2, kernel[1] // 2), (1, 1))
-    assert training_kernels(data, filters, grid) == wanted
+def predicted(monkeypatch):
+    """Logarithms of times over that of the tiles, by choice, which replace those of the measurements."""
+    times, numbers = {}, []
+    core = SimpleNamespace(vector_width=16, convolution_gradients=None, conv3x3_lanes=lambda: 8)
+    monkeypatch.setattr(linear, "_native", core)
+    monkeypatch.setattr(unfold, "kernel_beats_mkl", lambda: False)
+    monkeypatch.setattr(module, "trees_of", lambda choice: choice)
+    monkeypatch.setattr(
+        module, "predict", lambda choice, sizes: numbers.append(sizes) or times.get(choice, 1.0)
+    )
+    monkeypatch.setattr(module, "pays", module.predict)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    times["numbers"] = numbers
+    return times
 
 
 @pytest.mark.parametrize(
-    ("data", "filters", "side", "wanted"),
+    ("times", "data", "filters", "kernel", "step", "dilate", "wanted"),
     [
-        # single images without oneDNN, with many and few windows
-        ((1, 16, 34, 34), 24, 3, (ALL, ALL)),
-        ((1, 128, 12, 12), 100, 3, (ALL, ALL)),
-        ((1, 256, 7, 7), 100, 3, (NONE, NONE)),
-        # windows larger than 3x3: much work, little work, and few filters
-        ((8, 32, 20, 20), 40, 5, (ALL, NONE)),
-        ((2, 32, 8, 8), 40, 5, (ALL, ALL)),
-        ((8, 32, 20, 20), 12, 5, (ALL, TrainingKernels("windows", "tiles", "tiles"))),
-        # fewer channels than the vector has lanes
-        ((8, 12, 20, 20), 40, 3, (ALL, TrainingKernels("tiles", "windows", "tiles"))),
-        # rows of windows that fill no tile, with much and little work
-        ((8, 8, 40, 40), 24, 1, (TrainingKernels("tiles", "tiles", ""),) * 2),
-        ((16, 8, 4, 4), 24, 1, (ALL, ALL)),
+        ({}, (32, 24, 20, 20), 40, 1, 1, 1, ALL),
+        ({"result": -1, "for_weight": -1}, (8, 40, 20, 20), 40, 5, 2, 1, TrainingKernels("", "tiles", "")),
+        # with a stride and a dilation the gradient of the data has no tiles
+        ({}, (8, 40, 20, 20), 40, 5, 2, 2, TrainingKernels("tiles", "", "tiles")),
+        # 3x3 windows
+        ({"result": -1}, (8, 24, 16, 16), 32, 3, 1, 1, SMALL),
+        ({}, (8, 24, 16, 16), 103, 3, 1, 1, ALL),
+        # sums of windows: of few channels of data or result, and faster than tiles and torch
+        ({"for_data windows": -1}, (8, 3, 20, 20), 16, 5, 2, 1, TrainingKernels("tiles", "windows", "tiles")),
+        ({"for_data windows": -1, "for_data": -2}, (8, 3, 20, 20), 16, 5, 2, 1, TrainingKernels("tiles", "", "tiles")),
+        ({"result windows": -1}, (8, 16, 20, 20), 3, 5, 1, 1, TrainingKernels("windows", "tiles", "tiles")),
+        ({"result windows": -1}, (8, 16, 20, 20), 3, 5, 2, 1, ALL),
+        ({"result windows": -1}, (32, 16, 20, 20), 3, 1, 1, 1, ALL),
+        ({"result windows": -1}, (8, 16, 20, 20), 16, 5, 1, 1, ALL),
+        # little work of one image; products with windows as rows; torch would write outside of its memory; no data
+        ({}, (1, 24, 20, 20), 40, 1, 1, 1, NONE),
+        ({}, (2, 512, 3, 3), 512, 3, 1, 1, NONE),
+        ({}, (32, 3, 20, 20), 40, 1, 2, 1, NONE),
+        ({}, (0, 24, 20, 20), 40, 3, 1, 1, NONE),
     ],
-)
-def test_vectors_decide_about_the_tiles(data, filters, side, wanted, processor):
-    grid, found = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1)), []
-    for width in (8, 16):
-        processor(width, threads=2 if side == 1 else 1)
-        found.append(training_kernels(data, filters, grid))
-    assert tuple(found) == wanted
-
-
-@pytest.mark.parametrize(
-    ("data", "filters", "wanted"),
-    [
-        ((1, 64, 15, 15), 64, (ALL, ALL)),
-        ((1, 16, 15, 15), 64, (ALL, NONE)),
-        ((1, 16, 7, 7), 64, (NONE, NONE)),
-        ((1, 6, 56, 56), 8, (NONE, NONE)),
-        ((1, 64, 15, 15), 256, (NONE, NONE)),
-        ((16, 64, 14, 14), 64, (ALL, NONE)),
-        ((32, 64, 14, 14), 64, (NONE, NONE)),
-    ],
-    ids=[
-        "much work",
-        "too little for two threads",
-        "too little",
-        "many numbers",
-        "many filters",
-        "images",
-        "too many images",
-    ],
-)
-def test_work_decides_about_the_usual_layout(data, filters, wanted, processor):
-    grid, found = WindowGrid((3, 3), (1, 1), (1, 1), (1, 1)), []
-    for threads in (1, 2):
-        processor(16, threads=threads)
-        found.append(training_kernels(data, filters, grid, is_last=False))
-    assert tuple(found) == wanted
-
-
-@pytest.mark.parametrize(
-    ("options", "data", "filters", "side", "in_layout", "converted"),
-    [
-        # MKL is the fastest: single images without oneDNN, and by oneDNN
-        ({"by_mkl": True}, (1, 64, 32, 32), 128, 1, NONE, NONE),
-        ({"by_mkl": True}, (1, 64, 15, 15), 256, 3, NONE, NONE),
-        ({"by_mkl": True}, (1, 16, 33, 33), 64, 3, ALL, NONE),
-        ({"by_mkl": True}, (1, 64, 15, 15), 32, 3, ALL, ALL),
-        ({"by_mkl": True}, (16, 64, 14, 14), 64, 1, ALL, NONE),
-        # MKL does not use the processor's width: few windows, pixels, too much weight for each window, and by oneDNN
-        ({"by_width": True}, (1, 64, 7, 7), 100, 3, ALL, ALL),
-        ({"by_width": True}, (1, 300, 8, 8), 256, 1, ALL, ALL),
-        ({"by_width": True}, (1, 512, 6, 6), 100, 3, NONE, NONE),
-        ({"by_width": True}, (8, 32, 20, 20), 40, 5, ALL, NONE),
-        ({"by_width": True}, (16, 64, 14, 14), 64, 3, ALL, NONE),
-    ],
-)
-def test_processors_decide_about_the_same_sizes(
-    options, data, filters, side, in_layout, converted, processor
+)  # fmt: skip
+def test_each_part_is_computed_by_its_fastest_kernel(
+    times, data, filters, kernel, step, dilate, wanted, predicted
 ):
-    processor(16, **options)
-    grid = WindowGrid((side, side), (1, 1), (side // 2, side // 2), (1, 1))
-    found = [training_kernels(data, filters, grid, is_last) for is_last in (True, False)]
-    assert found == [in_layout, converted]
-
-
-@pytest.mark.parametrize("by_mkl", [False, True])
-def test_large_windows_with_a_stride_are_left_to_onednn_in_its_layout(by_mkl, processor):
-    processor(16, by_mkl=by_mkl)
-    grid = WindowGrid((4, 4), (2, 2), (1, 1), (1, 1))
-    found = [training_kernels((8, 32, 32, 32), 64, grid, is_last) for is_last in (True, False)]
-    assert found == ([ALL, NONE] if by_mkl else [NONE, ALL])
-
-
-@pytest.mark.parametrize(
-    ("data", "filters", "step", "dilate", "wanted"),
-    [
-        ((8, 64, 64, 64), 64, 1, 1, NONE),
-        ((8, 64, 64, 64), 64, 2, 1, TrainingKernels("", "tiles", "tiles")),
-        ((8, 64, 64, 64), 64, 1, 2, TrainingKernels("", "", "tiles")),
-        # sums of windows still win
-        ((8, 3, 112, 112), 64, 1, 1, TrainingKernels("", "windows", "")),
-        # little work, with more weight for each window, and with fewer windows than filters
-        ((8, 64, 8, 8), 64, 1, 1, ALL),
-        ((8, 160, 7, 7), 128, 1, 1, ALL),
-        ((8, 160, 4, 4), 128, 1, 1, NONE),
-        # torch has no oneDNN for small single images
-        ((1, 9, 46, 46), 1024, 1, 1, TrainingKernels("tiles", "windows", "tiles")),
-    ],
-)
-def test_much_work_is_left_to_onednn_where_mkl_is_the_fastest(data, filters, step, dilate, wanted, processor):
-    processor(16, by_mkl=True)
-    grid = WindowGrid((3, 3), (step, step), (dilate, dilate), (dilate, dilate))
+    predicted.update(times)
+    pad = dilate * (kernel // 2)
+    grid = WindowGrid((kernel, kernel), (step, step), (pad, pad), (dilate, dilate))
     assert training_kernels(data, filters, grid) == wanted
+
+
+def test_data_in_the_usual_layout_is_converted_for_a_gain(predicted, monkeypatch):
+    sizes = (8, 16, 20, 20), 40, WindowGrid((5, 5), (1, 1), (2, 2), (1, 1))
+    for threads, choice in ((1, "train 1"), (2, "train default")):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        for gain in (0, 1):
+            predicted[choice] = gain
+            assert training_kernels(*sizes, is_last=False) == (ALL if gain else NONE)
+            assert training_kernels(*sizes) == ALL
+        predicted[choice] = 0
+        for with_data in (True, False):
+            training_kernels(*sizes, is_last=False, with_data=with_data)
+            assert predicted["numbers"][-1][-1] is with_data
 
 
 @needs_kernels
 def test_large_products_are_left_to_them(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    monkeypatch.setattr(module, "mkl_is_fastest", lambda: False)
+    monkeypatch.setattr(module, "predict", lambda *_: 1.0)
     monkeypatch.setattr(module, "has_tiles", lambda: True)
     grid, found = WindowGrid((1, 1), (1, 1), (0, 0), (1, 1)), []
     for beats_mkl in (False, True):

@@ -11,13 +11,13 @@ import torch
 
 from ...._core import torch_private
 from ....ops.nn.image_layers import NO_FUNCTION, Axes, ConvolutionSizes, Function, TiledConvolution, as_image
+from ....ops.nn.kernel_choice import keeps_usual_layout, prefers_tiles
 from ....ops.nn.layer_shapes import per_axis
 from ....ops.spec import Env
 from ....ops.write_tracking import writes_are_counted
 from ...packed_weights import packed
 from ..channels_last import restride
 from ..native_convolutions import NativeConvolution
-from .kernel_choice import keeps_usual_layout, prefers_tiles
 from .sequence import SequenceConvolution
 
 Tensor = torch.Tensor

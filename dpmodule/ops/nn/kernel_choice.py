@@ -1,10 +1,11 @@
-"""The kernel of a convolution in prediction, and the layout of a network's only one.
+"""The kernels of convolutions, by measurements.
 
-There are three kernels. The extension's tiles and oneDNN read channels_last data and a packed weight; torch's kernel
-for the usual layout, (N, C, H, W), needs no conversion. ``tools/choose_kernels.py`` measures them for random sizes and
-writes ``kernel_choices.json``: a line for each kind of processor, with the name and a list of regression trees. Their
-values add up to the logarithm of one kernel's time over that of another. A node is [feature, limit, tree up to the
-limit, tree above it].
+In prediction there are three. The extension's tiles and oneDNN read channels_last data and a packed weight; torch's
+kernel for the usual layout, (N, C, H, W), needs no conversion. In training, tiles or torch compute the result and each
+gradient, see `trained_convolution`. ``tools/choose_kernels.py`` measures them for random sizes and writes
+``kernel_choices.json``: a line for each choice on each kind of processor, with its name and a list of regression trees.
+Their values add up to the logarithm of one kernel's time over that of another. A node is [feature, limit, tree up to
+the limit, tree above it].
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ....ops.nn.image_layers import ConvolutionSizes
-from ....ops.nn.linear import beats_mkl_by_width, kernels, mkl_is_fastest
+from .image_layers import ConvolutionSizes
+from .linear import beats_mkl_by_width, kernels, mkl_is_fastest
 
 _AVX512_WIDTH = 16
 _LEAST_GAIN, _LEAST_DIVIDING_GAIN = 0.1, 0.05
@@ -57,8 +58,7 @@ def keeps_usual_layout(is_parallel: bool, *convolution: Any) -> bool:
     Args:
         convolution: the arguments of `features`.
     """
-    name = name_of(_isa(), "default" if is_parallel else "1")
-    return not pays(trees(name), features(*convolution))
+    return not pays(trees_of("default" if is_parallel else "1"), features(*convolution))
 
 
 @lru_cache(1024)
@@ -69,11 +69,13 @@ def prefers_tiles(*convolution: Any) -> bool:
         convolution: the arguments of `features`.
     """
     *_, in_run = sizes = features(*convolution)
-    return predict(trees(name_of(_isa(), "tiles")), sizes) > (-_LEAST_DIVIDING_GAIN if in_run else 0)
+    return predict(trees_of("tiles"), sizes) > (-_LEAST_DIVIDING_GAIN if in_run else 0)
 
 
-def _isa() -> str:
-    return "avx512" if getattr(kernels(), "vector_width", 0) >= _AVX512_WIDTH else "avx2"
+def trees_of(choice: str) -> list[Any]:
+    """Return the trees of a choice for this processor; see `name_of`."""
+    is_wide = getattr(kernels(), "vector_width", 0) >= _AVX512_WIDTH
+    return trees(name_of("avx512" if is_wide else "avx2", choice))
 
 
 def name_of(isa: str, choice: str) -> str:
@@ -81,7 +83,9 @@ def name_of(isa: str, choice: str) -> str:
 
     Args:
         isa: instruction set, "avx2" or "avx512".
-        choice: "tiles"; for the layout "1" or "default" threads.
+        choice: in prediction "tiles" over oneDNN, and conversion over the usual layout with "1" or "default" threads;
+            in training tiles over torch for "result", "for_data" or "for_weight", and over the usual layout "train 1"
+            or "train default".
     """
     processor = " mkl" if mkl_is_fastest() else " wide" if beats_mkl_by_width() and isa == "avx512" else ""
     return f"{isa} {choice}{processor}"
