@@ -148,17 +148,21 @@ def measure(drawn: Mapping[str, int], is_fused: bool) -> Sample:
 
 
 def measure_training(drawn: Mapping[str, int]) -> Training | None:
-    """Return the features and times of a convolution of images without groups; None for others."""
+    """Return the features and times of a convolution in training; None for one with groups."""
     import torch
 
     from dpmodule.ops.nn import trained_convolution as trained
     from dpmodule.ops.nn.relayout import in_channels_last
     from dpmodule.ops.nn.unfold import WindowGrid
 
-    if drawn["num_group"] > 1 or drawn["axes"] < 2:
+    if drawn["num_group"] > 1:
         return None
-    kernel, stride, pad, dilate = ((drawn[name],) * 2 for name in ("kernel", "stride", "pad", "dilate"))
-    filters, shape = drawn["num_filter"], (drawn["rows"], drawn["channels"], *(drawn["side"],) * 2)
+
+    def pair(name: str, of_sequences: int = 1) -> tuple[int, int]:  # sequences are images of one row
+        return of_sequences if drawn["axes"] == 1 else drawn[name], drawn[name]
+
+    kernel, stride, pad, dilate = pair("kernel"), pair("stride"), pair("pad", 0), pair("dilate")
+    filters, shape = drawn["num_filter"], (drawn["rows"], drawn["channels"], *pair("side"))
     sizes = trained.sizes_of(shape, filters, WindowGrid(kernel, stride, pad, dilate))
     if drawn["channels"] < trained.FEW_CHANNELS and kernel == (1, 1) != stride:
         return None  # not by oneDNN, see `training_kernels`

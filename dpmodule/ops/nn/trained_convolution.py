@@ -161,7 +161,7 @@ def features(sizes: _Sizes, with_data: bool = True) -> tuple[int, ...]:
     by_onednn = uses_onednn(sizes.data, grid, torch.get_num_threads())
     return (
         sizes.images, sizes.channels, sizes.filters, prod(grid.kernel), prod(sizes.data), sizes.windows,
-        sizes.windows * sizes.weight, sizes.windows * sizes.filters, sizes.sides[1], prod(grid.stride),
+        sizes.windows * sizes.weight, sizes.windows * sizes.filters, *sizes.sides, prod(grid.stride),
         prod(grid.dilate), by_onednn, with_data,
     )  # fmt: skip
 
