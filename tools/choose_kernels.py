@@ -44,7 +44,7 @@ Sample = tuple[Features, Times, Times]
 """Features, and the times of each kernel alone and between other layers."""
 Training = tuple[Features, Mapping[str, Times], Times, float]
 """Features, the times of each part by each kernel ("" is torch's) in channels_last, those of torch in the usual layout,
-and that of the conversions."""
+and that of the conversions of data and result and their gradients."""
 Pairs = Sequence[tuple[Features, float]]
 
 
@@ -193,7 +193,9 @@ def measure_training(drawn: Mapping[str, int]) -> Training | None:
         "for_data": lambda kernel: trained._for_data(grad, weight, None, sizes, kernel),
         "for_weight": lambda kernel: trained._for_weight(x, grad, weight, sizes, kernel, False),
     }
-    ways: dict[Any, Callable[[], Any]] = {"convert": lambda: list(map(in_channels_last, usual))}
+    ways: dict[Any, Callable[[], Any]] = {
+        "convert": lambda: [each.contiguous() for each in map(in_channels_last, usual)]
+    }
     for part, names, by_3x3 in zip(PARTS, trained.kernels_of(sizes), trained.kernels3x3(sizes, True)):
         ways[part, "usual"] = by_torch(part, *usual, lambda weight: weight)
         ways[part, ""] = by_torch(part, x, grad, in_channels_last)
