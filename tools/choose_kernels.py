@@ -4,7 +4,8 @@ In prediction, random convolutions of images and of sequences run through an exe
 by the extension's tiles, by oneDNN and, alone, by torch's kernel for the usual layout. In training, the result and the
 gradients of random convolutions are each computed by the tiles and by torch. Boosted regression trees are fitted to the
 logarithms of the ratios: of oneDNN or torch over the tiles with one thread for each instruction set, and of the usual
-layout over the better of these with one and with all threads. A quarter of the sizes tests them. On an idle machine::
+layout over the better of these with one and with all threads. A quarter of the predictions is kept for a test. On an
+idle machine::
 
     python tools/choose_kernels.py 2000
 
@@ -35,6 +36,8 @@ ALONE, IN_RUN = ("usual", "tiles", "onednn"), ("tiles", "onednn")
 PARTS = ("result", "for_data", "for_weight")
 TRAINED = {part: (part, "") for part in PARTS} | {f"{part} windows": (part, "windows") for part in PARTS[:2]}
 """Choices in training: a part, and the kernel that is compared with the tiles."""
+MOST_TRAINED = 2**28
+"""Multiplications above which a convolution is not measured in training."""
 FUNCTION_US = 15
 """Time of an autograd function in Python over torch's, forward and backward, in microseconds."""
 Features = Sequence[int]
@@ -148,7 +151,7 @@ def measure(drawn: Mapping[str, int], is_fused: bool) -> Sample:
 
 
 def measure_training(drawn: Mapping[str, int]) -> Training | None:
-    """Return the features and times of a convolution in training; None for one with groups."""
+    """Return the features and times of a convolution in training; None for one with groups or much work."""
     import torch
 
     from dpmodule.ops.nn import trained_convolution as trained
@@ -164,8 +167,11 @@ def measure_training(drawn: Mapping[str, int]) -> Training | None:
     kernel, stride, pad, dilate = pair("kernel"), pair("stride"), pair("pad", 0), pair("dilate")
     filters, shape = drawn["num_filter"], (drawn["rows"], drawn["channels"], *pair("side"))
     sizes = trained.sizes_of(shape, filters, WindowGrid(kernel, stride, pad, dilate))
-    if drawn["channels"] < trained.FEW_CHANNELS and kernel == (1, 1) != stride:
-        return None  # not by oneDNN, see `training_kernels`
+    is_unsafe = (
+        drawn["channels"] < trained.FEW_CHANNELS and kernel == (1, 1) != stride
+    )  # see `training_kernels`
+    if is_unsafe or sizes.windows * sizes.weight > MOST_TRAINED:
+        return None
     usual = torch.randn(shape), torch.randn(shape[0], filters, *sizes.counts)
     weight = torch.randn(filters, shape[1], *kernel)
     x, grad = map(in_channels_last, usual)

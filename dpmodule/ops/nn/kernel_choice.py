@@ -5,7 +5,8 @@ kernel for the usual layout, (N, C, H, W), needs no conversion. In training, til
 gradient, see `trained_convolution`. ``tools/choose_kernels.py`` measures them for random sizes and writes
 ``kernel_choices.json``: a line for each choice on each kind of processor, with its name and a list of regression trees.
 Their values add up to the logarithm of one kernel's time over that of another. A node is [feature, limit, tree up to
-the limit, tree above it].
+the limit, tree above it]. The trees of processors on which MKL is the fastest, and of those that are the fastest by the
+width of AVX-512, repeat the limits that were measured on them before, except where kernels differ by a large factor.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MIN_PRODUCTS = 192
 """Multiplications for each number from which they do for larger data."""
 
 
-def pays(data: torch.Tensor, filters: int, width: int, step: int) -> bool:
+def _pays(data: torch.Tensor, filters: int, width: int, step: int) -> bool:
     """Return True if channels are innermost in memory, or a convolution is worth a copy in which they are."""
     is_moved = data.stride(1) == 1 or data.shape[1] == 1
     return is_moved or data.numel() <= _MAX_COPIED or filters * width >= _MIN_PRODUCTS * step
@@ -97,4 +97,4 @@ class SequenceConvolution:
             return False
         if self._width == self._step == 1 and len(data) < _FEW_SAMPLES:
             return False
-        return pays(data, filters, self._width, self._step) and packs_well(rows, filters, depth)
+        return _pays(data, filters, self._width, self._step) and packs_well(rows, filters, depth)
