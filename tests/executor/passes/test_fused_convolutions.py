@@ -650,6 +650,11 @@ def test_few_filters_with_large_windows_are_sums_of_windows(layers, monkeypatch)
     monkeypatch.setattr(
         native_convolutions, "train_convolution", lambda *args: chosen.append(args[4].result) or train(*args)
     )
+    trained = "dpmodule.ops.nn.trained_convolution"
+    monkeypatch.setattr(f"{trained}.trees_of", lambda choice: choice)
+    monkeypatch.setattr(f"{trained}.predict", lambda choice, _: -1 if "windows" in choice else 1)
+    monkeypatch.setattr(fused_call, "prefers_tiles", lambda *_: False)
+    monkeypatch.setattr(program, "_cache", OrderedDict())  # programs of other tests have chosen
     first = DATA if layers == 1 else conv(size=3, count=24, name="a")
     net = mx.sym.Activation(norm(conv(first, size=5)), act_type="relu")
     same_with_pass_off(net, (2, 24, 40, 40), layers)
