@@ -23,6 +23,7 @@ NAMES = [json.loads(line)[0] for line in TABLE.read_text(encoding="utf-8").split
 PREDICTING = [name for name in NAMES if name.split()[1] in ("tiles", "1", "default")]
 LAYOUTS = [name for name in PREDICTING if "tiles" not in name]
 PARTS = ("result", "for_data", "for_weight")
+needs_tiles = pytest.mark.skipif(not trained_convolution.has_tiles(), reason="there are no tiles")
 
 
 def predicted(name, shape, filters, kernel=3, stride=1, groups=1):
@@ -109,6 +110,7 @@ SQUARE = {
 SQUARE |= {"pad": 1, "num_group": 1}
 
 
+@needs_tiles
 def test_the_tool_measures_predictions_by_all_kernels(tool, monkeypatch):
     layouts, native = [], []
 
@@ -127,11 +129,10 @@ def test_the_tool_measures_predictions_by_all_kernels(tool, monkeypatch):
     assert (list(alone), list(in_run)) == (["usual", "tiles", "onednn"], ["tiles", "onednn"])
     assert min(*alone.values(), *in_run.values()) > 0
     assert layouts == [True] * 2 * tool.TURNS  # each turn runs twice
-    if native:  # with the extension
-        assert set(native) == {True, False}
+    assert set(native) == {True, False}
 
 
-@pytest.mark.skipif(not trained_convolution.has_tiles(), reason="there are no tiles")
+@needs_tiles
 def test_the_tool_measures_each_part_of_training(tool):
     features, parts, usual, conversions = tool.measure_training(SQUARE)
     assert features[:3] == (2, 8, 8)
