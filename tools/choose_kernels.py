@@ -167,9 +167,8 @@ def measure_training(drawn: Mapping[str, int]) -> Training | None:
     kernel, stride, pad, dilate = pair("kernel"), pair("stride"), pair("pad", 0), pair("dilate")
     filters, shape = drawn["num_filter"], (drawn["rows"], drawn["channels"], *pair("side"))
     sizes = trained.sizes_of(shape, filters, WindowGrid(kernel, stride, pad, dilate))
-    is_unsafe = (
-        drawn["channels"] < trained.FEW_CHANNELS and kernel == (1, 1) != stride
-    )  # see `training_kernels`
+    # see `training_kernels`
+    is_unsafe = drawn["channels"] < trained.FEW_CHANNELS and kernel == (1, 1) != stride
     if is_unsafe or sizes.windows * sizes.weight > MOST_TRAINED:
         return None
     usual = torch.randn(shape), torch.randn(shape[0], filters, *sizes.counts)
@@ -181,16 +180,8 @@ def measure_training(drawn: Mapping[str, int]) -> Training | None:
     ) -> Callable[[], Any]:
         if part == "result":
             return lambda: torch.conv2d(x, of_weight(weight), None, stride, pad, dilate)
-        geometry = (
-            [filters],
-            stride,
-            pad,
-            dilate,
-            False,
-            (0, 0),
-            1,
-            [part == "for_data", part == "for_weight", False],
-        )
+        wanted = [part == "for_data", part == "for_weight", False]
+        geometry = [filters], stride, pad, dilate, False, (0, 0), 1, wanted
         of_weight = of_weight if part == "for_data" else lambda weight: weight
         return lambda: torch.ops.aten.convolution_backward(grad, x, of_weight(weight), *geometry)
 
@@ -294,7 +285,7 @@ def over_converted(samples: Sequence[Training], table: Mapping[str, Any]) -> Ite
 
 
 def report(title: str, samples: Sequence[Sample], chosen: Sequence[str]) -> None:
-    """Print by how much chosen kernels of convolutions alone miss the fastest, and how they compare with torch."""
+    """Print by how much chosen kernels of convolutions alone miss the fastest."""
     over = [alone[kernel] / min(alone.values()) for kernel, (_, alone, _) in zip(chosen, samples)]
     mean = math.exp(sum(map(math.log, over)) / len(over))
     print(f"{title}: {mean:.3f} of the fastest kernel's time, at most {max(over):.2f}", flush=True)

@@ -9,7 +9,7 @@ Needs:
     rank: data (N, C, H, W), or (N, C, W) without groups
     type: float32 on the CPU for all operands; others run as convolutions
     layout: data in channels_last, as convolutions leave it, or (N, W, C) with transposed axes; without groups, data in
-        other layouts is converted if it is small or has few channels or filters, and else runs unchanged
+        other layouts is converted where this is measured to be faster, and else runs unchanged
     gradients: any
 """
 

@@ -85,8 +85,8 @@ def name_of(isa: str, choice: str) -> str:
     Args:
         isa: instruction set, "avx2" or "avx512".
         choice: in prediction "tiles" over oneDNN, and conversion over the usual layout with "1" or "default" threads;
-            in training tiles over torch for "result", "for_data" or "for_weight", and over the usual layout "train 1"
-            or "train default".
+            in training tiles over torch for "result", "for_data" or "for_weight", over sums of windows for "result
+            windows" or "for_data windows", and conversion over the usual layout for "train 1" or "train default".
     """
     processor = " mkl" if mkl_is_fastest() else " wide" if beats_mkl_by_width() and isa == "avx512" else ""
     return f"{isa} {choice}{processor}"

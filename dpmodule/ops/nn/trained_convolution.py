@@ -6,7 +6,7 @@ half of its other kernels' speed; the extension's tiles accumulate it in registe
 convolutions, and those of a large weight and few windows, are products with the windows as rows. With few channels,
 most of a tile would be unused: products then give the gradients of whole windows, whose overlaps are summed. Transposed
 convolutions exchange the result and the gradient of the data. The result and the gradients of data and weight are each
-computed by the fastest of these. The choice depends only on processor, sizes and threads, never on a measurement.
+computed by the fastest of these. The choice depends only on processor, sizes and threads, see `kernel_choice`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ without the zeros between its pixels.
 The native extension runs consecutive layers in one call (see `run`): these convolutions, depthwise ones, poolings,
 sums, gates, concatenations, which are written in place, parts of channels, which are read in place, channel shuffles,
 and dense layers. torch runs a convolution for which its kernel
-is not the fastest (see `ops/nn/image_layers.py`), by oneDNN.
+is not the fastest (see `ops/nn/kernel_choice.py`), by oneDNN.
 
 Results differ by rounding. As in MXNet's predictions, `Activation` with relu turns NaN into 0; `relu` and `clip` keep
 NaN, which oneDNN cannot.
