@@ -59,8 +59,10 @@ _MAX_PAIRS = 2**16
 """Channels times filters up to which the threads' partial sums take little memory."""
 _STEP_OF_CHANNELS = 4
 """Required divisor of the number of channels for the gradient of the weight."""
-_MAX_WEIGHT, _SMALL_WEIGHT = 256, 2**16
-"""Elements of a weight, for each window, and at all, up to which products with the windows as rows are not faster."""
+_MAX_WEIGHT, _LARGE_WEIGHT, _SMALL_WEIGHT = 256, 2048, 2**16
+"""Elements of a weight, for each window, up to which products with the windows as rows are not faster, and from which
+they are: other kernels then spend most of their time on reordering the weight; and elements at all up to which they
+are not."""
 _MIN_PLAIN_WORK = 2**19
 """Multiplications from which a function of our own is worth its overhead where torch convolves without oneDNN."""
 
@@ -141,14 +143,20 @@ def may_train(grid: WindowGrid | None = None) -> bool:
 
 
 def _has_tiles_for(sizes: _Sizes) -> bool:
-    """Return True if tiles may be faster than torch and than products with the windows as rows."""
-    data, filters, grid, threads = sizes.data, sizes.filters, sizes.grid, torch.get_num_threads()
+    """Return True if tiles may be faster than torch."""
+    data, filters, grid = sizes.data, sizes.filters, sizes.grid
     if not has_tiles() or is_fast_product(data, filters, grid):
         return False
-    if uses_onednn(data, grid, threads):
-        is_small = sizes.weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * sizes.windows)
-        return is_small or not is_fast_as_rows(data, filters, grid, threads)
-    return sizes.windows * sizes.weight >= _MIN_PLAIN_WORK
+    return uses_onednn(data, grid, torch.get_num_threads()) or sizes.windows * sizes.weight >= _MIN_PLAIN_WORK
+
+
+def _are_rows_for(sizes: _Sizes) -> bool:
+    """Return True if products with the windows as rows are faster than tiles."""
+    data, grid, threads = sizes.data, sizes.grid, torch.get_num_threads()
+    if sizes.weight <= max(_SMALL_WEIGHT, _MAX_WEIGHT * sizes.windows):
+        return False
+    is_fast = uses_onednn(data, grid, threads) and is_fast_as_rows(data, sizes.filters, grid, threads)
+    return is_fast or sizes.weight > _LARGE_WEIGHT * sizes.windows
 
 
 def features(sizes: _Sizes, with_data: bool = True) -> tuple[int, ...]:
@@ -292,6 +300,8 @@ def training_kernels(
     if min(*data, *sizes.counts) < 1 or is_unsafe:
         return _TORCH
     tiles = _has_tiles_for(sizes)
+    if tiles and _are_rows_for(sizes):
+        return ROWS
     by_3x3 = kernels3x3(sizes, tiles)
     if not tiles:
         # neither the gradient of the weight alone, nor one kernel of converted data, is worth a function of our own
