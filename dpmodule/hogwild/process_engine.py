@@ -193,6 +193,7 @@ def _serve(channel: Channel, setup: _WorkerSetup) -> None:
             continue
         stats = run(worker_state, job, channel.index, take, monitor, job.metric)
         control[_FIRST + channel.index] = _IDLE
+        channel.note("")
         state = None if message.generator is None else generators.generator(cpu()).get_state()
         channel.send(("done", (stats, state)))
 
@@ -204,6 +205,7 @@ def _infer(channel: Channel, worker_state: WorkerState, job: Job) -> None:
         for number, outputs in enumerate(infer(worker_state, job, part)):
             channel.send(("batch", outputs))
             channel.note(f"{part.path}, batch", number + 1)
+        channel.note("")
         channel.send(("part", None))
 
 
@@ -441,7 +443,7 @@ def _optimizer_settings(optimizer: Any) -> bytes | None:
 def _noted_file(child: ChildProcess, job: Job) -> str | None:
     """Return the path of the last file that a worker recorded, None if there is none."""
     noted = child.working_on.rpartition(", batch ")[0]
-    return next((part.path for part in job.parts if noted and os.fspath(part.path).startswith(noted)), None)
+    return next((part.path for part in job.parts if os.fspath(part.path) == noted), None)
 
 
 def _set_file(error: Any, path: str | None) -> None:

@@ -204,6 +204,22 @@ def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, co
     assert shared_files() <= before
 
 
+def test_a_worker_killed_between_two_runs_was_working_on_nothing(tmp_path):
+    files, net, error = hogwild.write_bags(tmp_path, lines=200), hogwild.bag_net(), None
+    others = {*children()}
+    with mx.AsyncExecutor(timeout_s=20) as run:
+        for _ in range(20):  # a death that is noticed before the run starts new workers
+            process(run, net, BAGS, files, 2)
+            os.kill(min({*children()} - others), signal.SIGKILL)
+            try:
+                process(run, net, BAGS, files, 2)
+            except WorkerDied as caught:
+                error = caught
+                break
+    assert error is not None
+    assert (error.file, "working on" in str(error)) == (None, False)
+
+
 def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
     """All columns of a row get the same updates, so that a row that is torn has different ones."""
     files = [tmp_path / str(i) for i in range(2)]

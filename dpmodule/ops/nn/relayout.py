@@ -23,11 +23,11 @@ def can_relayout(x: torch.Tensor) -> bool:
     """Return True if the extension supports a tensor in the usual layout, which differs in channels_last."""
     return (
         x.dim() == 4
+        and x.is_contiguous()  # first: most data is in channels_last
         and x.shape[1] > 1
         and x.shape[2] * x.shape[3] > 1
         and x.shape[0] > 0
         and is_float32_cpu(x)
-        and x.is_contiguous()
         and hasattr(kernels(), "change_layouts")
     )
 

@@ -12,7 +12,8 @@ computed by the fastest of these. The choice depends only on processor, sizes an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -67,7 +68,8 @@ _MIN_PLAIN_WORK = 2**19
 """Multiplications from which a function of our own is worth its overhead where torch convolves without oneDNN."""
 
 
-class _Sizes(NamedTuple):
+@dataclass(frozen=True)
+class _Sizes:
     """Sizes of a convolution: images, channels, filters, and height and width of data and result."""
 
     images: int
@@ -107,12 +109,24 @@ class _Sizes(NamedTuple):
 
     def arguments(self) -> tuple[int, ...]:
         """Return the arguments of the extension's functions for windows of any size."""
+        return *self._numbers, torch.get_num_threads()
+
+    @cached_property
+    def _numbers(self) -> tuple[int, ...]:
         grid = self.grid
         axes = zip(self.sides, self.counts, grid.kernel, grid.stride, grid.dilate, grid.pad, strict=True)
-        numbers = [number for axis in axes for number in axis]
-        return self.images, self.channels, self.filters, *numbers, torch.get_num_threads()
+        return self.images, self.channels, self.filters, *[number for axis in axes for number in axis]
+
+    @cached_property
+    def turned(self) -> _Sizes:
+        """Sizes of the convolution without a stride whose data's gradient is the result of this one."""
+        grid = self.grid
+        top, left = [d * (k - 1) - p for k, p, d in zip(grid.kernel, grid.pad, grid.dilate, strict=True)]
+        swapped = self.images, self.filters, self.channels, self.counts, self.sides
+        return _Sizes(*swapped, replace(grid, pad=(top, left)))
 
 
+@lru_cache(1024)
 def sizes_of(data: Sequence[int], filters: int, grid: WindowGrid) -> _Sizes:
     """Return the sizes of a convolution of data of a shape (N, C, H, W)."""
     images, channels, height, width = data
@@ -205,20 +219,11 @@ def _data_by_windows(sizes: _Sizes) -> bool:
     return sizes.channels < kernels().vector_width and grid.kernel != (1, 1) and grid.dilate[1] == 1
 
 
-def _turned(sizes: _Sizes) -> _Sizes:
-    """Return the sizes of the convolution without a stride whose data's gradient is the result of one."""
-    grid = sizes.grid
-    top, left = [d * (k - 1) - p for k, p, d in zip(grid.kernel, grid.pad, grid.dilate, strict=True)]
-    swapped = sizes.images, sizes.filters, sizes.channels, sizes.counts, sizes.sides
-    return _Sizes(*swapped, replace(grid, pad=(top, left)))
-
-
 def _result_by_windows(sizes: _Sizes) -> bool:
     """Return True if the result may be faster as the gradient of another convolution's data."""
     if sizes.grid.stride != (1, 1):
         return False
-    turned = _turned(sizes)
-    return min(turned.grid.pad) >= 0 and _data_by_windows(turned)
+    return min(sizes.turned.grid.pad) >= 0 and _data_by_windows(sizes.turned)
 
 
 def _result3x3(sizes: _Sizes, computed: int) -> bool:
@@ -369,7 +374,7 @@ def _result(
     out = torch.empty(shape, dtype=torch.float32, memory_format=torch.channels_last)
     tensors = x.data_ptr(), address(bias), out.data_ptr()
     if kernel == "windows":
-        kernels().overlapping_data(*_turned(sizes).arguments(), *_turned_weight(weight), *tensors)
+        kernels().overlapping_data(*sizes.turned.arguments(), *_turned_weight(weight), *tensors)
     elif kernel == "tiles":
         kernels().convolve(*sizes.arguments(), weight.data_ptr(), *weight.stride(), *tensors)
     else:
