@@ -604,6 +604,7 @@ def test_first_predictions_of_a_single_pixel_have_the_bits_of_later_ones():
         np.testing.assert_array_equal(first, third)
 
 
+@needs_kernel
 @pytest.mark.parametrize("first", range(100, 180, 40))
 def test_batches_that_are_computed_in_parts(first, monkeypatch):
     """With little memory for results, each part of a batch has the numbers that the whole batch has."""

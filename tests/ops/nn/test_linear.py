@@ -59,7 +59,10 @@ def agree(found, wanted, tolerance=1e-3):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=tolerance)
 
 
-@pytest.mark.parametrize(("rows", "with_bias", "times"), [(64, True, 3), (64, False, 3), (6, True, 2)])
+@pytest.mark.parametrize(
+    ("rows", "with_bias", "times"),
+    [(64, True, 3), (64, False, 3), pytest.param(6, True, 2, marks=needs_kernels)],
+)
 def test_values_and_gradients(rows, with_bias, times, calls):
     results = []
     for function in (module.linear, F.linear):

@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 import dpmodule as mx
 from helpers.arrays import f8, randn
+from helpers.both_backends import in_native
 from helpers.op_case import OpCase, call, check_gradient, check_value, gradients, rules_test, values_test
 from helpers.threads import set_threads
 
@@ -91,6 +92,7 @@ ROWS = [
 ]
 
 
+@in_native
 @pytest.mark.parametrize(("name", "shape", "channels", "attrs", "reference"), ROWS)
 def test_many_rows(name, shape, channels, attrs, reference):
     """Sizes of the extension's kernels, which have the same bits with any number of threads and in prediction."""

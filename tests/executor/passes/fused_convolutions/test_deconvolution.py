@@ -6,6 +6,7 @@ from torch import nn
 import dpmodule as mx
 from dpmodule import executor
 from dpmodule._core import torch_private
+from helpers.both_backends import in_native
 from helpers.threads import prediction_of_any_threads
 
 S = mx.sym
@@ -123,6 +124,7 @@ def test_sizes(window, shape, filters):
             assert_same(one, two)
 
 
+@in_native
 def test_results_do_not_depend_on_threads():
     prediction_of_any_threads(bind(decoder(), (3, 40, 11, 9)))
 

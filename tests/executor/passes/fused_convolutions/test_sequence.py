@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 import dpmodule as mx
 from dpmodule import executor
+from helpers.both_backends import in_native
 from helpers.threads import prediction_of_any_threads
 
 S = mx.sym
@@ -65,6 +66,7 @@ def test_predicts_as_torch(shape, window, act, filters, bias):
 OPTIONS = ("padding", "pad"), ("stride", "stride"), ("dilation", "dilate")
 
 
+@in_native
 def test_results_do_not_depend_on_threads_and_relu_turns_nan_into_zero():
     bound = network("relu", 40, False, kernel=(3,)).simple_bind(mx.cpu(), x=(8, 30, 200))
     for name in "xw":
