@@ -64,8 +64,9 @@ _MAX_WEIGHT, _LARGE_WEIGHT, _SMALL_WEIGHT = 256, 2048, 2**16
 """Elements of a weight, for each window, up to which products with the windows as rows are not faster, and from which
 they are: other kernels then spend most of their time on reordering the weight; and elements at all up to which they
 are not."""
-_MIN_PLAIN_WORK = 2**19
-"""Multiplications from which a function of our own is worth its overhead where torch convolves without oneDNN."""
+_MIN_PLAIN_WORK, _MAX_PLAIN_WEIGHT = 2**19, 64
+"""Multiplications from which a function of our own is worth its overhead where torch convolves without oneDNN, and
+elements of a weight, for each window of one pixel, up to which tiles are faster there than its products."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,10 @@ def _has_tiles_for(sizes: _Sizes) -> bool:
     data, filters, grid = sizes.data, sizes.filters, sizes.grid
     if not has_tiles() or is_fast_product(data, filters, grid):
         return False
-    return uses_onednn(data, grid, torch.get_num_threads()) or sizes.windows * sizes.weight >= _MIN_PLAIN_WORK
+    if uses_onednn(data, grid, torch.get_num_threads()):
+        return True
+    is_product = grid.kernel == grid.stride == (1, 1) and sizes.weight > _MAX_PLAIN_WEIGHT * sizes.windows
+    return sizes.windows * sizes.weight >= _MIN_PLAIN_WORK and not is_product
 
 
 def _are_rows_for(sizes: _Sizes) -> bool:

@@ -302,8 +302,11 @@ def predicted(monkeypatch):
         ({}, (1, 512, 3, 3), 256, 3, 1, 1, ROWS),
         ({}, (1, 64, 6, 6), 64, 5, 1, 1, ROWS),
         ({}, (1, 64, 8, 8), 64, 5, 1, 1, ALL),
-        # little work of one image; torch would write outside of its memory; no data
+        # without oneDNN, little work, or a large weight of 1x1; torch would write outside of its memory; no data
         ({}, (1, 24, 20, 20), 40, 1, 1, 1, NONE),
+        ({}, (1, 128, 16, 16), 128, 1, 1, 1, ALL),
+        ({}, (1, 128, 15, 15), 128, 1, 1, 1, NONE),
+        ({}, (1, 128, 30, 30), 128, 1, 2, 1, ALL),
         ({}, (32, 3, 20, 20), 40, 1, 2, 1, NONE),
         ({}, (0, 24, 20, 20), 40, 3, 1, 1, NONE),
     ],
