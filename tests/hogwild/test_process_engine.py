@@ -220,6 +220,21 @@ def test_a_worker_killed_between_two_runs_was_working_on_nothing(tmp_path):
     assert (error.file, "working on" in str(error)) == (None, False)
 
 
+def test_the_file_of_a_killed_worker_is_not_one_whose_path_begins_with_its(tmp_path):
+    files, net, others = [f"{tmp_path}/10", f"{tmp_path}/1"], hogwild.bag_net(), {*children()}
+    line = Path(hogwild.write_bags(tmp_path, lines=1)[0]).read_text()
+    for path, count in zip(files, (1, 20000)):
+        Path(path).write_text(line * count)
+
+    def kill(found):
+        if found.batches > 2:  # of the second file
+            os.kill(min({*children()} - others), signal.SIGKILL)
+
+    with mx.AsyncExecutor(timeout_s=20) as run, pytest.raises(WorkerDied) as caught:
+        process(run, net, BAGS, files, 1, callback=kill, callback_s=0.01)
+    assert caught.value.file == files[1]
+
+
 def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
     """All columns of a row get the same updates, so that a row that is torn has different ones."""
     files = [tmp_path / str(i) for i in range(2)]
