@@ -212,9 +212,8 @@ def _fastest(sizes: _Sizes) -> Iterator[str]:
         times = {"": predict(trees_of(part), numbers), "tiles": 0.0}
         if "windows" in names:
             times["windows"] = predict(trees_of(f"{part} windows"), numbers)
-        yield min(
-            (name for name in times if name in names), key=times.__getitem__
-        )  # in the same order every time
+        # not a minimum over the set, whose order differs between processes
+        yield min(filter(names.__contains__, times), key=times.__getitem__)
 
 
 def _data_by_windows(sizes: _Sizes) -> bool:
